@@ -113,7 +113,16 @@ def build(version: str, flags: tuple[str, ...], folder: Path) -> Path:
     # Built beside the cache and moved in whole: an interrupted build must not leave half a wheel under its key.
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         log = folder.parent / f"{folder.name}.log"
-        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-binary=llama-cpp-python", "--wheel-dir", work]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--no-binary=llama-cpp-python",
+            "--wheel-dir",
+            work,
+        ]
         with log.open("w") as sink:
             done = subprocess.run(
                 [*command, f"llama-cpp-python=={version}"],

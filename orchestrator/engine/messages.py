@@ -1,0 +1,320 @@
+"""What crosses between the daemon and the engine's child process, and nothing else does.
+
+Every message is a frozen value of plain Python; token ids travel as the bytes of uint32 in native order (`ids_to_bytes`).
+The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp. This file knows no transport.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Ids = bytes
+
+
+def ids_to_bytes(ids: Iterable[int]) -> Ids:
+    return array("I", ids).tobytes()
+
+
+def bytes_to_ids(data: Ids) -> list[int]:
+    ids = array("I")
+    ids.frombytes(data)
+    return ids.tolist()
+
+
+class Urgency(StrEnum):
+    INTERACTIVE = "interactive"
+    BACKGROUND = "background"
+
+
+class Tier(StrEnum):
+    """Where the KV of a range of a prompt came from."""
+
+    VRAM = "vram"
+    RAM = "ram"
+    DISK = "disk"
+    COMPUTED = "computed"
+
+
+# ---- daemon to child -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
+
+    model: str  # path of a GGUF file, or "fake"
+    threads: int = 0  # 0: as many as measured best, at most the cores at hand
+    batch: int = 512
+    gpu_layers: int = -1  # as many as fit
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    flash_attention: bool = True
+    sequences: int = 32
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = 0
+    cache_folder: str = ""  # where checkpoints lie; empty: no disk tier
+    disk_budget: int = 0  # bytes
+    ram_budget: int = 0  # bytes
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the governor allows, numbered: `cells` of KV over all pools, and one sequence's limit, `window`, in tokens."""
+
+    number: int
+    cells: int
+    window: int
+
+
+@dataclass(frozen=True)
+class PutFloor:
+    """Names the ids of a floor, so that they cross once. Computes nothing."""
+
+    name: str
+    ids: Ids
+
+
+@dataclass(frozen=True)
+class DropFloor:
+    name: str
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """temperature 0 is greedy. `schema` is a JSON schema's text, or empty."""
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    seed: int | None = None
+    schema: str = ""
+    logprobs: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing."""
+
+    ticket: int
+    floor: str
+    tail: Ids
+    owner: int  # uid; right of the floor one user's KV is never another's
+    max_tokens: int
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    urgency: Urgency = Urgency.INTERACTIVE
+    grant: int = 0  # number of the grant the plan was made under; 0: any
+    replay: int = 0  # how often this job was handed in again after a crash
+
+
+@dataclass(frozen=True)
+class Cancel:
+    ticket: int
+
+
+@dataclass(frozen=True)
+class Encode:
+    """Texts to ids. `control`: the text is the template's own and may hold control tokens."""
+
+    call: int
+    texts: tuple[str, ...]
+    control: bool = False
+
+
+@dataclass(frozen=True)
+class Decode:
+    call: int
+    ids: Ids
+
+
+@dataclass(frozen=True)
+class Match:
+    """Asks what of a prompt stands in the cache now; answered beside a running step."""
+
+    call: int
+    floor: str
+    tail: Ids
+    owner: int
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    pass
+
+
+ToChild = Grant | PutFloor | DropFloor | Job | Cancel | Encode | Decode | Match | Shutdown
+
+
+# ---- child to daemon -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context."""
+
+    name: str
+    architecture: str
+    fingerprint: str
+    vocabulary: str  # fingerprint of the vocabulary: equal names give equal ids
+    vocabulary_size: int
+    trained_context: int
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: float
+    chat_template: str
+    bos: str
+    eos: str
+    add_bos: bool
+    ranges: bool  # whether KV can be cut in ranges (not: recurrent, sliding window)
+    device: str  # "CPU", or the GPU's name
+    gpu_layers: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ready:
+    info: ModelInfo
+
+
+@dataclass(frozen=True)
+class LoadFailed:
+    reason: str
+
+
+@dataclass(frozen=True)
+class Encoded:
+    call: int
+    ids: tuple[Ids, ...]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    call: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """Half-open range [start, end) of a prompt whose KV came from `tier`."""
+
+    start: int
+    end: int
+    tier: Tier
+
+
+@dataclass(frozen=True)
+class Matched:
+    call: int
+    length: int  # tokens of the prompt that need no computing
+    reuse: tuple[Reuse, ...]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The ticket holds its cells; `reuse` covers [0, prompt) without gaps."""
+
+    ticket: int
+    prompt: int
+    reuse: tuple[Reuse, ...]
+    queue_ms: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Prompt tokens that stand of those that this ticket needs."""
+
+    ticket: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Delta:
+    ticket: int
+    text: str
+    ids: Ids
+    logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Reason(StrEnum):
+    """Why a ticket ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    PREFILLED = "prefilled"
+    CANCELLED = "cancelled"
+    WINDOW = "window"  # longer than one sequence may be
+    CELLS = "cells"  # longer than all that was granted
+    STALE = "stale"  # planned under an old grant and no longer fits: plan again
+    UNKNOWN_FLOOR = "unknown_floor"
+    SCHEMA = "schema"  # a JSON schema outside the bounds
+    ENGINE = "engine"  # the child died or llama.cpp failed; may be tried again
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Milliseconds since the job arrived in the child; per token over the generated ones."""
+
+    queue_ms: float = 0.0
+    first_token_ms: float = 0.0
+    total_ms: float = 0.0
+    tokens_per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A ticket's one outcome. `computed` counts prompt tokens evaluated for it, `generated` tokens of the answer."""
+
+    ticket: int
+    outcome: Outcome
+    reason: Reason
+    detail: str = ""
+    prompt: int = 0
+    cached: int = 0
+    computed: int = 0
+    generated: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    timings: Timings = Timings()
+
+
+@dataclass(frozen=True)
+class PoolState:
+    """Cells of one pool, in tokens: free + reserved + evictable + leased = size."""
+
+    floor: str
+    size: int
+    free: int
+    reserved: int
+    evictable: int
+    leased: int
+    sequences: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The engine after a step. Immutable; published, never asked for."""
+
+    grant: int
+    pools: tuple[PoolState, ...] = ()
+    running: int = 0
+    waiting: int = 0
+    prefilling: str = ""
+    kv_bytes: int = 0
+    steps: int = 0
+    decoded_tokens: int = 0
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+FromChild = Ready | LoadFailed | Encoded | Decoded | Matched | Admitted | Progress | Delta | Completion | Snapshot

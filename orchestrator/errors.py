@@ -1,0 +1,56 @@
+"""The faults that reach a user: few, named, each with what is wrong and what to do about it.
+
+`code` is stable and machine-readable; HTTP statuses and exit codes are assigned at the two edges, not here.
+"""
+
+
+class LoreError(Exception):
+    """A fault for the user. `message` says what and where, `hint` what to do; `retry_after` in seconds where waiting helps."""
+
+    code = "failed"
+
+    def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.retry_after = retry_after
+
+
+class InvalidRequest(LoreError):
+    code = "invalid_request"
+
+
+class OverBudget(LoreError):
+    """The prompt cannot fit; the message holds the numbers."""
+
+    code = "context_length_exceeded"
+
+
+class NotPermitted(LoreError):
+    code = "not_permitted"
+
+
+class NotFound(LoreError):
+    """An unknown codex, session, memory, trace or model; the hint names the nearest ones."""
+
+    code = "not_found"
+
+
+class Conflict(LoreError):
+    code = "conflict"
+
+
+class NotReady(LoreError):
+    """The model or a floor is still loading, and the caller did not want to wait longer."""
+
+    code = "not_ready"
+
+
+class Paused(LoreError):
+    code = "paused"
+
+
+class EngineFailed(LoreError):
+    """The child process died or llama.cpp failed. May be tried again."""
+
+    code = "engine_failed"

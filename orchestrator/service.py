@@ -1,0 +1,151 @@
+"""What the daemon can do, as its API sees it: the port between the routes and everything behind them.
+
+Routes translate HTTP to these values and back. Faults are raised as `orchestrator.errors.LoreError`; nothing here knows
+HTTP, sockets or JSON.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.wire.lore import Lore
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks: the peer's credentials from the kernel and what configuration grants them."""
+
+    uid: int
+    gid: int
+    pid: int
+    groups: tuple[int, ...] = ()
+    sigil: str = "owner"
+    scopes: frozenset[str] = frozenset()
+
+    def may(self, scope: str) -> bool:
+        return "admin" in self.scopes or scope in self.scopes
+
+
+@dataclass(frozen=True)
+class Message:
+    role: str  # system, user, assistant, tool
+    content: str
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question with its options. `messages` is the whole conversation, or with a session only what is new."""
+
+    principal: Principal
+    messages: tuple[Message, ...]
+    codex: str | None = None  # None: by `client["cwd"]`, else the only one; "none": the bare model
+    session: str | None = None  # "" starts a new one, None is stateless
+    continue_last: bool = False
+    identity: str | None = None
+    strategy: str | None = None
+    max_tokens: int = 2048
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    client: Mapping[str, str] = field(default_factory=dict)  # cwd, file, selection
+    wait: bool = True
+    timeout_s: float | None = None
+    think: bool = True
+    private: bool = False
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Progress before the first token: phase is queue, model, floor or prompt."""
+
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Text:
+    delta: str
+
+
+@dataclass(frozen=True)
+class Thought:
+    delta: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The last event of every ask."""
+
+    finish_reason: str  # stop, length, tool_calls
+    lore: Lore
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+AskEvent = Waiting | Text | Thought | ToolCall | Answered
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    principal: Principal
+    path: str  # absolute
+    name: str | None = None
+    watch: bool | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tier: str | None = None
+    dry_run: bool = False
+    wait: bool = False  # until the floor stands
+
+
+LoadEvent = Mapping[str, Any]  # {"event": "progress", ...} lines, then {"event": "loaded", "codex": {...}}
+Report = Mapping[str, Any]
+
+
+class Service(Protocol):
+    """Every method may raise LoreError. Streams end by themselves; closing one early cancels what it runs."""
+
+    def ask(self, ask: Ask) -> AsyncIterator[AskEvent]: ...
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report: ...
+    def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+        """Closing the stream does not stop the load; `cancel_load` does."""
+        ...
+
+    async def cancel_load(self, principal: Principal, name: str) -> None: ...
+    async def codices(self, principal: Principal) -> list[Report]: ...
+    async def codex(self, principal: Principal, name: str) -> Report: ...
+    def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]: ...
+    async def drop(self, principal: Principal, name: str) -> None: ...
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> list[Report]: ...
+    async def sessions(self, principal: Principal) -> list[Report]: ...
+    async def session(self, principal: Principal, name: str) -> Report: ...
+    async def rename_session(self, principal: Principal, name: str, new: str) -> None: ...
+    async def drop_session(self, principal: Principal, name: str) -> None: ...
+    async def models(self, principal: Principal) -> list[Report]: ...
+    async def status(self, principal: Principal) -> Report: ...
+    async def ready(self) -> tuple[bool, str]: ...
