@@ -1,0 +1,73 @@
+"""What can go wrong in the codex, few and named. Every message says what is wrong, where, and what to do.
+
+Knows nothing of HTTP codes or exit statuses: the boundary translates by class.
+"""
+
+from pathlib import Path
+
+
+class CodexError(Exception):
+    """Base of everything that the codex refuses or cannot do because of the world."""
+
+
+class SourceError(CodexError):
+    """What should be loaded is missing, is not readable as a whole, or holds nothing to load."""
+
+
+class GitError(SourceError):
+    """A git URL or repository could not be cloned or read at the revision asked for."""
+
+
+class NameTaken(CodexError):
+    """The name belongs to a codex with another source. `proposal` is a free name."""
+
+    def __init__(self, name: str, taken_by: str, proposal: str) -> None:
+        super().__init__(f"codex name {name!r} is taken by {taken_by}; load with --name {proposal} instead")
+        self.name = name
+        self.proposal = proposal
+
+
+class BadName(CodexError):
+    """The name cannot be used for a codex."""
+
+
+class UnknownCodex(CodexError):
+    """No codex of that name. `known` are the names there are, in order."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        there = ", ".join(known) if known else "none is loaded"
+        super().__init__(f"no codex named {name!r} (there are: {there}); load one with: lore load PATH --name {name}")
+        self.name = name
+        self.known = known
+
+
+class UnknownGeneration(CodexError):
+    """The codex has no generation of that number (it may have been released)."""
+
+
+class LoadRunning(CodexError):
+    """Another load of the same codex is running, in this process or another one."""
+
+
+class LoadCancelled(CodexError):
+    """The load was cancelled. What had been stored stays, and the next load continues from it."""
+
+
+class CatalogError(CodexError):
+    """The catalog's file cannot be used."""
+
+
+class NewerCatalog(CatalogError):
+    """The catalog was written by a newer version of this program; it is left untouched."""
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has schema {found}, this version knows up to {known}; start the newer version, "
+            f"or move the file away to load everything again"
+        )
+        self.found = found
+        self.known = known
+
+
+class DiskFull(CatalogError):
+    """No room for what should be stored. What had been stored before stays usable."""
