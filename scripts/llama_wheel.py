@@ -17,33 +17,27 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-MINUTES_ON_TWO_CORES = {"cpu": (5, 8), "cuda": (15, 25)}
+from llama_sources import LOCK, build_cache, locked_version, say, sources
+
+MINUTES_ON_TWO_CORES = {"cpu": (4, 8), "cuda": (15, 25)}
 
 
 def main() -> None:
-    arguments = parse_arguments()
-    version = locked_version(arguments.lock)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lock", type=Path, default=LOCK)
+    print(wheel(locked_version(parser.parse_args().lock)))
+
+
+def wheel(version: str) -> Path:
+    """The wheel for this machine's CPU and GPU. Compiles for minutes when the cache has none, and says so before."""
     gpu = find_gpu()
     flags = build_flags(gpu)
-    folder = cache_root() / wheel_key(version, flags)
-    wheel = cached_wheel(folder)
-    if wheel is None:
+    folder = build_cache() / "wheels" / wheel_key(version, flags)
+    cached = wheel_in(folder)
+    if cached is None:
         announce(version, gpu, flags)
-        wheel = build(version, flags, folder)
-    print(wheel)
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lock", type=Path, default=Path("requirements.lock"))
-    return parser.parse_args()
-
-
-def locked_version(lock: Path) -> str:
-    found = re.search(r"^llama-cpp-python==(\S+)", lock.read_text(), re.MULTILINE)
-    if not found:
-        raise SystemExit(f"{lock} names no llama-cpp-python: run `make lock`")
-    return found[1]
+        cached = build(sources(version), flags, folder)
+    return cached
 
 
 @dataclass(frozen=True)
@@ -60,12 +54,17 @@ def find_gpu() -> Gpu | None:
     asked = subprocess.run(
         [tool, "--query-gpu=name,compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=False
     )
-    first = asked.stdout.strip().splitlines()[:1]
-    if asked.returncode != 0 or not first:
+    return gpu_of(asked.stdout, find_nvcc()) if asked.returncode == 0 else None
+
+
+def gpu_of(listing: str, nvcc: str | None) -> Gpu | None:
+    """The first GPU of the driver tool's listing, one line a GPU: `NVIDIA H100 80GB HBM3, 9.0`."""
+    first = listing.strip().splitlines()[:1]
+    if not first:
         return None
     name, _, capability = first[0].rpartition(",")
     architecture = capability.strip().replace(".", "")
-    return Gpu(name.strip(), architecture if architecture.isdigit() else None, find_nvcc())
+    return Gpu(name.strip(), architecture if architecture.isdigit() else None, nvcc)
 
 
 def find_nvcc() -> str | None:
@@ -92,53 +91,47 @@ def cpu_features() -> list[str]:
     return sorted(found[1].split()) if found else []
 
 
-def cache_root() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lorekeep-build" / "wheels"
-
-
-def cached_wheel(folder: Path) -> Path | None:
+def wheel_in(folder: Path) -> Path | None:
     return next(iter(sorted(folder.glob("llama_cpp_python-*.whl"))), None)
 
 
 def announce(version: str, gpu: Gpu | None, flags: tuple[str, ...]) -> None:
+    for line in announcement(version, gpu, flags, os.cpu_count() or 1):
+        say(line)
+
+
+def announcement(version: str, gpu: Gpu | None, flags: tuple[str, ...], cores: int) -> list[str]:
+    lines = []
     if gpu and not gpu.nvcc:
-        say(f"Found the GPU {gpu.name}, but no nvcc: building for the CPU. For the GPU install the CUDA toolkit")
-        say("(Debian: apt-get install nvidia-cuda-toolkit) and run `make install` again.")
-    low, high = MINUTES_ON_TWO_CORES["cuda" if "-DGGML_CUDA=on" in flags else "cpu"]
-    say(f"Compiling llama-cpp-python {version}, once: {low} to {high} minutes on two cores ({os.cpu_count()} here).")
+        lines.append(
+            f"Found the GPU {gpu.name}, but no nvcc: building for the CPU. For the GPU install the CUDA toolkit"
+        )
+        lines.append("(Debian: apt-get install nvidia-cuda-toolkit) and run `make install` again.")
+    target = "cuda" if "-DGGML_CUDA=on" in flags else "cpu"
+    low, high = MINUTES_ON_TWO_CORES[target]
+    where = f"{gpu.name} (CUDA)" if gpu and target == "cuda" else "this CPU"
+    lines.append(f"Compiling llama-cpp-python {version} for {where}, once:")
+    lines.append(f"{low} to {high} minutes on two cores, and there are {cores} here.")
+    return lines
 
 
-def build(version: str, flags: tuple[str, ...], folder: Path) -> Path:
+def build(tree: Path, flags: tuple[str, ...], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
+    log = folder.parent / f"{folder.name}.log"
     # Built beside the cache and moved in whole: an interrupted build must not leave half a wheel under its key.
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        log = folder.parent / f"{folder.name}.log"
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-deps",
-            "--no-binary=llama-cpp-python",
-            "--wheel-dir",
-            work,
-        ]
-        with log.open("w") as sink:
-            done = subprocess.run(
-                [*command, f"llama-cpp-python=={version}"],
-                env={**os.environ, "CMAKE_ARGS": " ".join(flags)},
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-        made = cached_wheel(Path(work))
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work, log.open("w") as sink:
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", work, str(tree)],
+            env={**os.environ, "CMAKE_ARGS": " ".join(flags)},
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        made = wheel_in(Path(work))
         if done.returncode != 0 or made is None:
             raise SystemExit(f"Compiling llama-cpp-python failed; the compiler's words are in {log}")
         return made.replace(folder / made.name)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+# Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench lock clean
+
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+BIN := .venv/bin
+
+help:      ## what can be made
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+install:   ## .venv with everything; compiles llama.cpp once per machine
+	@scripts/system_packages.sh
+	@$$(scripts/python.sh) scripts/install.py
+
+demo: install   ## load two real codebases, ask, show what was cached
+	@$(BIN)/python scripts/demo.py
+
+test: install   ## the whole suite
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: install  ## lint, format, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy scripts benchmarks
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+format: install ## rewrite what check would refuse
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
+	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+lock:           ## resolve pyproject.toml's dependencies anew into requirements.lock
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --upgrade --system-certs --no-header -o requirements.lock
+
+clean:          ## forget .venv and what tools left; compiled wheels stay in the cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build
