@@ -1,0 +1,96 @@
+"""Folders of the daemon: XDG's for a user's, systemd's for the system's. Files 0600, folders 0700."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.settings.errors import SettingsError
+from orchestrator.wire.sockets import runtime_folder
+
+SYSTEM_CONFIG = Path("/etc/lorekeep/config.toml")
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where things lie. `data` must be kept, `state` is worth keeping, `cache` may be deleted at any time."""
+
+    config: Path
+    data: Path
+    state: Path
+    cache: Path
+    runtime: Path
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> "Paths":
+        """systemd names its folders in variables (several are parted by colons; the unit's first is ours)."""
+        home = Path(environ.get("HOME") or Path.home())
+
+        def folder(systemd: str, xdg: str, default: str) -> Path:
+            given = environ.get(systemd, "").split(":")[0]
+            if given:
+                return Path(given)
+            base = environ.get(xdg, "")
+            # The XDG specification: a path that is not absolute is to be ignored.
+            return (Path(base) if base.startswith("/") else home / default) / "lorekeep"
+
+        runtime = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+        return Paths(
+            config=folder("CONFIGURATION_DIRECTORY", "XDG_CONFIG_HOME", ".config"),
+            data=folder("STATE_DIRECTORY", "XDG_DATA_HOME", ".local/share"),
+            state=folder("STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state"),
+            cache=folder("CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache"),
+            runtime=Path(runtime) if runtime else runtime_folder(environ),
+        )
+
+    @property
+    def socket(self) -> Path:
+        return self.runtime / "lore.sock"
+
+    @property
+    def sessions(self) -> Path:
+        """The database of conversations."""
+        return self.data / "sessions.sqlite3"
+
+    @property
+    def models(self) -> Path:
+        """Where the built-in models are built and fetched ones lie."""
+        return self.cache / "models"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.cache / "kv"
+
+    @property
+    def codices(self) -> Path:
+        return self.data / "codices"
+
+    @property
+    def archive(self) -> Path:
+        return self.data / "archive"
+
+    @property
+    def identities(self) -> Path:
+        return self.config / "identities"
+
+    def prepare(self) -> None:
+        """Makes the folders that are written to, readable by their owner alone."""
+        for folder in (self.data, self.state, self.cache, self.runtime):
+            private_folder(folder)
+
+
+def private_folder(folder: Path) -> Path:
+    """Makes a folder of mode 0700. Existing ones of ours are narrowed; somebody else's is refused."""
+    try:
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        state = folder.stat()
+        if state.st_uid != os.geteuid():
+            raise SettingsError(f"{folder} belongs to uid {state.st_uid}", "remove it, or name another folder")
+        if state.st_mode & 0o077:
+            folder.chmod(FOLDER_MODE)
+    except OSError as error:
+        hint = "set XDG_RUNTIME_DIR or --socket to a folder you may write to" if "run" in folder.parts else ""
+        raise SettingsError(f"cannot make {folder}: {error.strerror}", hint) from error
+    return folder

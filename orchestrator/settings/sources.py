@@ -1,0 +1,135 @@
+"""Reads settings in their order: system file, user's file, LORE_* variables, options. Later ones win, key by key.
+
+Every key keeps where it came from. Knows no setting by name but the short variables.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchestrator.settings.describe import nearest
+from orchestrator.settings.errors import SettingsError
+from orchestrator.settings.model import Settings
+from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
+
+PREFIX = "LORE_"
+SHORT = {"LORE_MODEL": "model.path", "LORE_SOCKET": "serve.socket", "LORE_TCP": "serve.tcp", "LORE_LOG": "log.level"}
+NOT_SETTINGS = {"LORE_CONFIG", "LORE_TOKEN"}  # read by the command line itself
+
+Values = Mapping[str, Any]  # dotted key: value
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings, and for every key that was set the file, variable or option it came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    files: tuple[Path, ...]
+
+
+def load(environ: Mapping[str, str], *, config: Path | None = None, options: Values | None = None) -> Loaded:
+    """All sources merged and checked. `config` replaces the two files. Raises SettingsError."""
+    files = config_files(environ, config)
+    sources = [(str(file), read_file(file)) for file in files]
+    sources += [(name, {key: value}) for name, key, value in variables(environ)]
+    sources += [
+        (f"option --{key.rpartition('.')[2].replace('_', '-')}", {key: v}) for key, v in (options or {}).items()
+    ]
+    values = {key: value for _, found in sources for key, value in found.items()}
+    origins = {key: origin for origin, found in sources for key in found}
+    return Loaded(validated(values, origins), origins, files)
+
+
+def config_files(environ: Mapping[str, str], config: Path | None = None) -> tuple[Path, ...]:
+    """The files that exist, in their order; a file that was named must."""
+    named = config or (Path(environ["LORE_CONFIG"]) if environ.get("LORE_CONFIG") else None)
+    if named:
+        if not named.is_file():
+            raise SettingsError(f"no configuration file {named}", "name one that exists, or leave out --config")
+        return (named,)
+    return tuple(file for file in (SYSTEM_CONFIG, user_file(environ)) if file.is_file())
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    return Paths.of(environ).config / "config.toml"
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    try:
+        return dict(flattened(tomllib.loads(file.read_text("utf-8"))))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file}: {error}", "correct the TOML at that place") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file}: not UTF-8 at byte {error.start}", "save it as UTF-8") from error
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}", "make it readable for the daemon's user") from error
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def variables(environ: Mapping[str, str]) -> Iterable[tuple[str, str, Any]]:
+    """(variable, key, value): LORE_MODEL__THREADS=4 sets model.threads; a list is written in JSON."""
+    for name in sorted(environ):
+        if name in SHORT:
+            yield name, SHORT[name], environ[name]
+        elif name.startswith(PREFIX) and name not in NOT_SETTINGS:
+            yield name, name.removeprefix(PREFIX).lower().replace("__", "."), from_text(name, environ[name])
+
+
+def from_text(name: str, text: str) -> Any:
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{name}: not JSON: {error}", "write a list as JSON") from error
+
+
+def validated(values: Values, origins: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(nested(values, origins))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise refusal(first["type"], first["loc"], first["msg"], origins) from error
+
+
+def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *tables, leaf = key.split(".")
+        place = tree
+        for table in tables:
+            place = place.setdefault(table, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{origins[key]}: {table} is a table and a value at once", f"write it as [{table}]")
+        place[leaf] = value
+    return tree
+
+
+def refusal(kind: str, place: tuple[int | str, ...], message: str, origins: Mapping[str, str]) -> SettingsError:
+    key = ".".join(str(part) for part in place)
+    origin = origin_of(key, origins)
+    if kind == "extra_forbidden":
+        return SettingsError(f"{origin}: unknown setting {key}", f"the nearest known one is {nearest(key)}")
+    return SettingsError(
+        f"{origin}: {key} {message.removeprefix('Value error, ').removeprefix('Input ')}",
+        "`lore config show` lists every range",
+    )
+
+
+def origin_of(key: str, origins: Mapping[str, str]) -> str:
+    """Of the key itself, or of what stands above or below it: an error may name a table or an item of a list."""
+    related = [found for found in origins if found == key or found.startswith(f"{key}.") or key.startswith(f"{found}.")]
+    return origins[related[0]] if related else "settings"

@@ -1,0 +1,32 @@
+"""Bodies of the routes that are our own: load, search, rename."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from orchestrator.wire.chat import Strict
+
+
+class LoadBody(Strict):
+    """POST /v1/codices. `path` is absolute; `wait` holds the stream until the floor stands."""
+
+    path: str
+    name: str | None = None
+    watch: bool | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tier: str | None = None
+    dry_run: bool = False
+    wait: bool = False
+
+
+class SearchBody(Strict):
+    query: Annotated[str, Field(min_length=1)]
+    codex: str | None = None
+    n: Annotated[int, Field(ge=1, le=1000)] = 10
+    graph: bool = False
+    cwd: str = ""
+
+
+class RenameBody(Strict):
+    name: Annotated[str, Field(min_length=1)]

@@ -1,0 +1,26 @@
+"""Where the daemon's socket lies, for both ends. Standard library only: every start of the command line pays for it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
+ENVIRONMENT = "LORE_SOCKET"
+
+
+def runtime_folder(environ: Mapping[str, str]) -> Path:
+    """The user's runtime folder, also where a login shell has not set the variable (cron, ssh with a command)."""
+    base = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return Path(base) / "lorekeep"
+
+
+def user_socket(environ: Mapping[str, str]) -> Path:
+    return runtime_folder(environ) / "lore.sock"
+
+
+def candidates(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Sockets to try in turn: the option alone, else the variable alone, else the user's and then the system's."""
+    named = option or environ.get(ENVIRONMENT)
+    if named:
+        return (Path(named).expanduser(),)
+    return (user_socket(environ), SYSTEM_SOCKET)
