@@ -27,10 +27,18 @@ class Principal:
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
 class Message:
     role: str  # system, user, assistant, tool
     content: str
     tool_call_id: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()  # of an assistant's message: what it called then
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,10 @@ class Ask:
     timeout_s: float | None = None
     think: bool = True
     private: bool = False
+    verbatim: bool = False
+    frame: str | None = None  # these three: given by the client instead of computed
+    mode: str | None = None
+    urgency: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,13 +97,6 @@ class Text:
 @dataclass(frozen=True)
 class Thought:
     delta: str
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    id: str
-    name: str
-    arguments: str
 
 
 @dataclass(frozen=True)
