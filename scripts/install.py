@@ -1,7 +1,8 @@
 """Makes `.venv` with everything of the lock file in it and this checkout on top; instant when nothing has changed.
 
-Runs by any Python that `python.sh` finds, with the standard library alone. llama-cpp-python comes first, as a wheel compiled
-for this machine and cached (`llama_wheel.py`): pip alone would compile it anew for every environment, and without CUDA.
+Runs by any Python that `python.sh` finds, with the standard library alone. llama-cpp-python comes first, as a wheel
+compiled for this machine and cached (`llama_wheel.py`): pip alone would compile it anew for every environment, and
+without CUDA.
 """
 
 import hashlib
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import time
 import venv
-from pathlib import Path
 
 import llama_wheel
 from llama_sources import LOCK, ROOT, locked_version, say
@@ -78,7 +78,7 @@ def install_checkout() -> None:
 
 def pip(command: str, *arguments: str) -> None:
     done = subprocess.run(
-        [PYTHON, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments],
+        [PYTHON, "-m", "pip", command, "-qq", "--disable-pip-version-check", *arguments],
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -1,8 +1,8 @@
 """Prints the folder of llama-cpp-python's sources in the locked version, fetching and unpacking them once.
 
-One copy serves three: the wheel is compiled from it, llama-server (the peer of the benchmarks) is compiled from the same
-llama.cpp inside it, and the tests use the vocabularies and chat templates that llama.cpp carries. Standard library only,
-because it runs before anything is installed; it needs pip beside the Python that runs it.
+One copy serves three: the wheel is compiled from it, llama-server (the peer of the benchmarks) is compiled from the
+same llama.cpp inside it, and the tests use the vocabularies and chat templates that llama.cpp carries. Standard library
+only, because it runs before anything is installed; it needs pip beside the Python that runs it.
 """
 
 import argparse

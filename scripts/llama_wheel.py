@@ -1,8 +1,8 @@
 """Prints the path of a llama-cpp-python wheel for this machine, compiling it once if none is cached.
 
-A wheel belongs to the version, the build flags and the CPU's features: llama.cpp compiles for the CPU that builds it, and
-the result dies by SIGILL on a lesser one. CUDA is used when both a GPU and nvcc are there. Standard library only, because
-it runs before anything is installed.
+A wheel belongs to the version, the build flags and the CPU's features: llama.cpp compiles for the CPU that builds it,
+and the result dies by SIGILL on a lesser one. CUDA is used when both a GPU and nvcc are there. Standard library only,
+because it runs before anything is installed.
 """
 
 import argparse

@@ -1,0 +1,84 @@
+"""What every test may ask for by name. Nothing stands in for a part of the program: models and daemons are real."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))  # scripts are programs, not a package; demo, benchmarks and tests share private_daemon
+
+import private_daemon as private  # noqa: E402 - found through the line above
+
+# The same examples on every machine in CI; deadlines measure the machine, not the code.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+OUTSIDE = dict(
+    os.environ
+)  # as the run was started: what was compiled and fetched for building lies in its cache folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders() -> Iterator[None]:
+    """No test reads or writes the user's configuration, data or caches."""
+    with tempfile.TemporaryDirectory(prefix="lore-tests-") as folder, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("LORE_")]:
+            patch.delenv(name)
+        for name, value in private.private_environment(Path(folder)).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def llama_sources() -> Path:
+    """llama.cpp's tree in the locked version, with `models/ggml-vocab-*.gguf` and `models/templates/*.jinja`."""
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "llama_sources.py"], env=OUTSIDE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip()) / "vendor" / "llama.cpp"
+
+
+@pytest.fixture(scope="session")
+def quoter_model() -> Path:
+    """The built-in quoting model's file, built once per run."""
+    from orchestrator.engine.builtin import quoter
+
+    return quoter()
+
+
+@pytest.fixture
+def new_daemon() -> Iterator[Callable[..., private.PrivateDaemon]]:
+    """Makes daemons that are not started yet, each in a folder of its own: `new_daemon(model=..., environment=...)`."""
+    with tempfile.TemporaryDirectory(prefix="lore-") as folder:
+        made: list[private.PrivateDaemon] = []
+
+        def make(model: str | None = None, environment: dict[str, str] | None = None) -> private.PrivateDaemon:
+            place = Path(folder) / str(len(made))
+            made.append(private.PrivateDaemon(place, model=model, environment=environment))
+            return made[-1]
+
+        try:
+            yield make
+        finally:
+            for daemon in made:
+                daemon.stop()
+
+
+@pytest.fixture
+def daemon(new_daemon: Callable[..., private.PrivateDaemon]) -> private.PrivateDaemon:
+    """A running daemon on the built-in model: `daemon.lore("status")`, `daemon.json("status")`."""
+    return new_daemon().start()

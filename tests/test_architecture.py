@@ -1,0 +1,149 @@
+"""The shape of the program: three leaves, one root, an engine that runs alone, a command line that loads nothing heavy.
+
+Imports are read from the sources, so that also those inside functions count; what a process really loads is asked of a
+fresh one.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = ("formatters", "governor", "codex", "orchestrator")
+
+# A room may import itself and these; the longest name that fits a module decides for it.
+MAY_IMPORT = {
+    "formatters": (),
+    "governor": (),
+    "codex": (),
+    "orchestrator": OURS,
+    "orchestrator.engine": (),
+    "orchestrator.cli": ("orchestrator.wire",),
+    "orchestrator.wire": (),
+}
+# `lore serve` is the daemon: its command loads it when it runs, never when the command line is imported.
+ALLOWED = {("orchestrator.cli.serve", "orchestrator.daemon")}
+
+HEAVY = ("pydantic_ai", "lancedb", "pyarrow", "llama_cpp", "numpy", "starlette", "uvicorn", "tiktoken", "tree_sitter")
+
+
+def sources() -> Iterator[Path]:
+    for package in OURS:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(path: Path) -> str:
+    return module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+
+
+def imports(text: str, package: str) -> Iterator[str]:
+    """Full names of all modules that a file of `package` imports, wherever in it; relative ones resolved."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names if is_module(f"{origin}.{alias.name}"))
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def inside(module: str, room: str) -> bool:
+    return module == room or module.startswith(room + ".")
+
+
+def room_of(module: str) -> str:
+    return max((room for room in MAY_IMPORT if inside(module, room)), key=len)
+
+
+def breaches(path: Path) -> list[str]:
+    module = module_name(path)
+    room = room_of(module)
+    foreign = {
+        imported
+        for imported in imports(path.read_text(), package_of(path))
+        if imported.partition(".")[0] in OURS
+        and not any(inside(imported, allowed) for allowed in (room, *MAY_IMPORT[room]))
+        and imported != "orchestrator"  # the empty package above a room
+        and not any(module == importer and inside(imported, target) for importer, target in ALLOWED)
+    }
+    return [f"{module} imports {imported}" for imported in sorted(foreign)]
+
+
+def test_leaves_import_nothing_of_ours_and_rooms_only_what_they_may():
+    assert [breach for path in sources() for breach in breaches(path)] == []
+
+
+def test_the_package_above_the_rooms_is_empty_so_that_importing_a_room_loads_only_it():
+    assert list(imports((ROOT / "orchestrator" / "__init__.py").read_text(), "orchestrator")) == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of the modules that a fresh Python has loaded after `statement`."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("leaf", ["formatters", "governor", "codex"])
+def test_a_leaf_loads_without_the_rest(leaf):
+    loaded = loaded_by(f"import {leaf}")
+    assert not {module for module in loaded if module.partition(".")[0] in OURS and not inside(module, leaf)}
+
+
+def test_the_command_line_loads_nothing_heavy():
+    loaded = loaded_by("import orchestrator.cli")
+    assert not {module for module in loaded if module.partition(".")[0] in HEAVY}
+    rooms = {".".join(module.split(".")[:2]) for module in loaded if inside(module, "orchestrator")}
+    assert rooms <= {"orchestrator", "orchestrator.cli", "orchestrator.wire"}
+
+
+def test_the_engines_child_loads_only_the_engine():
+    loaded = loaded_by("import orchestrator.engine.worker")
+    ours = {module for module in loaded if module.partition(".")[0] in OURS}
+    assert {module for module in ours if not inside(module, "orchestrator.engine")} == {"orchestrator"}
+    assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
+
+
+# ---- the rule itself -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("import codex.walk", {"codex.walk"}),
+        ("from governor import budget", {"governor"}),
+        ("def f():\n    from orchestrator import errors", {"orchestrator", "orchestrator.errors"}),
+        ("if TYPE_CHECKING:\n    import formatters", {"formatters"}),
+        ("from . import errors", {"orchestrator.engine"}),
+        ("from .. import errors", {"orchestrator", "orchestrator.errors"}),
+        ("from ..errors import LoreError", {"orchestrator.errors"}),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(text, names):
+    assert set(imports(text, package="orchestrator.engine")) == names
+
+
+def test_the_longest_room_decides():
+    assert room_of("orchestrator.engine.loop") == "orchestrator.engine"
+    assert room_of("orchestrator.context.intent") == "orchestrator"
