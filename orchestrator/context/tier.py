@@ -1,0 +1,242 @@
+"""How much of a codex stands in the cached prefix: decided at load and at declared boundaries, from numbers alone.
+
+    #  when                                     tier
+    0  forced                                   that, or OverBudget with the numbers
+    1  full fits                                full
+    2  window >= 16,000 and skeleton fits       skeleton+hot; the hot bodies fill what is left
+    3  window >= 4,000                          map, at most 10 % of the window
+    4  otherwise                                none
+
+    fits(tier) = tokens[tier] <= limit,  limit = min(available, 0.7 * window, kv_tokens)
+    available = window - identity - overhead, overhead = 25 % of the window, never negative
+
+A larger window or grant never gives a smaller tier. Knows no clock, no codex and no engine.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.context.sizes import gib, short
+from orchestrator.errors import InvalidRequest, OverBudget
+
+Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16
+
+
+class FloorTier(StrEnum):
+    FULL = "full"
+    SKELETON = "skeleton+hot"
+    MAP = "map"
+    NONE = "none"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+
+_RANKS = {FloorTier.NONE: 0, FloorTier.MAP: 1, FloorTier.SKELETON: 2, FloorTier.FULL: 3}
+
+
+@dataclass(frozen=True)
+class TierSettings:
+    """Shares are of the window, sizes in tokens."""
+
+    overhead_share: float = 0.25  # system, tools, turns and output
+    window_share: float = 0.70  # a floor beyond it leaves a conversation no room to grow
+    skeleton_window: int = 16_000
+    map_window: int = 4_000
+    map_share: float = 0.10
+    step_up_share: float = 0.10  # room that a step up needs beyond the limit: no to and fro
+
+
+@dataclass(frozen=True)
+class TierSizes:
+    """Exact tokens of a codex at each tier; None where a tier is not made for this codex."""
+
+    full: int
+    skeleton: int | None = None
+    map: int | None = None
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a floor may take, in tokens: the governor's window, the identity's size, the KV that can be granted to it.
+
+    `kv_bytes_per_token` and `kv_type` are for the sentence and the hint only.
+    """
+
+    window: int
+    identity: int
+    kv_tokens: int
+    kv_bytes_per_token: float = 0.0
+    kv_type: str = "f16"
+
+
+@dataclass(frozen=True)
+class TierDecision:
+    """`tokens`: what the tier will hold at most, `hot_tokens` of them for whole bodies; `reason` has the numbers."""
+
+    tier: FloorTier
+    row: int
+    tokens: int
+    limit: int
+    reason: str
+    hot_tokens: int = 0
+    hint: str = ""
+    steps: tuple[str, ...] = ()
+
+
+SHIPPED = TierSettings()
+
+
+def decide_tier(
+    sizes: TierSizes, room: Room, settings: TierSettings = SHIPPED, forced: FloorTier | None = None, slack: float = 0.0
+) -> TierDecision:
+    """The tier by the table above. With `slack`, every limit must be met with that share of room beyond it."""
+    if forced is not None:
+        return _forced(forced, sizes, room, settings)
+    limit = limit_of(room, settings)
+    need = 1.0 + slack
+    if sizes.full * need <= limit:
+        return _full(1, sizes, room, limit)
+    if sizes.skeleton is not None and room.window >= settings.skeleton_window * need and sizes.skeleton * need <= limit:
+        return _skeleton(2, sizes.skeleton, sizes, room, settings, limit)
+    if room.window >= settings.map_window * need and _map_tokens(sizes, room, settings, limit) > 0:
+        return _map(3, sizes, room, settings, limit)
+    return _none(4, sizes, room, settings, limit)
+
+
+def tier_named(name: str) -> FloorTier:
+    """The tier a person or a file names, in any case; 'skeleton' is enough. InvalidRequest lists the names."""
+    said = name.strip().lower()
+    for tier in FloorTier:
+        if said in (tier.value, tier.value.partition("+")[0]):
+            return tier
+    raise InvalidRequest(f"{name!r} is no tier", f"one of: {', '.join(FloorTier)}")
+
+
+def available(room: Room, settings: TierSettings = SHIPPED) -> int:
+    """Tokens that the window leaves a floor's codex: without identity and overhead, never negative."""
+    return max(0, share(room.window, 1 - settings.overhead_share) - room.identity)
+
+
+def limit_of(room: Room, settings: TierSettings = SHIPPED) -> int:
+    return max(0, min(available(room, settings), share(room.window, settings.window_share), room.kv_tokens))
+
+
+def share(tokens: int, fraction: float) -> int:
+    """The whole tokens of a share. The summand undoes what 0.7 and its like lose in binary."""
+    return math.floor(tokens * fraction + 1e-6)
+
+
+# ---- one decision per tier, with its sentence ----------------------------------------------------------------------
+
+
+def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSettings) -> TierDecision:
+    limit = limit_of(room, settings)
+    needed = {FloorTier.FULL: sizes.full, FloorTier.SKELETON: sizes.skeleton, FloorTier.MAP: 1, FloorTier.NONE: 0}[
+        forced
+    ]
+    if needed is None or (forced is FloorTier.MAP and sizes.map is None):
+        raise InvalidRequest(
+            f"tier {forced} is not made for this codex", "choose another tier, or none to let it be chosen"
+        )
+    if needed > limit:
+        raise OverBudget(
+            f"tier {forced} was forced, but {_too_large(needed, room, settings)}",
+            _hint(needed, room, settings) or "load fewer files (--exclude), or let the tier be chosen",
+        )
+    if forced is FloorTier.FULL:
+        return _full(0, sizes, room, limit)
+    if forced is FloorTier.SKELETON:
+        return _skeleton(0, needed, sizes, room, settings, limit)
+    return (_map if forced is FloorTier.MAP else _none)(0, sizes, room, settings, limit)
+
+
+def _full(row: int, sizes: TierSizes, room: Room, limit: int) -> TierDecision:
+    return TierDecision(
+        FloorTier.FULL,
+        row,
+        sizes.full,
+        limit,
+        f"full{_by_force(row)}, because its {sizes.full:,} tokens fit in {limit:,} of a window of {room.window:,}",
+        steps=(f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache",),
+    )
+
+
+def _skeleton(row: int, tokens: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
+    hot = min(limit, sizes.full) - tokens
+    return TierDecision(
+        FloorTier.SKELETON,
+        row,
+        tokens + max(0, hot),
+        limit,
+        f"skeleton+hot{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        hot_tokens=max(0, hot),
+        hint=_hint(sizes.full, room, settings),
+        steps=(
+            f"signatures of everything: {tokens:,} tokens",
+            f"whole bodies of the hot files: at most {max(0, hot):,}",
+        ),
+    )
+
+
+def _map(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
+    tokens = _map_tokens(sizes, room, settings, limit)
+    return TierDecision(
+        FloorTier.MAP,
+        row,
+        tokens,
+        limit,
+        f"map{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        hint=_hint(sizes.full, room, settings),
+        steps=(f"a ranked map of at most {tokens:,} tokens", "files are retrieved for each question"),
+    )
+
+
+def _none(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
+    return TierDecision(
+        FloorTier.NONE,
+        row,
+        0,
+        limit,
+        f"none{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        hint=_hint(sizes.full, room, settings),
+        steps=("nothing of the codex stands in the prefix", "files are retrieved for each question"),
+    )
+
+
+def _map_tokens(sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> int:
+    return 0 if sizes.map is None else min(sizes.map, share(room.window, settings.map_share), limit)
+
+
+def _by_force(row: int) -> str:
+    return " as forced" if row == 0 else ""
+
+
+def _too_large(tokens: int, room: Room, settings: TierSettings) -> str:
+    """What the codex needs against what there is: in bytes where KV is the bound, else in tokens of the window."""
+    limit = limit_of(room, settings)
+    if tokens <= limit:
+        return f"{tokens:,} tokens would fit in {limit:,}"
+    if room.kv_tokens > limit or not room.kv_bytes_per_token:
+        return f"{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
+    need, free = tokens * room.kv_bytes_per_token, max(0, room.kv_tokens) * room.kv_bytes_per_token
+    return f"{short(tokens)} tokens need {gib(need)} of KV and {gib(free)} are free"
+
+
+def _hint(tokens: int, room: Room, settings: TierSettings) -> str:
+    """What would make it fit, as far as it can be said; empty when it fits or nothing here helps."""
+    by_window = min(available(room, settings), share(room.window, settings.window_share))
+    if tokens <= limit_of(room, settings):
+        return ""
+    if tokens > by_window:
+        return f"a model with a window of {_window_for(tokens, room, settings):,} would hold it"
+    if room.kv_type == "f16" and tokens <= room.kv_tokens / Q8_0_OF_F16:
+        return "KV type q8_0 would make it fit"
+    return f"{gib((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
+
+
+def _window_for(tokens: int, room: Room, settings: TierSettings) -> int:
+    by_overhead = (tokens + room.identity) / (1 - settings.overhead_share)
+    return math.ceil(max(by_overhead, tokens / settings.window_share))
