@@ -1,0 +1,1 @@
+"""HTTP in front of the port `orchestrator.service.Service`: routes, peers, sockets. Nothing here decides."""

@@ -1,0 +1,78 @@
+"""Routes of OpenAI's protocol: chat completions and models; and the plan, which takes the same body."""
+
+import difflib
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.api.asks import CODEX_PREFIX, ask_of, codex_of, leaves_choice
+from orchestrator.api.completions import Chunks, completed
+from orchestrator.api.problems import problem
+from orchestrator.api.requests import parsed, permitted, service_of
+from orchestrator.api.streams import started, while_connected
+from orchestrator.errors import NotFound
+from orchestrator.service import Ask, Principal, Service
+from orchestrator.wire.chat import ChatRequest
+
+BARE = "none"  # the codex that is none: the model alone
+
+
+async def completions(request: Request) -> Response:
+    principal = permitted(request, "query")
+    body = await parsed(request, ChatRequest)
+    model = body.model or "lore"
+    try:
+        ask = await asked(service_of(request), body, principal)
+        if not body.stream:
+            whole = completed(model, service_of(request).ask(ask))
+            return JSONResponse(await while_connected(request.receive, whole))
+        chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
+        return await started(request.receive, chunks.of(service_of(request).ask(ask)))
+    except NotFound as error:
+        return problem(error, "model_not_found" if codex_of(body.model) else None)
+
+
+async def plan(request: Request) -> Response:
+    principal = permitted(request, "query")
+    body = await parsed(request, ChatRequest)
+    ask = await asked(service_of(request), body, principal)
+    work = service_of(request).plan(ask, prompt=body.prompt)
+    return JSONResponse(dict(await while_connected(request.receive, work)))
+
+
+async def asked(service: Service, body: ChatRequest, principal: Principal) -> Ask:
+    codex = codex_of(body.model)
+    if codex is None and not leaves_choice(body.model):
+        codex = await bare(service, body.model, principal)
+    return ask_of(body, principal, codex)
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+
+async def bare(service: Service, model: str, principal: Principal) -> str:
+    """The model id of the bare model is its own name. Raises ModelNotFound with the names nearest to it."""
+    known = await ids(service, principal)
+    if model in known:
+        return BARE
+    near = difflib.get_close_matches(model, known, n=3, cutoff=0.0)
+    raise ModelNotFound(f"no model {model}", f"there are: {', '.join(near)}" if near else "`lore load` makes one")
+
+
+async def ids(service: Service, principal: Principal) -> list[str]:
+    codices = [f"{CODEX_PREFIX}{codex['name']}" for codex in await service.codices(principal)]
+    return codices + [str(model["id"]) for model in await service.models(principal) if model.get("loaded")]
+
+
+async def models(request: Request) -> Response:
+    known = await ids(service_of(request), permitted(request, "query", "codex:read"))
+    cards = [{"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"} for name in known]
+    return JSONResponse({"object": "list", "data": cards})
+
+
+async def model(request: Request) -> Response:
+    wanted = request.path_params["name"]
+    if wanted not in await ids(service_of(request), permitted(request, "query", "codex:read")):
+        raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")
+    return JSONResponse({"id": wanted, "object": "model", "created": 0, "owned_by": "lorekeep"})

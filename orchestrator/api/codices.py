@@ -1,0 +1,63 @@
+"""Routes of codices: load and reload with progress, list, show, drop, cancel; and the search of their archive."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.api.requests import parsed, permitted, service_of
+from orchestrator.api.streams import lines, started, while_connected
+from orchestrator.errors import InvalidRequest
+from orchestrator.service import LoadRequest
+from orchestrator.wire.requests import LoadBody, SearchBody
+
+
+async def load(request: Request) -> Response:
+    principal = permitted(request, "codex:write")
+    body = await parsed(request, LoadBody)
+    if not body.path.startswith("/"):
+        raise InvalidRequest(f"path: {body.path} is not absolute", "the daemon does not know your working directory")
+    wanted = LoadRequest(
+        principal=principal,
+        path=body.path,
+        name=body.name,
+        watch=body.watch,
+        include=body.include,
+        exclude=body.exclude,
+        tier=body.tier,
+        dry_run=body.dry_run,
+        wait=body.wait,
+    )
+    return await started(request.receive, lines(service_of(request).load(wanted)))
+
+
+async def reload(request: Request) -> Response:
+    principal = permitted(request, "codex:write")
+    return await started(request.receive, lines(service_of(request).reload(principal, request.path_params["name"])))
+
+
+async def cancel(request: Request) -> Response:
+    principal = permitted(request, "codex:write")
+    await service_of(request).cancel_load(principal, request.path_params["name"])
+    return JSONResponse({"cancelled": request.path_params["name"]})
+
+
+async def listed(request: Request) -> Response:
+    codices = await service_of(request).codices(permitted(request, "codex:read", "query"))
+    return JSONResponse({"codices": [dict(codex) for codex in codices]})
+
+
+async def shown(request: Request) -> Response:
+    principal = permitted(request, "codex:read", "query")
+    return JSONResponse({"codex": dict(await service_of(request).codex(principal, request.path_params["name"]))})
+
+
+async def drop(request: Request) -> Response:
+    principal = permitted(request, "codex:write")
+    await service_of(request).drop(principal, request.path_params["name"])
+    return JSONResponse({"dropped": request.path_params["name"]})
+
+
+async def search(request: Request) -> Response:
+    principal = permitted(request, "search")
+    body = await parsed(request, SearchBody)
+    work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)
+    return JSONResponse({"hits": [dict(hit) for hit in await while_connected(request.receive, work)]})

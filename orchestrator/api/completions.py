@@ -1,0 +1,141 @@
+"""An ask's events in OpenAI's words: chunks of a stream, or one completion.
+
+A chunk of text is two constants around one JSON string: at hundreds of tokens a second, building and validating objects
+for each costs more than all the rest of the way.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
+
+DONE = b"data: [DONE]\n\n"
+
+
+def data(value: Any) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def comment(value: Any) -> bytes:
+    """A line that clients of server-sent events ignore by their standard; our command line reads it."""
+    return b": " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+
+
+def usage_of(answered: Answered) -> dict[str, Any]:
+    return {
+        "prompt_tokens": answered.prompt_tokens,
+        "completion_tokens": answered.completion_tokens,
+        "total_tokens": answered.prompt_tokens + answered.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": answered.cached_tokens},
+    }
+
+
+def call_of(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+class Chunks:
+    """Writes one answer's stream. `include_usage`: OpenAI's extra chunk at the end, with the usage and no choice."""
+
+    def __init__(self, model: str, include_usage: bool) -> None:
+        self.include_usage = include_usage
+        self.calls = 0
+        self.frame = {
+            "id": new_id(),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        empty = {"index": 0, "delta": {"content": "\0"}, "finish_reason": None}
+        whole = data({**self.frame, "choices": [empty]})
+        self.before, self.after = whole.split(b'"\\u0000"')
+
+    async def of(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
+        """Closing this closes `events`, which cancels what they run."""
+        async with closing(events):
+            opened = False
+            async for event in events:
+                if not opened and not isinstance(event, Waiting):
+                    opened = True
+                    yield self.choice({"role": "assistant", "content": ""})
+                for chunk in self.written(event):
+                    yield chunk
+        yield DONE
+
+    def written(self, event: AskEvent) -> list[bytes]:
+        match event:
+            case Text():
+                return [self.before + json.dumps(event.delta).encode() + self.after]
+            case Thought():
+                return [self.choice({"reasoning_content": event.delta})]
+            case Waiting():
+                return [comment({"progress": {"phase": event.phase, "done": event.done, "total": event.total}})]
+            case ToolCall():
+                self.calls += 1
+                return [self.choice({"tool_calls": [{"index": self.calls - 1, **call_of(event)}]})]
+            case Answered():
+                return self.end(event)
+
+    def choice(self, delta: dict[str, Any]) -> bytes:
+        return data({**self.frame, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    def end(self, answered: Answered) -> list[bytes]:
+        """The last chunk carries the lore object and the usage beside it."""
+        last = [{"index": 0, "delta": {}, "finish_reason": answered.finish_reason}]
+        about = {"lore": answered.lore.model_dump(mode="json")}
+        usage = {"usage": usage_of(answered)}
+        if not self.include_usage:
+            return [data({**self.frame, "choices": last, **usage, **about})]
+        return [
+            data({**self.frame, "choices": last, "usage": None, **about}),
+            data({**self.frame, "choices": [], **usage, **about}),
+        ]
+
+
+async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, Any]:
+    """The whole answer as one object."""
+    text: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    answered: Answered | None = None
+    async with closing(events):
+        async for event in events:
+            match event:
+                case Text():
+                    text.append(event.delta)
+                case Thought():
+                    thoughts.append(event.delta)
+                case ToolCall():
+                    calls.append(call_of(event))
+                case Answered():
+                    answered = event
+                case Waiting():
+                    pass
+    assert answered is not None, "an ask ends with Answered or raises"
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(text) if text or not calls else None}
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    return {
+        "id": new_id(),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": answered.finish_reason}],
+        "usage": usage_of(answered),
+        "lore": answered.lore.model_dump(mode="json"),
+    }
+
+
+def closing(events: AsyncIterator[Any]) -> Any:
+    """Streams of the port are async generators: what runs behind them ends when they are closed."""
+    return aclosing(events)
+
+
+def new_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"

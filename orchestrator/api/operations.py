@@ -1,0 +1,50 @@
+"""Routes of conversations, local models and the daemon's own state."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.api.requests import parsed, permitted, service_of
+from orchestrator.wire.requests import RenameBody
+
+
+async def sessions(request: Request) -> Response:
+    known = await service_of(request).sessions(permitted(request, "query"))
+    return JSONResponse({"sessions": [dict(session) for session in known]})
+
+
+async def session(request: Request) -> Response:
+    principal = permitted(request, "query")
+    return JSONResponse({"session": dict(await service_of(request).session(principal, request.path_params["name"]))})
+
+
+async def rename_session(request: Request) -> Response:
+    principal = permitted(request, "query")
+    body = await parsed(request, RenameBody)
+    await service_of(request).rename_session(principal, request.path_params["name"], body.name)
+    return JSONResponse({"renamed": request.path_params["name"], "name": body.name})
+
+
+async def drop_session(request: Request) -> Response:
+    await service_of(request).drop_session(permitted(request, "query"), request.path_params["name"])
+    return JSONResponse({"dropped": request.path_params["name"]})
+
+
+async def local_models(request: Request) -> Response:
+    known = await service_of(request).models(permitted(request, "query", "codex:read"))
+    return JSONResponse({"models": [dict(model) for model in known]})
+
+
+async def status(request: Request) -> Response:
+    report = dict(await service_of(request).status(permitted(request)))
+    report.setdefault("version", request.app.state.version)
+    return JSONResponse(report)
+
+
+async def healthz(_: Request) -> Response:
+    return JSONResponse({"ok": True})
+
+
+async def readyz(request: Request) -> Response:
+    """200 when an answer can be given, else 503 with what it waits for."""
+    ready, detail = await service_of(request).ready()
+    return JSONResponse({"ready": ready, "detail": detail}, 200 if ready else 503)

@@ -1,0 +1,112 @@
+"""From a peer to a Principal: deny by default, the daemon's owner may all.
+
+A peer carries one sigil: the first rule, in the configuration's order, that names its user, else the first that names
+one of its groups. A rule for one peer therefore changes nothing for another.
+"""
+
+import grp
+import hashlib
+import hmac
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.api.peers import Peer
+from orchestrator.service import Principal
+from orchestrator.settings import SettingsError
+from orchestrator.settings.model import Settings, SigilRule
+
+OWNER = "owner"
+NOBODY = "none"
+EVERYTHING = frozenset({"admin"})
+TOKEN_UIDS = 1 << 32  # token holders have no uid; theirs lie above all that the kernel gives
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A sigil with names resolved to numbers."""
+
+    sigil: str
+    uids: frozenset[int]
+    gids: frozenset[int]
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Token:
+    name: str
+    sha256: str
+    sigil: str
+
+
+@dataclass(frozen=True)
+class Sigils:
+    """Everything that decides who may do what."""
+
+    owner: int
+    rules: tuple[Rule, ...] = ()
+    tokens: tuple[Token, ...] = ()
+
+    @staticmethod
+    def of(settings: Settings, owner: int) -> "Sigils":
+        """Raises SettingsError for a user, group or sigil that does not exist: silence would lock somebody out."""
+        rules = tuple(resolved(name, rule) for name, rule in settings.sigils.items())
+        known = {OWNER, *settings.sigils}
+        for name, token in settings.tokens.items():
+            if token.sigil not in known:
+                raise SettingsError(f"tokens.{name} has an unknown sigil {token.sigil}", f"there are {sorted(known)}")
+        tokens = tuple(Token(name, token.sha256, token.sigil) for name, token in settings.tokens.items())
+        return Sigils(owner, rules, tokens)
+
+    def principal(self, peer: Peer) -> Principal:
+        sigil, scopes = self.granted(peer)
+        return Principal(peer.uid, peer.gid, peer.pid, peer.groups, sigil, scopes)
+
+    def granted(self, peer: Peer) -> tuple[str, frozenset[str]]:
+        if peer.uid == self.owner:
+            return OWNER, EVERYTHING
+        groups = {peer.gid, *peer.groups}
+        named = [rule for rule in self.rules if peer.uid in rule.uids]
+        grouped = [rule for rule in self.rules if groups & rule.gids]
+        return next(((rule.sigil, rule.scopes) for rule in (*named, *grouped)), (NOBODY, frozenset()))
+
+    def bearer(self, token: str) -> Principal | None:
+        """The holder of a token, or None. Every known hash is compared, so that time tells nothing."""
+        digest = token_hash(token)
+        found = [known for known in self.tokens if hmac.compare_digest(known.sha256, digest)]
+        if not found:
+            return None
+        by_name: Mapping[str, frozenset[str]] = {rule.sigil: rule.scopes for rule in self.rules}
+        scopes = EVERYTHING if found[0].sigil == OWNER else by_name[found[0].sigil]
+        return Principal(TOKEN_UIDS + int(digest[:8], 16), -1, 0, (), found[0].sigil, scopes)
+
+
+def token_hash(token: str) -> str:
+    """Tokens are 256 random bits: a plain hash cannot be guessed back."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def resolved(name: str, rule: SigilRule) -> Rule:
+    if name in (OWNER, NOBODY):
+        raise SettingsError(f"sigils.{name}: this name is taken", "choose another")
+    uids = frozenset(uid_of(name, user) for user in rule.users)
+    gids = frozenset(gid_of(name, group) for group in rule.groups)
+    return Rule(name, uids, gids, frozenset(rule.scopes))
+
+
+def uid_of(sigil: str, user: str | int) -> int:
+    if isinstance(user, int):
+        return user
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise SettingsError(f"sigils.{sigil}.users: no user {user}", "name one that exists, or its number") from None
+
+
+def gid_of(sigil: str, group: str | int) -> int:
+    if isinstance(group, int):
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise SettingsError(f"sigils.{sigil}.groups: no group {group}", "name one that exists, or its number") from None

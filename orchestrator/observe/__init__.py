@@ -1,0 +1,1 @@
+"""What the daemon tells about itself while it runs: logs, and later metrics."""
