@@ -1,6 +1,6 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench lock clean
+.PHONY: help install demo test check format docs bench lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -29,6 +29,9 @@ check: install  ## lint, format, strict types
 format: install ## rewrite what check would refuse
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install   ## write docs/reference anew from the program itself
+	@$(BIN)/python scripts/reference.py
 
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

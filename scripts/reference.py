@@ -1,0 +1,146 @@
+"""Writes docs/reference/: every setting, command and route, read from the program itself; `--check` only compares.
+
+A page is made from what the program would do, so it can be stale but not wrong; a test holds that it is not stale.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
+
+SETTINGS = """\
+# Settings
+
+TOML in `/etc/lorekeep/config.toml`, then `$XDG_CONFIG_HOME/lorekeep/config.toml`, then variables, then options; later
+ones win, key by key. The variable of `model.gpu_layers` is `LORE_MODEL__GPU_LAYERS`. `lore config show` prints the
+value in force and where it came from; `lore config check` refuses unknown keys and names the nearest known one.
+"""
+COMMANDS = """\
+# Commands
+
+Results go to stdout, everything else to stderr. Exit status: 0 done; 1 failed; 2 usage; 3 daemon not reachable; 4 over
+budget; 5 nothing found; 6 not permitted; 7 paused; 8 not ready in time; 130 Ctrl-C.
+"""
+HTTP = """\
+# HTTP
+
+Over the daemon's Unix socket. Errors are `{"error": {"type", "code", "message", "hint"}}`.
+"""
+
+
+def main() -> None:
+    stale = [name for name, text in pages().items() if not is_current(name, text)]
+    if "--check" in sys.argv[1:]:
+        raise SystemExit(f"stale: {', '.join(stale)}; run `make docs`" if stale else 0)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        (FOLDER / name).write_text(pages()[name])
+        print(f"wrote docs/reference/{name}")
+
+
+def pages() -> dict[str, str]:
+    makers: dict[str, Callable[[], Iterable[str]]] = {
+        "settings.md": settings_page,
+        "commands.md": commands_page,
+        "http.md": routes_page,
+    }
+    return {name: "\n".join(make()) + "\n" for name, make in makers.items()}
+
+
+def is_current(name: str, text: str) -> bool:
+    path = FOLDER / name
+    return path.exists() and path.read_text() == text
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def settings_page() -> Iterator[str]:
+    from orchestrator.settings.describe import describe
+    from orchestrator.settings.model import Settings, SigilRule, TokenRule
+
+    # Tables of named entries have a row per entry that exists: one example of each shows their keys.
+    example = Settings(sigils={"NAME": SigilRule()}, tokens={"NAME": TokenRule(sha256="0" * 64)})
+    yield SETTINGS
+    yield "| key | default | unit | range | meaning |"
+    yield "|---|---|---|---|---|"
+    for row in describe(example, {}):
+        yield f"| `{row.key}` | {default(row.default)} | {row.unit} | {cell(row.range)} | {cell(row.help)} |"
+
+
+def default(value: Any) -> str:
+    return "required" if str(value) == "PydanticUndefined" else f"`{value}`" if value not in ("", []) else "empty"
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def commands_page() -> Iterator[str]:
+    yield COMMANDS
+    for name, command in sorted(commands()):
+        yield from ("", f"## {name}", "", " ".join((command.help or "").split()), "")
+        yield from filter(None, (parameter_line(parameter) for parameter in command.params))
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command that can be run, by its full name, as typer has it."""
+    import typer.main
+
+    from orchestrator.cli import app
+
+    yield from below("lore", typer.main.get_command(app))
+
+
+def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for part, child in inner.items():
+        if not child.hidden:
+            yield from below(f"{name} {part}", child)
+
+
+def parameter_line(parameter: Any) -> str:
+    if getattr(parameter, "hidden", False) or parameter.name == "help":
+        return ""
+    if not parameter.opts[0].startswith("-"):
+        return f"* `{parameter.metavar or parameter.name.upper()}`: {parameter.help or ''}"
+    spelled = " ".join(filter(None, [", ".join([*parameter.opts, *parameter.secondary_opts]), parameter.metavar]))
+    return f"* `{spelled}`: {parameter.help or ''}{default_of(parameter)}"
+
+
+def default_of(parameter: Any) -> str:
+    value = parameter.default
+    return f" (default {value})" if isinstance(value, (int, float, str)) and value not in (False, True, "") else ""
+
+
+# ---- routes ----------------------------------------------------------------------------------------------------------
+
+
+def routes_page() -> Iterator[str]:
+    yield HTTP
+    yield "| route | what it does |"
+    yield "|---|---|"
+    for methods, path, help_ in routes():
+        yield f"| `{methods} {path}` | {cell(help_)} |"
+
+
+def routes() -> Iterator[tuple[str, str, str]]:
+    """Methods, path and the first line of the docstring of every route."""
+    from orchestrator.api.routes import routes as declared
+
+    for route in sorted(declared, key=lambda route: route.path):
+        methods = ", ".join(sorted((route.methods or set()) - {"HEAD"}))
+        yield methods, route.path, (route.endpoint.__doc__ or "").strip().partition("\n")[0]
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

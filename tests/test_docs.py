@@ -1,0 +1,47 @@
+"""The documents tell of every command, setting and route, and of nothing else; links in them lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+COMMAND = re.compile(r"`(?:\.venv/bin/)?(lore(?: +[a-z][a-z-]*)+)")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", ["settings.md", "commands.md", "http.md"])
+def test_the_reference_is_what_the_program_says_of_itself(page):
+    assert reference.is_current(page, reference.pages()[page]), "run `make docs`"
+
+
+def test_every_command_option_setting_and_route_says_what_it_is_for():
+    silent = [name for name, command in reference.commands() if not command.help]
+    silent += [f"{name} {p.name}" for name, command in reference.commands() for p in command.params if not p.help]
+    silent += [f"{methods} {path}" for methods, path, help_ in reference.routes() if not help_]
+    silent += [line for line in reference.settings_page() if line.endswith("|  |")]
+    assert silent == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_names_no_command_that_does_not_exist(document):
+    known = {name for name, _ in reference.commands()}
+    assert [named for named in commands_named(document.read_text()) if not is_known(named, known)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_links_of_a_document_lead_to_files(document):
+    targets = LINK.findall(document.read_text())
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def commands_named(text: str) -> list[str]:
+    return [" ".join(found.split()) for found in COMMAND.findall(text)]
+
+
+def is_known(named: str, known: set[str]) -> bool:
+    """A known command with words behind it (`lore ask what`), or a group's name alone (`lore codex`)."""
+    return any(f"{named} ".startswith(f"{name} ") or name.startswith(f"{named} ") for name in known)
