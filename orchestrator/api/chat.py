@@ -18,6 +18,7 @@ BARE = "none"  # the codex that is none: the model alone
 
 
 async def completions(request: Request) -> Response:
+    """OpenAI's chat completions, streaming and not; the `lore` object in and out."""
     principal = permitted(request, "query")
     body = await parsed(request, ChatRequest)
     model = body.model or "lore"
@@ -33,6 +34,7 @@ async def completions(request: Request) -> Response:
 
 
 async def plan(request: Request) -> Response:
+    """The same body; everything decided for that question, and nothing run."""
     principal = permitted(request, "query")
     body = await parsed(request, ChatRequest)
     ask = await asked(service_of(request), body, principal)
@@ -66,12 +68,14 @@ async def ids(service: Service, principal: Principal) -> list[str]:
 
 
 async def models(request: Request) -> Response:
+    """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
     known = await ids(service_of(request), permitted(request, "query", "codex:read"))
     cards = [{"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"} for name in known]
     return JSONResponse({"object": "list", "data": cards})
 
 
 async def model(request: Request) -> Response:
+    """One of them."""
     wanted = request.path_params["name"]
     if wanted not in await ids(service_of(request), permitted(request, "query", "codex:read")):
         raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")

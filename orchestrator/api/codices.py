@@ -11,6 +11,7 @@ from orchestrator.wire.requests import LoadBody, SearchBody
 
 
 async def load(request: Request) -> Response:
+    """Loads a directory; progress as server-sent events."""
     principal = permitted(request, "codex:write")
     body = await parsed(request, LoadBody)
     if not body.path.startswith("/"):
@@ -30,33 +31,39 @@ async def load(request: Request) -> Response:
 
 
 async def reload(request: Request) -> Response:
+    """Loads a codex anew; progress as server-sent events."""
     principal = permitted(request, "codex:write")
     return await started(request.receive, lines(service_of(request).reload(principal, request.path_params["name"])))
 
 
 async def cancel(request: Request) -> Response:
+    """Stops a load that runs."""
     principal = permitted(request, "codex:write")
     await service_of(request).cancel_load(principal, request.path_params["name"])
     return JSONResponse({"cancelled": request.path_params["name"]})
 
 
 async def listed(request: Request) -> Response:
+    """What is loaded."""
     codices = await service_of(request).codices(permitted(request, "codex:read", "query"))
     return JSONResponse({"codices": [dict(codex) for codex in codices]})
 
 
 async def shown(request: Request) -> Response:
+    """One codex."""
     principal = permitted(request, "codex:read", "query")
     return JSONResponse({"codex": dict(await service_of(request).codex(principal, request.path_params["name"]))})
 
 
 async def drop(request: Request) -> Response:
+    """Forgets a codex; memories of it stay."""
     principal = permitted(request, "codex:write")
     await service_of(request).drop(principal, request.path_params["name"])
     return JSONResponse({"dropped": request.path_params["name"]})
 
 
 async def search(request: Request) -> Response:
+    """The archive alone: places that match, with the parts of their scores."""
     principal = permitted(request, "search")
     body = await parsed(request, SearchBody)
     work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)

@@ -8,16 +8,19 @@ from orchestrator.wire.requests import RenameBody
 
 
 async def sessions(request: Request) -> Response:
+    """The asking user's conversations."""
     known = await service_of(request).sessions(permitted(request, "query"))
     return JSONResponse({"sessions": [dict(session) for session in known]})
 
 
 async def session(request: Request) -> Response:
+    """One conversation with its turns."""
     principal = permitted(request, "query")
     return JSONResponse({"session": dict(await service_of(request).session(principal, request.path_params["name"]))})
 
 
 async def rename_session(request: Request) -> Response:
+    """Gives a conversation another name."""
     principal = permitted(request, "query")
     body = await parsed(request, RenameBody)
     await service_of(request).rename_session(principal, request.path_params["name"], body.name)
@@ -25,22 +28,26 @@ async def rename_session(request: Request) -> Response:
 
 
 async def drop_session(request: Request) -> Response:
+    """Forgets a conversation."""
     await service_of(request).drop_session(permitted(request, "query"), request.path_params["name"])
     return JSONResponse({"dropped": request.path_params["name"]})
 
 
 async def local_models(request: Request) -> Response:
+    """Models at hand, and whether they fit."""
     known = await service_of(request).models(permitted(request, "query", "codex:read"))
     return JSONResponse({"models": [dict(model) for model in known]})
 
 
 async def status(request: Request) -> Response:
+    """One page about now."""
     report = dict(await service_of(request).status(permitted(request)))
     report.setdefault("version", request.app.state.version)
     return JSONResponse(report)
 
 
 async def healthz(_: Request) -> Response:
+    """200 while the daemon runs."""
     return JSONResponse({"ok": True})
 
 
