@@ -4,7 +4,7 @@ Here is decided what text *is*: how bytes become a string, how a file's name bec
 end. All three are pure and deterministic, so that stored bytes give the same document on every day.
 
 Name.    Relative, posix. A backslash is doubled, bytes that are not UTF-8 are written `\\xNN`, control characters and
-         line separators `\\uNNNN`. So a name is always valid UTF-8, always one line, and leads back to exactly one file.
+         line separators `\\uNNNN`. So a name is valid UTF-8 and one line, and leads back to exactly one file.
 Text.    1 byte order mark · 2 UTF-8 · 3 the encoding that the file declares · 4 UTF-8 with few damaged bytes ·
          5 Windows-1252 · else it is binary. From 3 on there is a notice. CR LF and CR become LF.
 Lines.   Numbered from 1, ended by LF only: a form feed or U+2028 inside a line ends none.
@@ -34,7 +34,7 @@ _SELDOM_IN_TEXT = bytes(set(range(32)) - set(b"\t\n\r\f\x1b\b")) + b"\x7f"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text file. `path` is a safe relative posix name, `digest` the sha256 (hex) of the raw bytes, `size` in bytes."""
+    """One text file: safe relative posix name, text, sha256 (hex) of the raw bytes, and their number."""
 
     path: str
     text: str

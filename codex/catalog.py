@@ -1,0 +1,260 @@
+"""The one truth about what is loaded: codices, their generations, and every file's bytes by digest, in SQLite.
+
+    codex ──< generation ──< entry ──> content        an entry is (position, path, digest, size)
+      └────< known                                    what the last scan read: resume and incremental loads rest on it
+
+A generation appears in one transaction, with all its entries, and is never changed: it can be told again after a
+restart though the files on disk are others. Bytes are stored once per digest, whatever holds them. One connection, one
+writer at a time; a lock serves threads, WAL and a busy timeout serve other processes.
+"""
+
+import json
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from codex.documents import Document, document_from
+from codex.errors import CatalogError, UnknownCodex, UnknownGeneration
+from codex.generations import Codex, Entry, Generation, Known
+from codex.schema import open_database, transaction, translated
+from codex.trees import TreeState
+
+SCHEMA = (
+    """
+    CREATE TABLE codex (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, source TEXT NOT NULL, roots TEXT NOT NULL,
+        request TEXT NOT NULL);
+    CREATE TABLE content (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE generation (id INTEGER PRIMARY KEY, codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE,
+        number INTEGER NOT NULL, branch TEXT, revision TEXT, dirty INTEGER NOT NULL, skipped TEXT NOT NULL,
+        notices TEXT NOT NULL, UNIQUE (codex, number));
+    CREATE TABLE entry (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, position INTEGER NOT NULL,
+        path TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL,
+        PRIMARY KEY (generation, position)) WITHOUT ROWID;
+    CREATE TABLE known (codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE, path TEXT NOT NULL,
+        stamp TEXT NOT NULL, digest TEXT, size INTEGER NOT NULL, reason TEXT, notice TEXT,
+        PRIMARY KEY (codex, path)) WITHOUT ROWID;
+    CREATE INDEX entry_digest ON entry (digest);
+    CREATE INDEX known_digest ON known (digest)
+    """,
+)
+_PAGE = 256  # documents fetched under one lock: bounds memory, and the time that a writer waits
+
+
+def pack(raw: bytes, level: int = 3) -> bytes:
+    """Bytes as the catalog keeps them."""
+    return zlib.compress(raw, level)
+
+
+def unpack(body: bytes) -> bytes:
+    """The inverse of `pack`."""
+    return zlib.decompress(body)
+
+
+class Catalog:
+    """The catalog in one file. Close it when done. Any method may raise CatalogError, DiskFull where it writes."""
+
+    def __init__(self, path: Path, schema: Sequence[str] = SCHEMA) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._database = open_database(path, schema)
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def codices(self) -> tuple[Codex, ...]:
+        """All codices, by name."""
+        return tuple(_codex(row) for row in self._rows(f"{_CODEX} GROUP BY codex.id ORDER BY name"))
+
+    def codex(self, name: str) -> Codex:
+        """Raises UnknownCodex."""
+        found = self._rows(f"{_CODEX} WHERE name = ? GROUP BY codex.id", name)
+        if not found:
+            raise UnknownCodex(name, tuple(one.name for one in self.codices()))
+        return _codex(found[0])
+
+    def register(self, name: str, source: str, roots: Sequence[str], request: str) -> None:
+        """Make the codex known, or say anew where it comes from."""
+        with self._writing() as database:
+            database.execute(
+                "INSERT INTO codex (name, source, roots, request) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "source = excluded.source, roots = excluded.roots, request = excluded.request",
+                (name, source, json.dumps(list(roots)), request),
+            )
+
+    def known(self, name: str) -> dict[str, Known]:
+        """What the last scans of this codex found, by path."""
+        rows = self._rows(
+            "SELECT path, stamp, digest, size, reason, notice FROM known "
+            "JOIN codex ON codex.id = known.codex WHERE name = ?",
+            name,
+        )
+        return {row[0]: Known(*row[1:]) for row in rows}
+
+    def store(self, name: str, found: Mapping[str, Known], bodies: Mapping[str, bytes]) -> None:
+        """One batch of a load: what was found at each path, and packed bytes by digest. All or nothing."""
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            database.executemany("INSERT OR IGNORE INTO content (digest, body) VALUES (?, ?)", list(bodies.items()))
+            database.executemany(
+                "INSERT OR REPLACE INTO known (codex, path, stamp, digest, size, reason, notice) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(codex, path, one.stamp, one.digest, one.size, one.reason, one.notice) for path, one in found.items()],
+            )
+
+    def holds(self, digests: Iterable[str]) -> set[str]:
+        """Which of these digests have their bytes here."""
+        asked = list(digests)
+        found: set[str] = set()
+        for at in range(0, len(asked), _PAGE):
+            page = asked[at : at + _PAGE]
+            marks = ",".join("?" * len(page))
+            found |= {row[0] for row in self._rows(f"SELECT digest FROM content WHERE digest IN ({marks})", *page)}  # noqa: S608
+        return found
+
+    def freeze(
+        self, name: str, state: TreeState, entries: Sequence[Entry], skipped: Mapping[str, int], notices: Sequence[str]
+    ) -> Generation:
+        """Make a new generation of these entries, in this order."""
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            number = (
+                1
+                + database.execute(
+                    "SELECT coalesce(max(number), 0) FROM generation WHERE codex = ?", (codex,)
+                ).fetchone()[0]
+            )
+            made = database.execute(
+                "INSERT INTO generation (branch, revision, dirty, skipped, notices, codex, number) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*_state_columns(state, skipped, notices), codex, number),
+            ).lastrowid
+            database.executemany(
+                "INSERT INTO entry (generation, position, path, digest, size) VALUES (?, ?, ?, ?, ?)",
+                [(made, at, one.path, one.digest, one.size) for at, one in enumerate(entries)],
+            )
+        return Generation(name, number, state, tuple(entries), dict(skipped), tuple(notices))
+
+    def restate(self, generation: Generation) -> None:
+        """Say anew of a generation with the same content which commit it is, and what was left out."""
+        with self._writing() as database:
+            columns = _state_columns(generation.state, generation.skipped, generation.notices)
+            database.execute(
+                "UPDATE generation SET branch = ?, revision = ?, dirty = ?, skipped = ?, notices = ? "
+                "WHERE codex = ? AND number = ?",
+                (*columns, _id_of(database, generation.codex), generation.number),
+            )
+
+    def forget_paths(self, name: str, kept: Iterable[str]) -> None:
+        """Drop what was known of paths other than these."""
+        gone = [(path,) for path in self.known(name).keys() - set(kept)]
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for (path,) in gone])
+
+    def generation(self, name: str, number: int | None = None) -> Generation:
+        """The newest generation, or that of a number. Raises UnknownCodex, UnknownGeneration."""
+        codex = self.codex(name)
+        wanted = codex.newest if number is None else number
+        found = self._rows(
+            "SELECT generation.id, branch, revision, dirty, skipped, notices FROM generation "
+            "JOIN codex ON codex.id = generation.codex WHERE name = ? AND number = ?",
+            name,
+            wanted,
+        )
+        if wanted is None or not found:
+            which = "no finished generation yet" if wanted is None else f"no generation {wanted}"
+            raise UnknownGeneration(f"codex {name!r} has {which}; its newest is {codex.newest}")
+        key, branch, revision, dirty, skipped, notices = found[0]
+        rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
+        entries = tuple(Entry(*row) for row in rows)
+        state = TreeState(branch, revision, dirty)
+        return Generation(name, wanted, state, entries, json.loads(skipped), tuple(json.loads(notices)))
+
+    def generations(self, name: str) -> tuple[int, ...]:
+        """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
+        self.codex(name)
+        rows = self._rows(
+            "SELECT number FROM generation JOIN codex ON codex.id = generation.codex WHERE name = ? ORDER BY number",
+            name,
+        )
+        return tuple(row[0] for row in rows)
+
+    def documents(self, entries: Sequence[Entry]) -> Iterator[Document]:
+        """Documents of these entries, in order, a page at a time. Raises CatalogError when bytes are missing."""
+        for at in range(0, len(entries), _PAGE):
+            page = entries[at : at + _PAGE]
+            bodies = self._bodies([entry.digest for entry in page])
+            for entry in page:
+                yield self._document(entry, bodies.get(entry.digest))
+
+    def raw(self, digest: str) -> bytes:
+        """The bytes of this digest. Raises CatalogError when they are not here."""
+        found = self._bodies([digest]).get(digest)
+        if found is None:
+            raise CatalogError(f"{self._path} no longer holds the bytes {digest[:12]}; load the codex again")
+        return unpack(found)
+
+    def release(self, name: str, number: int) -> None:
+        """Drop one generation, and all bytes that nothing else holds."""
+        with self._writing() as database:
+            database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number))
+            _sweep(database)
+
+    def drop(self, name: str) -> None:
+        """Drop a codex with its generations, and all bytes that nothing else holds. Raises UnknownCodex."""
+        self.codex(name)
+        with self._writing() as database:
+            database.execute("DELETE FROM codex WHERE name = ?", (name,))
+            _sweep(database)
+
+    def _document(self, entry: Entry, body: bytes | None) -> Document:
+        document = None if body is None else document_from(entry.path, unpack(body))
+        if document is None or document.digest != entry.digest:
+            raise CatalogError(f"{self._path} no longer holds {entry.path} as it was loaded; load the codex again")
+        return document
+
+    def _bodies(self, digests: Sequence[str]) -> dict[str, bytes]:
+        marks = ",".join("?" * len(digests))
+        return dict(self._rows(f"SELECT digest, body FROM content WHERE digest IN ({marks})", *digests))  # noqa: S608
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._lock, translated(self._path):
+            return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, transaction(self._database, self._path) as database:
+            yield database
+
+
+_CODEX = (
+    "SELECT name, source, roots, request, max(number) FROM codex LEFT JOIN generation ON generation.codex = codex.id"
+)
+
+
+def _codex(row: tuple[Any, ...]) -> Codex:
+    name, source, roots, request, newest = row
+    return Codex(name, source, tuple(json.loads(roots)), request, newest)
+
+
+def _state_columns(state: TreeState, skipped: Mapping[str, int], notices: Sequence[str]) -> tuple[Any, ...]:
+    return state.branch, state.revision, state.dirty, json.dumps(dict(skipped)), json.dumps(list(notices))
+
+
+def _id_of(database: sqlite3.Connection, name: str) -> int:
+    found = database.execute("SELECT id FROM codex WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise UnknownCodex(name, ())
+    return int(found[0])
+
+
+def _sweep(database: sqlite3.Connection) -> None:
+    database.execute(
+        "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM entry) "
+        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL)"
+    )

@@ -1,0 +1,197 @@
+"""The few questions the codex asks git, through git's own program: it alone agrees with itself.
+
+Runs no hooks, no file-system monitor and no credential prompt, and leaves git's ownership check alone: a repository
+that belongs to someone else is refused by git, and the caller falls back to a plain walk. Knows nothing of codices.
+"""
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codex.errors import GitError, LoadCancelled
+
+_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
+_POLL_S = 0.1  # how soon a cancelled clone is noticed
+_TAIL = 300  # characters of git's own message worth showing
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """One file of a tree: raw path relative to the tree, object name, size in bytes, and whether it is a link."""
+
+    path: str
+    oid: str
+    size: int
+    is_link: bool
+
+
+def available() -> bool:
+    """Whether a git program is on PATH."""
+    return shutil.which("git") is not None
+
+
+class Git:
+    """Git run in one folder (of a working tree, or a bare repository)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *arguments: str, cancelled: Callable[[], bool] | None = None) -> bytes:
+        """Standard output of `git ARGUMENTS`. Raises GitError with git's own last words, LoadCancelled."""
+        command = ["git", "-C", str(self.folder), *_QUIET, *arguments]
+        try:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+            )
+        except OSError as error:
+            raise GitError(f"git cannot be run in {self.folder}: {error.strerror}; is git installed?") from error
+        out, err = _communicate(child, cancelled)
+        if child.returncode != 0:
+            said = err.decode("utf-8", errors="replace").strip()[-_TAIL:] or f"exit status {child.returncode}"
+            raise GitError(f"git {arguments[0]} failed in {self.folder}: {said}")
+        return out
+
+    def records(self, *arguments: str) -> list[str]:
+        """NUL-separated records of a command's output, as os.fsdecode gives them."""
+        return [os.fsdecode(record) for record in self.run(*arguments).split(b"\0") if record]
+
+    def is_work_tree(self) -> bool:
+        """Whether the folder lies inside a working tree that this user may use."""
+        return self._says("rev-parse", "--is-inside-work-tree") == "true"
+
+    def is_bare(self) -> bool:
+        """Whether the folder itself is a bare repository."""
+        return self._says("rev-parse", "--is-bare-repository", "--git-dir") == "true\n."
+
+    def git_folder(self) -> Path:
+        """Where HEAD and index.lock of this working tree are."""
+        return Path(os.fsdecode(self.run("rev-parse", "--absolute-git-dir").rstrip(b"\n")))
+
+    def listed(self) -> list[str]:
+        """Tracked files and untracked ones that no rule hides, below the folder; nested repositories end in /."""
+        return self.records("ls-files", "-z", "-co", "--exclude-standard", "--deduplicate")
+
+    def ignores(self, path: str) -> bool:
+        """Whether git's ignore rules hide this path below the folder (`.` is the folder itself)."""
+        return self._says("check-ignore", "--no-index", "--", path) is not None
+
+    def changed(self) -> list[str]:
+        """Files below the folder that differ from the commit, untracked ones included."""
+        found = self.records("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", ".")
+        return [record[3:] for record in found]
+
+    def head(self) -> tuple[str | None, str | None]:
+        """(branch, full revision); None for a detached head, None for a repository without a commit."""
+        return self._says("symbolic-ref", "--short", "-q", "HEAD"), self._says("rev-parse", "-q", "--verify", "HEAD")
+
+    def commits_by_file(self, revision: str = "HEAD", newest: int = 1000) -> dict[str, int]:
+        """In how many of the newest commits each path below the folder was touched."""
+        counts: dict[str, int] = {}
+        for path in self._touched(revision, newest):
+            counts[path] = counts.get(path, 0) + 1
+        return counts
+
+    def resolve(self, revision: str) -> str:
+        """The full name of a commit. Raises GitError when there is none of that name."""
+        found = self._says("rev-parse", "-q", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        if found is None:
+            raise GitError(f"{self.folder} has no revision {revision!r}; name a branch, tag or commit that it has")
+        return found
+
+    def blobs(self, revision: str) -> Iterator[Blob]:
+        """All files of a commit's tree; submodules have no content here and are left out."""
+        for record in self.records("ls-tree", "-r", "-z", "-l", "--full-tree", revision):
+            facts, _, path = record.partition("\t")
+            mode, kind, oid, size = facts.split()
+            if kind == "blob":
+                yield Blob(path, oid, int(size), mode == "120000")
+
+    def _touched(self, revision: str, newest: int) -> Iterable[str]:
+        if self._says("rev-parse", "-q", "--verify", revision) is None:
+            return []
+        found = self.records(
+            "log", "-z", "--format=", "--name-only", "--no-renames", "--relative", f"-n{newest}", revision, "--"
+        )
+        return [path.lstrip("\n") for path in found]
+
+    def _says(self, *arguments: str) -> str | None:
+        try:
+            return os.fsdecode(self.run(*arguments)).strip() or None
+        except GitError:
+            return None
+
+
+class BlobReader:
+    """Reads objects of one repository through one `git cat-file --batch`; safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()
+        self._child = subprocess.Popen(
+            ["git", "-C", str(folder), *_QUIET, "cat-file", "--batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+        )
+
+    def read(self, oid: str) -> bytes:
+        """The object's bytes. Raises OSError when the repository no longer has it."""
+        asked, answers = self._child.stdin, self._child.stdout
+        assert asked is not None
+        assert answers is not None
+        with self._lock:
+            asked.write(oid.encode("ascii") + b"\n")
+            asked.flush()
+            words = answers.readline().split()
+            if len(words) != 3:
+                raise FileNotFoundError(f"object {oid} is missing from the repository")
+            raw = answers.read(int(words[2]))
+            answers.read(1)
+        return raw
+
+    def close(self) -> None:
+        """End the child and release its pipes."""
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._child.wait()
+
+
+def mirror(url: str, into: Path, cancelled: Callable[[], bool]) -> None:
+    """Clone all branches and tags of `url` into the bare repository `into`, or bring an earlier clone up to date.
+
+    The clone appears whole or not at all. Raises GitError, LoadCancelled.
+    """
+    if into.exists():
+        Git(into).run("fetch", "--prune", "--tags", "origin", cancelled=cancelled)
+        return
+    into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = into.with_name(into.name + ".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        Git(into.parent).run("clone", "--mirror", "--quiet", "--", url, str(unfinished), cancelled=cancelled)
+        unfinished.rename(into)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _communicate(child: subprocess.Popen[bytes], cancelled: Callable[[], bool] | None) -> tuple[bytes, bytes]:
+    if cancelled is None:
+        return child.communicate()
+    while True:
+        try:
+            return child.communicate(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            if cancelled():
+                child.kill()
+                child.communicate()
+                raise LoadCancelled("the load was cancelled while git was at work; nothing of it was kept") from None
+
+
+def _environment() -> dict[str, str]:
+    kept: Sequence[tuple[str, str]] = [(key, value) for key, value in os.environ.items() if not key.startswith("GIT_")]
+    return {**dict(kept), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}

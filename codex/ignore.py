@@ -1,0 +1,191 @@
+"""Which files belong to a codex, decided from names and sizes alone; no file's text is read here.
+
+The decision for one file, first match wins:
+  1 excluded       an --exclude glob matches
+  2 not included   there are --include globs and none matches
+  3 named          the user named this very file: taken, whatever follows says
+  4 version control's own folders
+  5 secret names   unless the settings say otherwise
+  6 `.loreignore`  says yes or no (a `!` rule also overrules 7)
+  7 heuristics     vendored trees, lock files, minified copies, formats that are never text
+  8 taken, if it is not too large
+
+Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's business (`codex.walk`).
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from dulwich.ignore import IgnoreFilter, IgnoreFilterManager, read_ignore_patterns
+
+from codex import names
+from codex.settings import SecretSettings, WalkSettings
+
+LORE_IGNORE = ".loreignore"
+GIT_IGNORE = ".gitignore"
+
+
+class SkipReason(StrEnum):
+    """Why a file is not in the codex. The values are what a user reads."""
+
+    EXCLUDED = "excluded"
+    NOT_INCLUDED = "not included"
+    IGNORED = "ignored"
+    VERSION_CONTROL = "version control"
+    SECRET_NAME = "secret by name"  # noqa: S105 - words for a person
+    SECRET_CONTENT = "secret found in it"  # noqa: S105
+    VENDORED = "vendored"
+    LOCK_FILE = "lock file"
+    MINIFIED = "minified"
+    BINARY = "binary"
+    TOO_LARGE = "too large"
+    LINK = "symbolic link"
+    SPECIAL = "not a plain file"
+    UNREADABLE = "unreadable"
+    VANISHED = "vanished"
+    WORKTREE = "linked worktree"
+
+
+RulesReader = Callable[[str], bytes | None]
+"""Bytes of the ignore file at a raw relative path, None when there is none."""
+
+
+class IgnoreRules:
+    """Nested ignore files of one name below one root, with git's semantics (dulwich's implementation of them)."""
+
+    def __init__(self, file_name: str, read: RulesReader) -> None:
+        self._stack = _Stack(file_name, read)
+        self._folders: dict[str, bool | None] = {"": None}
+
+    def verdict(self, path: str, *, is_folder: bool = False) -> bool | None:
+        """True: ignored. False: a `!` rule takes it. None: no rule speaks of it. `path` is raw and relative."""
+        if is_folder:
+            return self._folder(path)
+        return True if self._folder(_parent(path)) else self._stack.is_ignored(path)
+
+    def _folder(self, path: str) -> bool | None:
+        """What lies below an ignored folder is ignored, so the answer for a folder is asked once."""
+        if path not in self._folders:
+            above = self._folder(_parent(path))
+            self._folders[path] = True if above else self._stack.is_ignored(path + "/")
+        return self._folders[path]
+
+    def may_prune(self, path: str) -> bool:
+        """Whether nothing below the folder can be taken, so that a walk need not enter it."""
+        return self._folder(path) is True and self._stack.may_prune_directory(path)
+
+
+class _Stack(IgnoreFilterManager):  # type: ignore[misc]
+    """Dulwich's stack of ignore files, with the name and the way of reading them passed in."""
+
+    def __init__(self, file_name: str, read: RulesReader) -> None:
+        super().__init__("", [], False)
+        self._file_name = file_name
+        self._read = read
+        self._loaded: dict[str, IgnoreFilter | None] = {}
+
+    def _load_path(self, path: str) -> IgnoreFilter | None:
+        if path not in self._loaded:
+            raw = self._read(f"{path}/{self._file_name}" if path else self._file_name)
+            self._loaded[path] = None if raw is None else _filter(raw.split(b"\n"))
+        return self._loaded[path]
+
+    def _is_dir(self, path: str) -> bool:
+        return path.endswith("/")
+
+
+@dataclass(frozen=True)
+class Globs:
+    """Patterns that a user gave for one load."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def literal(self) -> frozenset[str]:
+        """Paths that --include names as they are, without a wildcard."""
+        return frozenset(glob.lstrip("/") for glob in self.include if not set(glob) & set("*?[!\\"))
+
+
+class Selection:
+    """The decision above for one load. `named` are raw relative paths that the user named one by one."""
+
+    def __init__(
+        self,
+        walk: WalkSettings,
+        secrets: SecretSettings,
+        globs: Globs = Globs(),
+        named: frozenset[str] = frozenset(),
+    ) -> None:
+        self._walk = walk
+        self._secrets = secrets
+        self._include = _filter(map(os.fsencode, globs.include)) if globs.include else None
+        self._exclude = _filter(map(os.fsencode, globs.exclude)) if globs.exclude else None
+        self._named = named | globs.literal()
+
+    def is_named(self, path: str) -> bool:
+        """Whether the user named this very file."""
+        return path in self._named
+
+    def verdict(self, path: str, size: int, rules: IgnoreRules | None) -> SkipReason | None:
+        """None when the file is taken. `path` is raw and relative, `size` in bytes."""
+        return self._by_globs(path) or self._by_name(path, rules) or self._by_size(size)
+
+    def enters(self, path: str, rules: IgnoreRules | None) -> bool:
+        """Whether a walk or a watch has any business in this folder."""
+        if names.is_version_control(PurePosixPath(path).name):
+            return False
+        if any(name.startswith(path + "/") for name in self._named):
+            return True
+        if self._exclude is not None and _matches(self._exclude, path + "/x"):
+            return False
+        ruled = None if rules is None else rules.verdict(path, is_folder=True)
+        if ruled is not None:
+            return ruled is False or (rules is not None and not rules.may_prune(path))
+        return not (self._walk.skip_vendored and names.is_vendored_folder(PurePosixPath(path).name))
+
+    def _by_globs(self, path: str) -> SkipReason | None:
+        if self._exclude is not None and _matches(self._exclude, path):
+            return SkipReason.EXCLUDED
+        if self._include is not None and not _matches(self._include, path) and path not in self._named:
+            return SkipReason.NOT_INCLUDED
+        return None
+
+    def _by_name(self, path: str, rules: IgnoreRules | None) -> SkipReason | None:
+        if path in self._named:
+            return None
+        if any(map(names.is_version_control, path.split("/")[:-1])):
+            return SkipReason.VERSION_CONTROL
+        if not self._secrets.load_secret_names and names.is_secret(path):
+            return SkipReason.SECRET_NAME
+        ruled = None if rules is None else rules.verdict(path)
+        if ruled is not None:
+            return SkipReason.IGNORED if ruled else None
+        return self._by_heuristics(path)
+
+    def _by_heuristics(self, path: str) -> SkipReason | None:
+        *folders, name = path.split("/")
+        if self._walk.skip_vendored and any(map(names.is_vendored_folder, folders)):
+            return SkipReason.VENDORED
+        if self._walk.skip_lock_files and names.is_lock_file(name):
+            return SkipReason.LOCK_FILE
+        if self._walk.skip_vendored and names.is_minified(name):
+            return SkipReason.MINIFIED
+        return SkipReason.BINARY if names.is_never_text(name) else None
+
+    def _by_size(self, size: int) -> SkipReason | None:
+        return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
+
+
+def _filter(patterns: Iterable[bytes]) -> IgnoreFilter:
+    return IgnoreFilter(read_ignore_patterns(patterns))
+
+
+def _matches(patterns: IgnoreFilter, path: str) -> bool:
+    return bool(patterns.is_ignored(path))
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

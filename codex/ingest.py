@@ -1,0 +1,185 @@
+"""Takes a tree into the catalog: scan, read what is new, store it, batch by batch.
+
+    scan ─▶ compare with what is known ─▶ read ─▶ inspect ─▶ store        (then the library counts, indexes and freezes)
+                    └── same stamp: nothing is read
+
+Every batch is one transaction that holds both the bytes and what is now known of each path. So a load that is killed
+at any moment leaves a consistent catalog, and the next one reads only what had not been stored. What is in memory at
+once is bounded by the batch, not by the codebase.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from codex.catalog import Catalog, pack
+from codex.documents import decode, digest_of
+from codex.errors import LoadCancelled
+from codex.generations import Entry, Known
+from codex.ignore import SkipReason
+from codex.progress import Cancelled, Meter, Report, never, silent
+from codex.secrets import find_secret
+from codex.settings import CodexSettings
+from codex.trees import Candidate, Scan, Tree
+
+_RULES = 1  # raise it when `inspect` changes its mind: every file is then inspected again
+_NAMED_AT_MOST = 20  # files that notices name one by one
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A tree as it now stands in the catalog."""
+
+    entries: tuple[Entry, ...]  # by path
+    candidates: tuple[Candidate, ...]
+    skipped: dict[str, int]
+    notices: tuple[str, ...]
+    read: int  # files read; the others were known
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One file after reading: what is known of it, and its packed bytes when it is taken."""
+
+    path: str
+    known: Known
+    body: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """One load's tools. `named` says of a path whether the user named this very file."""
+
+    catalog: Catalog
+    settings: CodexSettings
+    report: Report = silent
+    cancelled: Cancelled = never
+    named: Callable[[str], bool] = lambda path: False  # noqa: ARG005
+    clock: Callable[[], float] = time.monotonic
+
+    def take_in(self, name: str, tree: Tree) -> Taken:
+        """Bring the catalog up to the tree. Raises SourceError, LoadCancelled, DiskFull; what was stored stays."""
+        scan = self._scan(tree)
+        known = self.catalog.known(name)
+        unread = [one for one in scan.candidates if not self._is_current(one, known)]
+        for batch in self._read(tree, unread):
+            self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
+            known.update((one.path, one.known) for one in batch)
+        self.catalog.forget_paths(name, (one.path for one in scan.candidates))
+        return _taken(scan, known, len(unread))
+
+    def _scan(self, tree: Tree) -> Scan:
+        meter = Meter("walk", 0, self.report, self.clock)
+        scan = tree.scan()
+        meter.advance(len(scan.candidates))
+        meter.finish()
+        return scan
+
+    def _is_current(self, candidate: Candidate, known: dict[str, Known]) -> bool:
+        before = known.get(candidate.path)
+        return before is not None and before.stamp == self._stamp(candidate.path, candidate.stamp)
+
+    def _stamp(self, path: str, stamp: str) -> str:
+        """The tree's stamp and all that `inspect` depends on besides the bytes; empty when it cannot be trusted."""
+        walk, secrets = self.settings.walk, self.settings.secrets
+        rules = f"{_RULES}:{walk.max_file_bytes}:{walk.max_line_bytes}:{int(secrets.load_secret_contents)}"
+        return f"{stamp}|{rules}:{int(self.named(path))}" if stamp else ""
+
+    def _read(self, tree: Tree, unread: Sequence[Candidate]) -> Iterator[list[_Found]]:
+        limits = self.settings.ingest
+        meter = Meter("read", len(unread), self.report, self.clock)
+        batch: list[_Found] = []
+        waiting_bytes = 0
+        for candidate, found in self._in_parallel(tree, unread):
+            batch.append(found)
+            waiting_bytes += len(found.body or b"")
+            meter.advance()
+            if waiting_bytes >= limits.batch_bytes or len(batch) >= limits.batch_files:
+                yield batch
+                batch, waiting_bytes = [], 0
+            if self.cancelled():
+                raise LoadCancelled(f"the load was cancelled at {candidate.path}; the next one continues from there")
+        if batch:
+            yield batch
+        meter.finish()
+
+    def _in_parallel(self, tree: Tree, unread: Sequence[Candidate]) -> Iterator[tuple[Candidate, _Found]]:
+        """Results in the order asked, with at most a batch's bytes read ahead."""
+        limits = self.settings.ingest
+        ahead: deque[tuple[Candidate, Future[_Found]]] = deque()
+        ahead_bytes = 0
+        with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
+            try:
+                for candidate in unread:
+                    while ahead and (ahead_bytes > limits.batch_bytes or len(ahead) >= limits.batch_files):
+                        first, future = ahead.popleft()
+                        ahead_bytes -= first.size
+                        yield first, future.result()
+                    ahead.append((candidate, readers.submit(self._read_one, tree, candidate)))
+                    ahead_bytes += candidate.size
+                while ahead:
+                    first, future = ahead.popleft()
+                    yield first, future.result()
+            finally:
+                readers.shutdown(wait=True, cancel_futures=True)
+
+    def _read_one(self, tree: Tree, candidate: Candidate) -> _Found:
+        try:
+            read = tree.read(candidate)
+        except FileNotFoundError:
+            return _Found(candidate.path, Known("", None, candidate.size, SkipReason.VANISHED))
+        except OSError as error:
+            why = f"{candidate.path}: {error.strerror or error}"
+            return _Found(candidate.path, Known("", None, candidate.size, SkipReason.UNREADABLE, why))
+        stamp = self._stamp(candidate.path, read.stamp)
+        reason, notice = inspect(read.raw, self.settings, named=self.named(candidate.path))
+        if reason is not None:
+            return _Found(
+                candidate.path, Known(stamp, None, len(read.raw), reason, notice and f"{candidate.path}{notice}")
+            )
+        known = Known(stamp, digest_of(read.raw), len(read.raw), None, notice and f"{candidate.path}: {notice}")
+        return _Found(candidate.path, known, pack(read.raw, self.settings.ingest.zlib_level))
+
+
+def inspect(raw: bytes, settings: CodexSettings, *, named: bool = False) -> tuple[SkipReason | None, str | None]:
+    """Why bytes are left out (None: they are taken), and what to tell about them. Pure.
+
+    A file that was named is taken though it is one long line or holds a secret.
+    """
+    if len(raw) > settings.walk.max_file_bytes:
+        return SkipReason.TOO_LARGE, None
+    decoded = decode(raw)
+    if decoded is None:
+        return SkipReason.BINARY, None
+    if not named and longest_line(raw) > settings.walk.max_line_bytes:
+        return SkipReason.MINIFIED, None
+    if not named and not settings.secrets.load_secret_contents and (secret := find_secret(raw)):
+        return SkipReason.SECRET_CONTENT, f":{secret.line}: left out, it holds what looks like a {secret.kind}"
+    return None, decoded.notice
+
+
+def longest_line(raw: bytes) -> int:
+    """Bytes of the longest line."""
+    return max(map(len, raw.replace(b"\r", b"\n").split(b"\n")))
+
+
+def _bodies(batch: Iterable[_Found]) -> dict[str, bytes]:
+    return {one.known.digest: one.body for one in batch if one.known.digest is not None and one.body is not None}
+
+
+def _taken(scan: Scan, known: dict[str, Known], read: int) -> Taken:
+    skipped = scan.reasons()
+    entries: list[Entry] = []
+    told: list[str] = []
+    for candidate in scan.candidates:
+        found = known[candidate.path]
+        if found.notice:
+            told.append(found.notice)
+        if found.digest is not None:
+            entries.append(Entry(candidate.path, found.digest, found.size))
+        elif found.reason is not None:
+            skipped[found.reason] = skipped.get(found.reason, 0) + 1
+    more = [f"… and {len(told) - _NAMED_AT_MOST} more such notices"] if len(told) > _NAMED_AT_MOST else []
+    return Taken(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)

@@ -1,0 +1,64 @@
+"""Progress of a load in numbers that a person understands: how far, how fast, how long still.
+
+Knows no terminal and no wire; the clock is passed in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_REPORT_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` (0: not known yet) in the phase's unit; `rate` per second; `eta_s` seconds, None: not known."""
+
+    phase: str  # walk, read, count, index
+    done: int
+    total: int
+    rate: float
+    eta_s: float | None
+
+
+Report = Callable[[Progress], None]
+Cancelled = Callable[[], bool]
+
+
+def silent(progress: Progress) -> None:
+    """A report that nobody reads."""
+
+
+def never() -> bool:
+    """A load that nobody cancels."""
+    return False
+
+
+class Meter:
+    """Counts one phase and reports it at most ten times a second, and always its beginning and its end."""
+
+    def __init__(self, phase: str, total: int, report: Report, clock: Callable[[], float]) -> None:
+        self._phase = phase
+        self._total = total
+        self._report = report
+        self._clock = clock
+        self._started = self._told = clock()
+        self._done = 0
+        report(progress_at(phase, 0, total, 0.0))
+
+    def advance(self, count: int = 1) -> None:
+        self._done += count
+        now = self._clock()
+        if now - self._told >= _REPORT_EVERY_S:
+            self._told = now
+            self._report(progress_at(self._phase, self._done, self._total, now - self._started))
+
+    def finish(self) -> None:
+        self._report(progress_at(self._phase, self._done, self._done, self._clock() - self._started))
+
+
+def progress_at(phase: str, done: int, total: int, elapsed_s: float) -> Progress:
+    """The progress after `elapsed_s` seconds at a steady rate."""
+    rate = done / elapsed_s if elapsed_s > 0 else 0.0
+    left = max(0, total - done)
+    eta = left / rate if rate > 0 else None
+    return Progress(phase, done, total, rate, 0.0 if total and not left else eta)

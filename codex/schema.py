@@ -1,0 +1,100 @@
+"""Opens the codex's SQLite files: WAL, migrations after a copy, newer versions refused, faults of the disk translated.
+
+A schema is a tuple of scripts; its version is how many of them have run. Knows nothing of what the tables hold.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from codex.errors import CatalogError, DiskFull, NewerCatalog
+
+_BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
+_NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+
+
+def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
+    """A connection with the newest schema; usable from any thread, by one at a time.
+
+    Raises NewerCatalog for a file of a newer version, CatalogError for a damaged one, DiskFull.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with translated(path):
+        database = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
+        try:
+            path.chmod(0o600)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute("PRAGMA foreign_keys = ON")
+            _migrate(database, path, schema)
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
+    """All or nothing. Raises DiskFull, CatalogError."""
+    with translated(path):
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield database
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:  # SQLite itself rolls back when the disk is full
+                database.execute("ROLLBACK")
+            raise
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's faults in our words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code in _NO_ROOM:
+            raise DiskFull(f"no room left for {path} ({error}); free some and load again: it continues") from error
+        if code in _DAMAGED:
+            raise CatalogError(f"{path} is damaged ({error}); move it away and load the codices again") from error
+        raise CatalogError(f"{path} cannot be used: {error}") from error
+
+
+def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str]) -> None:
+    found = _version(database)
+    if found > len(schema):
+        raise NewerCatalog(path, found, len(schema))
+    if found == len(schema):
+        return
+    if found > 0:
+        _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"))
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for script in schema[_version(database) :]:  # asked again: another process may have been quicker
+            for statement in script.split(";"):
+                database.execute(statement)
+        database.execute(f"PRAGMA user_version = {len(schema)}")
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _copy(database: sqlite3.Connection, target: Path) -> None:
+    unfinished = target.with_name(target.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    copy = sqlite3.connect(unfinished)
+    try:
+        database.backup(copy)
+    finally:
+        copy.close()
+    unfinished.chmod(0o600)
+    unfinished.replace(target)

@@ -1,0 +1,234 @@
+"""What a user names to be loaded, and the tree that it becomes: a folder, single files, several roots, a git revision.
+
+    lore load .                      one root        src/a.py
+    lore load src docs notes.md      several         src/a.py   docs/b.md   home/notes.md
+    lore load https://…/x.git#v1.2   a revision      src/a.py   (through a mirror in the data folder)
+
+Roots of one codex are told apart by a label, the last part of their path, which leads their files' names.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codex.documents import name_of
+from codex.errors import LoadCancelled, SourceError
+from codex.git import Git, available, mirror
+from codex.ignore import Globs, Selection
+from codex.revision import RevisionTree
+from codex.settings import CodexSettings, SecretSettings
+from codex.trees import Candidate, Read, Scan, Skipped, Tree, TreeState
+from codex.walk import DiskTree
+
+_URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """What to load. `sources` are paths or git URLs; a URL may end in #REVISION."""
+
+    sources: tuple[str, ...]
+    name: str | None = None
+    globs: Globs = field(default_factory=Globs)
+    revision: str | None = None  # read this state of a repository instead of the files on disk
+    load_secrets: bool = False
+    take_name: bool = False  # replace what another source has loaded under the name
+
+
+@dataclass(frozen=True)
+class Root:
+    """One root, resolved. `label` leads the names of its files; empty when there is no other root."""
+
+    label: str
+    path: Path
+    files: tuple[str, ...] | None = None  # raw names in `path`, when single files were named
+    url: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a codex comes from: the same source is an update, another one under the same name is refused."""
+
+    roots: tuple[Root, ...]
+
+    @property
+    def key(self) -> str:
+        """One line that names the source; equal for equal sources."""
+        return "\n".join(
+            f"{root.url or root.path}#{root.revision or ''}" + "".join(f":{name}" for name in root.files or ())
+            for root in self.roots
+        )
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Absolute folder or URL of each root."""
+        return tuple(root.url or str(root.path) for root in self.roots)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """What to name to load the same again from any working directory."""
+        return tuple(one for root in self.roots for one in _lasting(root))
+
+    def named(self, globs: Globs) -> frozenset[str]:
+        """Safe names, as the codex has them, of files that the user named one by one."""
+        files = {name_of(_join(root.label, name)) for root in self.roots for name in root.files or ()}
+        return frozenset(files) | {name_of(path) for path in globs.literal()}
+
+    @property
+    def title(self) -> str:
+        """The source in words for a message."""
+        return ", ".join(_title(root) for root in self.roots)
+
+    @property
+    def suggested_name(self) -> str:
+        """The last part of the (first) path or URL."""
+        root = self.roots[0]
+        last = (root.files[0] if root.files and len(root.files) == 1 else None) or (root.url or root.path.name)
+        return re.sub(r"\.git$", "", re.split(r"[/:]", last.rstrip("/"))[-1]) or "root"
+
+
+def resolve(request: LoadRequest, folder: Path) -> Source:
+    """The source that a request names; relative paths are below `folder`. Raises SourceError."""
+    if not request.sources:
+        raise SourceError("nothing to load was named; name a folder, a file, or a git URL")
+    found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
+    roots = _with_files_joined(found)
+    if len(roots) == 1:
+        return Source((roots[0],))
+    return Source(tuple(_labelled(roots)))
+
+
+def open_tree(
+    source: Source, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
+) -> "Forest":
+    """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
+    return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
+
+
+class Forest:
+    """Several trees under one name. Holds the tree port; one tree alone is passed through unchanged."""
+
+    def __init__(self, trees: Sequence[tuple[str, Tree]]) -> None:
+        self.trees = tuple(trees)
+
+    def scan(self) -> Scan:
+        candidates: list[Candidate] = []
+        skipped: list[Skipped] = []
+        notices: list[str] = []
+        for number, (label, tree) in enumerate(self.trees):
+            scan = tree.scan()
+            notices += scan.notices
+            skipped += (Skipped(_join(label, one.path), one.reason) for one in scan.skipped)
+            candidates += (
+                Candidate(_join(label, one.path), f"{number}:{one.origin}", one.size, one.stamp)
+                for one in scan.candidates
+            )
+        return Scan(tuple(candidates), tuple(skipped), tuple(notices))
+
+    def read(self, candidate: Candidate) -> Read:
+        number, _, origin = candidate.origin.partition(":")
+        return self.trees[int(number)][1].read(Candidate(candidate.path, origin, candidate.size, candidate.stamp))
+
+    def state(self) -> TreeState:
+        """Of a single root its own state; several have no common branch, only a number of changed files."""
+        states = [tree.state() for _, tree in self.trees]
+        return states[0] if len(states) == 1 else TreeState(dirty=sum(one.dirty for one in states))
+
+    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for number, (label, tree) in enumerate(self.trees):
+            own = [_own(one, number, label) for one in candidates if one.origin.startswith(f"{number}:")]
+            found |= {_join(label, path): steps for path, steps in tree.volatility(own).items()}
+        return found
+
+    def close(self) -> None:
+        for _, tree in self.trees:
+            tree.close()
+
+
+def _root(source: str, revision: str | None, folder: Path) -> Root:
+    if _URL.match(source):
+        url, _, named = source.partition("#")
+        return Root("", Path(), url=url, revision=named or revision)
+    path = Path(os.path.realpath(folder / Path(source).expanduser()))
+    if path.is_file():
+        return Root("", path.parent, files=(path.name,))
+    if not path.is_dir():
+        raise SourceError(f"{path} is not there or is neither a file nor a folder; name an existing one, or a git URL")
+    if revision is not None or (available() and (path / "HEAD").is_file() and Git(path).is_bare()):
+        return Root("", path, url=str(path), revision=revision)
+    return Root("", path)
+
+
+def _with_files_joined(roots: Sequence[Root]) -> list[Root]:
+    """Single files of one folder are one root."""
+    joined: dict[Path, tuple[str, ...]] = {}
+    for root in roots:
+        if root.files:
+            joined[root.path] = joined.get(root.path, ()) + root.files
+    singles = [Root("", path, files=tuple(sorted(files))) for path, files in joined.items()]
+    return [root for root in roots if not root.files] + singles
+
+
+def _labelled(roots: Sequence[Root]) -> list[Root]:
+    taken: set[str] = set()
+    result = []
+    for root in roots:
+        base = Source((Root("", root.path, url=root.url),)).suggested_name
+        label, number = base, 2
+        while label in taken:
+            label, number = f"{base}-{number}", number + 1
+        taken.add(label)
+        result.append(Root(label, root.path, root.files, root.url, root.revision))
+    return result
+
+
+def _tree(
+    root: Root, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
+) -> Tree:
+    secrets = SecretSettings(True, True) if request.load_secrets else settings.secrets
+    selection = Selection(settings.walk, secrets, request.globs, frozenset(root.files or ()))
+    if root.url is None:
+        walk = settings.walk
+        return DiskTree(
+            root.path, selection, max_files=walk.max_files, max_file_bytes=walk.max_file_bytes, files=root.files
+        )
+    repository = root.path
+    if str(root.path) != root.url:
+        repository = clones / hashlib.sha256(root.url.encode()).hexdigest()[:24]
+        mirror(root.url, repository, cancelled)
+    return RevisionTree(repository, root.revision, selection)
+
+
+def _lasting(root: Root) -> tuple[str, ...]:
+    if root.files:
+        return tuple(str(root.path / name) for name in root.files)
+    if root.url is not None and _URL.match(root.url) and root.revision:
+        return (f"{root.url}#{root.revision}",)
+    return (root.url or str(root.path),)
+
+
+def insist_on_going_on(cancelled: Callable[[], bool]) -> None:
+    """Raises LoadCancelled when the load was cancelled."""
+    if cancelled():
+        raise LoadCancelled("the load was cancelled; the next one continues from what was stored")
+
+
+def _title(root: Root) -> str:
+    where = root.url or str(root.path)
+    if root.files:
+        return ", ".join(f"{where}/{name}" for name in root.files)
+    return f"{where}#{root.revision}" if root.revision else where
+
+
+def _join(label: str, path: str) -> str:
+    return f"{label}/{path}" if label else path
+
+
+def _own(one: Candidate, number: int, label: str) -> Candidate:
+    path = one.path.removeprefix(f"{label}/") if label else one.path
+    return Candidate(path, one.origin.removeprefix(f"{number}:"), one.size, one.stamp)

@@ -1,0 +1,266 @@
+"""A folder on disk as a tree: which files there are, and their bytes.
+
+Inside a git working tree git itself lists the files (`.gitignore` in all its corners, submodules and nested
+repositories one by one); elsewhere a plain walk applies `.gitignore` files by dulwich's rules. `codex.ignore` decides
+on top of both.
+
+No symbolic link is ever followed: what it points to inside the root is loaded where it lies, and what lies outside is
+none of the codex's business. So loops cannot occur, and only plain files are ever opened.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codex import git
+from codex.documents import name_of
+from codex.errors import GitError, SourceError
+from codex.git import Git
+from codex.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
+from codex.order import BEING_WRITTEN, by_age, by_commits
+from codex.trees import Candidate, Read, Scan, Skipped, TreeState
+
+_RULES_BYTES = 1 << 20  # an ignore file larger than this is none
+_SETTLED_NS = 2_000_000_000  # file systems and kernels tick coarsely: a younger file may change under the same stamp
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A path relative to the root as found: `skipped` when it is already clear that it is left out."""
+
+    path: str
+    skipped: SkipReason | None = None
+
+
+class DiskTree:
+    """Files below `root`, or only `files` (raw paths relative to it) of them."""
+
+    def __init__(
+        self,
+        root: Path,
+        selection: Selection,
+        *,
+        max_files: int,
+        max_file_bytes: int,
+        files: tuple[str, ...] | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.root = Path(os.path.realpath(root))
+        self._selection = selection
+        self._max_files = max_files
+        self._max_file_bytes = max_file_bytes
+        self._files = files
+        self._clock_ns = clock_ns
+        self._notices: list[str] = []
+        self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
+
+    def scan(self) -> Scan:
+        if not self.root.is_dir():
+            raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
+        self._notices.clear()
+        self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
+        candidates: list[Candidate] = []
+        skipped: list[Skipped] = []
+        for found in self._list():
+            one = self._judge(found)
+            if isinstance(one, Candidate):
+                candidates.append(one)
+            elif one is not None:
+                skipped.append(one)
+            if len(candidates) > self._max_files:
+                raise SourceError(
+                    f"{self.root} holds more than {self._max_files:,} files to load; "
+                    f"name a smaller folder, or leave some out with {LORE_IGNORE} or --exclude"
+                )
+        candidates.sort(key=lambda one: one.path)
+        skipped.sort(key=lambda one: one.path)
+        return Scan(tuple(candidates), tuple(skipped), tuple(self._notices))
+
+    def read(self, candidate: Candidate) -> Read:
+        handle = os.open(self.root / candidate.origin, _OPEN)
+        try:
+            before = os.fstat(handle)
+            self._insist_on_plain_file_inside(handle, before)
+            raw = _read_all(handle, self._max_file_bytes + 1)
+            settled = stamp_of(before) == stamp_of(os.fstat(handle)) and len(raw) == before.st_size
+            old_enough = before.st_mtime_ns < self._clock_ns() - _SETTLED_NS
+            return Read(raw, stamp_of(before) if settled and old_enough else "")
+        finally:
+            os.close(handle)
+
+    def state(self) -> TreeState:
+        repository = self._repository()
+        if repository is None:
+            return TreeState()
+        try:
+            branch, revision = repository.head()
+            return TreeState(branch, revision, len(repository.changed()))
+        except GitError:
+            return TreeState()
+
+    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        repository = self._repository()
+        if repository is None:
+            return by_age({one.path: _modified_ns(one.stamp) for one in candidates})
+        try:
+            steps = by_commits({name_of(path): count for path, count in repository.commits_by_file().items()})
+            return steps | {name_of(path): BEING_WRITTEN for path in repository.changed()}
+        except GitError:
+            return {}
+
+    def close(self) -> None:
+        pass
+
+    def folders(self, scan: Scan) -> tuple[str, ...]:
+        """Raw folders in which a change can matter: those of the candidates, and the root."""
+        found = {""}
+        for one in scan.candidates:
+            folder = one.origin.rpartition("/")[0]
+            while folder not in found:
+                found.add(folder)
+                folder = folder.rpartition("/")[0]
+        return tuple(sorted(found))
+
+    def enters(self, folder: str) -> bool:
+        """Whether a folder that appeared is one to look into."""
+        if not self._selection.enters(folder, self.rules):
+            return False
+        repository = self._repository()
+        return repository is None or not repository.ignores(folder + "/")
+
+    def _repository(self) -> Git | None:
+        """Git for the root, or None where git has no say: none installed, no repository, or the root itself ignored."""
+        if not git.available():
+            return None
+        repository = Git(self.root)
+        if not repository.is_work_tree() or repository.ignores("."):
+            return None
+        return repository
+
+    def _list(self) -> Iterator[_Listed]:
+        if self._files is not None:
+            yield from map(_Listed, self._files)
+        elif self._repository() is not None:
+            yield from self._list_by_git("")
+        else:
+            if git.available() and (self.root / ".git").exists():
+                self._notices.append(
+                    f"git refuses {self.root}, so its files were listed without it: see `git -C {self.root} status`"
+                )
+            yield from self._list_by_walk("")
+
+    def _list_by_git(self, prefix: str) -> Iterator[_Listed]:
+        """`prefix` is empty or ends in /, and leads to a working tree."""
+        for path in Git(self.root / prefix).listed():
+            inside = prefix + path.rstrip("/")
+            if not _is_real_folder(self.root / inside):
+                yield _Listed(inside)
+            elif _is_linked_worktree(self.root / inside):
+                yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
+            elif (self.root / inside / ".git").exists():
+                yield from self._list_by_git(inside + "/")
+
+    def _list_by_walk(self, prefix: str) -> Iterator[_Listed]:
+        rules = IgnoreRules(GIT_IGNORE, self._read_rules)
+        waiting = [prefix]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                entries = sorted(os.scandir(self.root / folder), key=lambda entry: entry.name, reverse=True)
+            except OSError as error:
+                yield _Listed(folder, _reason_of(error))
+                continue
+            for entry in entries:
+                path = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    yield _Listed(path, SkipReason.IGNORED if rules.verdict(path) else None)
+                elif git.available() and (self.root / path / ".git").exists():
+                    yield from self._nested_repository(path)
+                elif not self._selection.enters(path, self.rules):
+                    yield _Listed(path + "/", self._selection.verdict(path + "/x", 0, self.rules))
+                elif rules.may_prune(path):
+                    yield _Listed(path + "/", SkipReason.IGNORED)
+                else:
+                    waiting.append(path + "/")
+
+    def _nested_repository(self, path: str) -> Iterator[_Listed]:
+        if _is_linked_worktree(self.root / path):
+            yield _Listed(path + "/", SkipReason.WORKTREE)
+        elif Git(self.root / path).is_work_tree():
+            yield from self._list_by_git(path + "/")
+        else:
+            yield from self._list_by_walk(path + "/")
+
+    def _judge(self, found: _Listed) -> Candidate | Skipped | None:
+        """None for a file that git knows and that was deleted: it is not left out, it is not there."""
+        if found.skipped is not None:
+            return Skipped(name_of(found.path), found.skipped)
+        try:
+            facts = os.lstat(self.root / found.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Skipped(name_of(found.path), _reason_of(error))
+        reason = _reason_by_kind(facts) or self._selection.verdict(found.path, facts.st_size, self.rules)
+        if reason is not None:
+            return Skipped(name_of(found.path), reason)
+        return Candidate(name_of(found.path), found.path, facts.st_size, stamp_of(facts))
+
+    def _read_rules(self, path: str) -> bytes | None:
+        try:
+            handle = os.open(self.root / path, _OPEN)
+        except OSError:
+            return None
+        try:
+            return _read_all(handle, _RULES_BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        finally:
+            os.close(handle)
+
+    def _insist_on_plain_file_inside(self, handle: int, facts: os.stat_result) -> None:
+        """A folder may have been replaced by a link since the scan; the kernel says what was really opened."""
+        opened = str(Path(f"/proc/self/fd/{handle}").readlink())
+        if not stat.S_ISREG(facts.st_mode) or not opened.startswith(f"{self.root}/".replace("//", "/")):
+            raise PermissionError(f"{opened} is not a plain file inside {self.root}")
+
+
+def stamp_of(facts: os.stat_result) -> str:
+    """Everything a changed file cannot leave as it was, once its clock tick is over."""
+    return f"{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}:{facts.st_ino}"
+
+
+def _modified_ns(stamp: str) -> int:
+    return int(stamp.split(":")[1])
+
+
+def _read_all(handle: int, limit: int) -> bytes:
+    pieces = []
+    while limit > 0 and (piece := os.read(handle, min(limit, 1 << 20))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def _reason_by_kind(facts: os.stat_result) -> SkipReason | None:
+    if stat.S_ISLNK(facts.st_mode):
+        return SkipReason.LINK
+    return None if stat.S_ISREG(facts.st_mode) else SkipReason.SPECIAL
+
+
+def _reason_of(error: OSError) -> SkipReason:
+    return SkipReason.VANISHED if isinstance(error, FileNotFoundError) else SkipReason.UNREADABLE
+
+
+def _is_real_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _is_linked_worktree(path: Path) -> bool:
+    """A linked worktree's `.git` is a file that names a folder inside the main repository's `worktrees`."""
+    try:
+        return "/worktrees/" in (path / ".git").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
