@@ -1,0 +1,144 @@
+"""`make demo`: two real codebases that are not ours, loaded, asked and asked again; everything by the `lore` command.
+
+The built-in model continues the words that it is given with what follows them in its context. So a question here is the
+beginning of a sentence that stands in the codebase once, and the answer is right when it is the rest of that sentence.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from demo_picture import picture
+from demo_quotes import Quote, quotes
+from llama_sources import ROOT
+from private_daemon import DaemonError, PrivateDaemon
+
+# Versions are pinned so that the demo asks the same questions next year.
+SMALL = ("blinker", "1.9.0", "src")
+LARGE = ("flask", "3.1.3", ".")
+ANSWER_TOKENS = "24"
+
+
+def main() -> None:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="lore-demo-") as folder:
+        place = Path(folder)
+        small, large = codebases(place)
+        daemon = PrivateDaemon(place / "daemon")
+        try:
+            tell(daemon, small, large)
+        except DaemonError as error:
+            raise SystemExit(f"{error}\n\nThe daemon's log ends:\n{daemon.log_end()}") from error
+        finally:
+            daemon.stop()
+    say(f"\nDone in {time.monotonic() - begun:.0f} s; the daemon is stopped and its folders are gone.")
+
+
+def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
+    chapter("A daemon on a private socket, with the built-in quoting model")
+    daemon.start()
+    say(f"model: {daemon.json('status')['model']['name']}")
+
+    chapter("A small codebase: all of it stands in the prompt, and in the KV cache")
+    load(daemon, small, "small")
+    first, *others = quotes(small, 3)
+    cold = ask(daemon, first, "small")
+    warm = [ask(daemon, quote, "small") for quote in others][-1]
+    compare(cold, warm)
+
+    chapter("A large codebase: a map of it in the prompt, the rest by retrieval")
+    load(daemon, large, "large")
+    for quote in quotes(large, 2):
+        ask(daemon, quote, "large")
+
+    chapter("The daemon restarts: the prefix comes back from disk")
+    daemon.stop()
+    daemon.start()
+    compare(cold, ask(daemon, others[0], "small"), again="after the restart")
+
+
+def load(daemon: PrivateDaemon, folder: Path, name: str) -> None:
+    say(f"$ lore load {folder} --name {name}")
+    begun = time.monotonic()
+    codex = daemon.json("load", folder, "--name", name)["codex"]
+    tokens = codex["tokens"]["full"]
+    say(f"  {codex['files']} files, {tokens:,} tokens, tier {codex['tier']}, in {time.monotonic() - begun:.1f} s")
+    say(f"  {codex['reason']}\n")
+
+
+def ask(daemon: PrivateDaemon, quote: Quote, name: str) -> Mapping[str, Any]:
+    """Asks, shows, and returns the answer's `lore` object."""
+    say(f'$ lore ask "{quote.question}" -c {name}')
+    answer = daemon.json("ask", quote.question, "-c", name, "--max-tokens", ANSWER_TOKENS)
+    lore: Mapping[str, Any] = answer["lore"]
+    text = " ".join(answer["answer"].split())
+    right = text.startswith(quote.answer[: min(len(text), len(quote.answer))]) and bool(text)
+    say(f"  {text}")
+    say(f"  {'✓ as it stands in' if right else '✗ expected otherwise from'} {quote.path}:{quote.line}: {quote.answer}")
+    say(f"  {lore['strategy']['name']}, cites {citations(lore) or 'nothing'}")
+    for line in picture(lore):
+        say(f"  {line}")
+    say("")
+    return lore
+
+
+def citations(lore: Mapping[str, Any]) -> str:
+    return ", ".join(f"{cited['path']}:{cited['start']}-{cited['end']}" for cited in lore["citations"][:3])
+
+
+def compare(cold: Mapping[str, Any], warm: Mapping[str, Any], again: str = "warm") -> None:
+    first, second = cold["timings"]["ttft_ms"], warm["timings"]["ttft_ms"]
+    say(
+        f"  time to first token: cold {first:,.0f} ms, {again} {second:,.0f} ms: {first / max(second, 1):.0f} times sooner"
+    )
+    say(f"  computed: cold {cold['prompt']['computed']:,} tokens, {again} {warm['prompt']['computed']:,}")
+
+
+# ---- what is loaded --------------------------------------------------------------------------------------------------
+
+
+def codebases(place: Path) -> tuple[Path, Path]:
+    """Source distributions of two packages, or our own tree when they cannot be fetched."""
+    chapter("Two real codebases")
+    fetched = [fetch(place, *package) for package in (SMALL, LARGE)]
+    if fetched[0] and fetched[1]:
+        return fetched[0], fetched[1]
+    say("offline: this checkout takes their place")
+    return copy(ROOT / "formatters", place / "formatters"), copy(ROOT, place / "lorekeep")
+
+
+def fetch(place: Path, name: str, version: str, part: str) -> Path | None:
+    pip = [sys.executable, "-m", "pip", "download", "-qqq", "--retries", "1", "--no-deps", f"--no-binary={name}"]
+    say(f"$ pip download {name}=={version}")
+    done = subprocess.run([*pip, "--dest", str(place), f"{name}=={version}"], stdin=subprocess.DEVNULL, check=False)
+    archives = sorted(place.glob(f"{name}-*.tar.gz"))
+    if done.returncode != 0 or not archives:
+        return None
+    shutil.unpack_archive(archives[0], place, filter="data")
+    return (place / f"{name}-{version}" / part).resolve()
+
+
+def copy(tree: Path, target: Path) -> Path:
+    """Without what git ignores, as far as a copy can tell: nothing that starts with a dot."""
+    shutil.copytree(tree, target, ignore=lambda _, names: [name for name in names if name.startswith((".", "__"))])
+    return target
+
+
+# ---- on the terminal -------------------------------------------------------------------------------------------------
+
+
+def chapter(title: str) -> None:
+    say(f"\n── {title} ".ljust(100, "─"))
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
