@@ -1,0 +1,135 @@
+"""Who may come in: floors, pools and their growth, under the governor's grant.
+
+A ticket enters when its pool holds its whole prompt and all it may answer; until then it waits, and what could not even
+fit an empty machine is refused at the door. Pools are opened per floor, grown by re-creating, and closed when idle and
+another floor needs their cells. One writer calls all of it.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from orchestrator.engine.backend import Backend
+from orchestrator.engine.messages import Grant, Job, Reason
+from orchestrator.engine.pools import SCRATCH_CELLS, Pool
+from orchestrator.engine.tickets import Ticket
+from orchestrator.engine.transfer import move
+from orchestrator.engine.tree import Node
+
+TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
+ROUND = 256  # llama.cpp pads a context to a multiple of this
+
+
+@dataclass(frozen=True)
+class Refusal:
+    reason: Reason
+    detail: str
+
+
+class Admission:
+    """The floors known and the pools that stand. `on_evict` sees each node before its cells are given up."""
+
+    def __init__(self, backend: Backend, sequences: int, on_evict: Callable[[Pool, Node], None]) -> None:
+        self.grant = Grant(0, 0, 0)
+        self.floors: dict[str, "array[int]"] = {}
+        self.pools: dict[str, Pool] = {}
+        self._backend = backend
+        self._sequences = sequences
+        self._on_evict = on_evict
+        self._round = 0
+
+    # -- at the door
+
+    def refusal(self, job: Job) -> Refusal | None:
+        """Why this job can never run, as things stand; None when it may wait for its turn."""
+        if job.floor not in self.floors:
+            return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
+        prompt = len(self.floors[job.floor]) + len(job.tail) // 4
+        need = prompt + job.max_tokens
+        if need > self.grant.window:
+            return Refusal(
+                Reason.WINDOW, f"{prompt} + {job.max_tokens} tokens exceed the window of {self.grant.window}"
+            )
+        if need + SCRATCH_CELLS > self.grant.cells:
+            stale = job.grant not in (0, self.grant.number)
+            reason = Reason.STALE if stale else Reason.CELLS
+            return Refusal(reason, f"{need} tokens of KV are needed, {self.grant.cells - SCRATCH_CELLS} are granted")
+        return None
+
+    def admit(self, ticket: Ticket) -> bool:
+        """Gives the ticket its pool, its path and its reservation; False when it has to wait."""
+        job = ticket.job
+        need = len(ticket.ids) + job.max_tokens + SCRATCH_CELLS
+        pool = self._pool(job.floor, need)
+        if pool is None:
+            return False
+        tip = self._lease(pool, ticket)
+        if tip is None and self._grow(pool):
+            tip = self._lease(pool, ticket)
+        if tip is None:
+            return False
+        self._round += 1
+        pool.used = self._round
+        ticket.pool, ticket.tip = pool, tip
+        return True
+
+    def _lease(self, pool: Pool, ticket: Ticket) -> Node | None:
+        return pool.admit(ticket.number, ticket.ids, ticket.cut, ticket.job.owner, ticket.job.max_tokens)
+
+    # -- pools
+
+    def _pool(self, floor: str, need: int) -> Pool | None:
+        if floor not in self.pools:
+            cells = self._affordable(need, need + TAIL_ROOM, ())
+            if cells is None:
+                return None
+            self.pools[floor] = self._open(floor, cells)
+        return self.pools[floor]
+
+    def _grow(self, pool: Pool) -> bool:
+        """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
+        if pool.wanted <= pool.memory.cells:
+            return False
+        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.floor,))
+        if cells is None:
+            return False
+        move(pool, lambda: self._backend.open(cells, self._sequences))
+        return True
+
+    def _affordable(self, least: int, most: int, kept: Iterable[str]) -> int | None:
+        """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there."""
+        held = {name: pool.memory.cells for name, pool in self.pools.items() if name not in kept}
+        idle = sorted((pool.used, name) for name, pool in self.pools.items() if name in held and pool.idle())
+        if self.grant.cells - sum(held.values()) + sum(held[name] for _, name in idle) < least:
+            return None
+        while self.grant.cells - sum(held.values()) < least:
+            name = idle.pop(0)[1]
+            self.close(name)
+            del held[name]
+        return min(self.grant.cells - sum(held.values()), rounded(most))
+
+    def _open(self, floor: str, cells: int) -> Pool:
+        return Pool(floor, self._backend.open(cells, self._sequences), self._on_evict)
+
+    def close(self, floor: str) -> None:
+        """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them."""
+        pool = self.pools.pop(floor)
+        assert pool.idle()
+        for node in pool.tree.nodes():
+            self._on_evict(pool, node)
+        pool.memory.close()
+
+    def shrink_to_grant(self) -> None:
+        """After a smaller grant: idle pools go, longest unused first, until what is held is within it."""
+        for pool in sorted(self.pools.values(), key=lambda pool: pool.used):
+            if self.held() <= self.grant.cells:
+                return
+            if pool.idle():
+                self.close(pool.floor)
+
+    def held(self) -> int:
+        return sum(pool.memory.cells for pool in self.pools.values())
+
+
+def rounded(cells: int) -> int:
+    return -(-cells // ROUND) * ROUND

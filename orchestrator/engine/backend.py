@@ -1,0 +1,116 @@
+"""The port to the thing that computes: what the loop may ask of llama.cpp, or of the fake that stands for it in tests.
+
+One writer calls all of it. Positions of a sequence are contiguous from 0; ranges are half-open. A `Memory` belongs to who
+opened it, until `close`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchestrator.engine.messages import ModelInfo, Sampling
+
+
+class BackendError(Exception):
+    """llama.cpp refused or failed; the message says what it was asked for. The memory it concerned is not to be trusted."""
+
+
+class SchemaRefused(BackendError):
+    """A JSON schema outside the bounds, or one that no grammar can be made of."""
+
+
+@dataclass
+class Batch:
+    """Rows of one step, in the order they were added; each is one token of one sequence. `outputs` are row numbers."""
+
+    tokens: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    sequences: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, sequence: int, start: int, tokens: Sequence[int], *, output: bool) -> int:
+        """Appends a run of a sequence; with `output`, logits are wanted for its last token. Returns that row."""
+        self.tokens.extend(tokens)
+        self.positions.extend(range(start, start + len(tokens)))
+        self.sequences.extend([sequence] * len(tokens))
+        last = len(self.tokens) - 1
+        if output:
+            self.outputs.append(last)
+        return last
+
+
+class Sampler(Protocol):
+    """Chooses tokens for one ticket; remembers what it accepted (penalties, grammar, random state)."""
+
+    def accept_prompt(self, tokens: Sequence[int]) -> None:
+        """Lets penalties see the end of the prompt."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sampled:
+    token: int
+    end: bool  # end of generation
+    logprobs: tuple[tuple[int, float], ...] = ()
+
+
+class Memory(Protocol):
+    """KV cells of one pool: `cells` tokens over at most `sequences` sequences that may share cells."""
+
+    cells: int
+    sequences: int
+    footprint: int  # bytes
+
+    def decode(self, batch: Batch) -> None:
+        """Computes a step. Room and positions are the caller's duty; raises BackendError when it fails all the same."""
+        ...
+
+    def sample(self, row: int, sampler: Sampler) -> Sampled:
+        """Chooses and accepts the token after `row` of the last step."""
+        ...
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        """Makes `target` a member of the cells of `source` in [start, end). No data moves."""
+        ...
+
+    def remove(self, sequence: int, start: int, end: int) -> None:
+        """Takes `sequence` out of its cells in [start, end); end -1 is its end. Cells without members are free."""
+        ...
+
+    def save(self, sequence: int) -> bytes:
+        """The state of all cells of a sequence. Changes nothing."""
+        ...
+
+    def restore(self, sequence: int, state: bytes) -> int:
+        """Loads a state into an empty sequence; returns how many cells stand now, 0 when it did not fit or was refused."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A loaded model."""
+
+    info: ModelInfo
+    tile: int  # steps of a multiple of this many tokens are cheaper; 1 where that is not so
+
+    def open(self, cells: int, sequences: int) -> Memory:
+        """Raises BackendError when the memory cannot be had."""
+        ...
+
+    def sampler(self, sampling: Sampling) -> Sampler:
+        """Raises SchemaRefused."""
+        ...
+
+    def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
+        """May be called from another thread while a step runs; so may `pieces`."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> bytes: ...
+
+    def close(self) -> None: ...

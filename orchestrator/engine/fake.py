@@ -1,0 +1,132 @@
+"""A deterministic stand-in for llama.cpp that holds the same contract and is exact about it.
+
+Its next token is a hash of all tokens that a sequence really covers, so a cell that is missing, foreign or shifted changes
+the answer; a hole, a position taken twice and a full pool raise where llama.cpp would fail or lie. Its vocabulary is
+bytes, its KV the tokens themselves.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
+from orchestrator.engine.messages import ModelInfo, Sampling
+
+END = 256
+VOCABULARY = 257
+
+
+class FakeSampler:
+    def __init__(self, sampling: Sampling) -> None:
+        self.salt = b"" if sampling.temperature == 0 else str(sampling.seed).encode()
+
+    def accept_prompt(self, tokens: Sequence[int]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class FakeMemory:
+    """Sequences map positions to cells; a cell is a number that owns one token."""
+
+    cells: int
+    sequences: int
+    end_every: int
+    footprint: int = 0
+    tokens: dict[int, int] = field(default_factory=dict)
+    members: dict[int, dict[int, int]] = field(default_factory=dict)
+    rows: dict[int, bytes] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=count)
+
+    def decode(self, batch: Batch) -> None:
+        for token, position, sequence in zip(batch.tokens, batch.positions, batch.sequences, strict=True):
+            self._append(sequence, position, token)
+        if len(self.tokens) > self.cells:
+            raise BackendError(f"{len(self.tokens)} cells needed, {self.cells} there")
+        self.rows = {row: self._seen(batch.sequences[row], batch.positions[row]) for row in batch.outputs}
+
+    def _append(self, sequence: int, position: int, token: int) -> None:
+        held = self.members.setdefault(sequence, {})
+        if not 0 <= sequence < self.sequences:
+            raise BackendError(f"sequence {sequence} of {self.sequences}")
+        if position != len(held) or (held and max(held) != position - 1):
+            raise BackendError(
+                f"position {position} of sequence {sequence}, which holds {sorted(held)[:3]}…{len(held)}"
+            )
+        cell = next(self._numbers)
+        self.tokens[cell] = token
+        held[position] = cell
+
+    def _seen(self, sequence: int, position: int) -> bytes:
+        held = self.members[sequence]
+        return hashlib.sha256(repr([self.tokens[held[at]] for at in range(position + 1)]).encode()).digest()
+
+    def sample(self, row: int, sampler: Sampler) -> Sampled:
+        assert isinstance(sampler, FakeSampler)
+        digest = hashlib.sha256(self.rows[row] + sampler.salt).digest()
+        end = int.from_bytes(digest[:4], "big") % self.end_every == 0
+        return Sampled(END, True) if end else Sampled(97 + digest[5] % 26, False)
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        wanted = {at: cell for at, cell in self.members.get(source, {}).items() if start <= at < end}
+        if len(wanted) != end - start:
+            raise BackendError(f"sequence {source} does not hold all of [{start}, {end})")
+        self.members.setdefault(target, {}).update(wanted)
+
+    def remove(self, sequence: int, start: int, end: int) -> None:
+        held = self.members.get(sequence, {})
+        for at in [at for at in held if start <= at and (end < 0 or at < end)]:
+            del held[at]
+        alive = {cell for cells in self.members.values() for cell in cells.values()}
+        self.tokens = {cell: token for cell, token in self.tokens.items() if cell in alive}
+
+    def save(self, sequence: int) -> bytes:
+        held = self.members.get(sequence, {})
+        return json.dumps([[at, self.tokens[cell]] for at, cell in sorted(held.items())]).encode()
+
+    def restore(self, sequence: int, state: bytes) -> int:
+        loaded = json.loads(state)
+        if len(self.tokens) + len(loaded) > self.cells:
+            return 0
+        held = self.members.setdefault(sequence, {})
+        for at, token in loaded:
+            cell = next(self._numbers)
+            self.tokens[cell] = token
+            held[at] = cell
+        return len(loaded)
+
+    def close(self) -> None:
+        self.members.clear()
+        self.tokens.clear()
+
+
+class FakeBackend:
+    """`end_every`: one token in so many ends the answer, on average."""
+
+    tile = 1
+
+    def __init__(self, end_every: int = 40, trained_context: int = 131072) -> None:
+        self.end_every = end_every
+        self.info = ModelInfo(
+            name="fake", architecture="fake", fingerprint="fake-1", vocabulary="bytes", vocabulary_size=VOCABULARY,
+            trained_context=trained_context, parameters=0, weight_bytes=0, kv_bytes_per_token=8.0,
+            chat_template="{% for m in messages %}{{ m.content }}{% endfor %}", bos="", eos="", add_bos=False,
+            ranges=True, device="none", gpu_layers=0,
+        )  # fmt: skip
+
+    def open(self, cells: int, sequences: int) -> FakeMemory:
+        return FakeMemory(cells, sequences, self.end_every, footprint=cells * 8)
+
+    def sampler(self, sampling: Sampling) -> FakeSampler:
+        return FakeSampler(sampling)
+
+    def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
+        del control  # bytes have no control tokens
+        return [list(text.encode()) for text in texts]
+
+    def pieces(self, ids: Sequence[int]) -> bytes:
+        return bytes(token for token in ids if token < END)
+
+    def close(self) -> None: ...

@@ -1,0 +1,343 @@
+"""The engine's loop: one writer over all pools.
+
+    admit → plan the round → decode → sample → tell
+
+It takes messages and posts messages; what to compute is decided in `plan`, who may come in in `admission`, what is
+shared in `tree`. It does not know processes, sockets, or what a prompt means.
+"""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.engine import outcomes
+from orchestrator.engine.admission import Admission
+from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
+from orchestrator.engine.costs import Costs
+from orchestrator.engine.messages import (
+    Admitted,
+    Cancel,
+    Delta,
+    DropFloor,
+    FromChild,
+    Grant,
+    Job,
+    Outcome,
+    Progress,
+    PutFloor,
+    Reason,
+    Reuse,
+    Snapshot,
+    Tier,
+    ids_to_bytes,
+)
+from orchestrator.engine.plan import Limits, Step, Want, plan_round
+from orchestrator.engine.pools import Pool
+from orchestrator.engine.text import TextStream
+from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.tree import Node
+
+Post = Callable[[list[FromChild]], None]
+Clock = Callable[[], float]
+
+
+@dataclass
+class Counters:
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    evicted_tokens: int = 0
+    padded_tokens: int = 0
+
+
+class Loop:
+    """`post` takes the messages of one round at once; `clock` gives seconds."""
+
+    def __init__(self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock) -> None:
+        self.backend = backend
+        self.admission = Admission(backend, sequences, self._evicted)
+        self.costs = Costs(backend.tile)
+        self.counters = Counters()
+        self._limits = limits
+        self._post = post
+        self._clock = clock
+        self._tickets: dict[int, Ticket] = {}
+        self._arrivals = 0
+        self._out: list[FromChild] = []
+        self._pools_of_round: dict[int, Pool] = {}
+        self._predicted_ms = 0.0
+
+    # -- what comes in
+
+    def handle(self, message: object) -> None:
+        if isinstance(message, Job):
+            self._arrive(message)
+        elif isinstance(message, Cancel):
+            self._cancel(message.ticket)
+        elif isinstance(message, PutFloor):
+            self.admission.floors.setdefault(message.name, ids_of(message.ids))
+        elif isinstance(message, DropFloor):
+            self._drop(message.name)
+        elif isinstance(message, Grant):
+            self.admission.grant = message
+            self.admission.shrink_to_grant()
+        else:
+            raise TypeError(f"the loop takes no {type(message).__name__}")
+
+    def _arrive(self, job: Job) -> None:
+        self._arrivals += 1
+        floor = self.admission.floors.get(job.floor, array("I"))
+        ids = floor + ids_of(job.tail)
+        ticket = Ticket(job, ids, len(floor), self._arrivals, self._clock(), text=TextStream(job.stop))
+        self._tickets[job.ticket] = ticket
+        refusal = self.admission.refusal(job)
+        if refusal:
+            self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
+        elif not ids:
+            self._end(ticket, Outcome.REFUSED, Reason.WINDOW, "the prompt is empty")
+
+    def _cancel(self, number: int) -> None:
+        if number in self._tickets:
+            self._end(self._tickets[number], Outcome.CANCELLED, Reason.CANCELLED)
+
+    def _drop(self, name: str) -> None:
+        for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
+            self._end(ticket, Outcome.CANCELLED, Reason.CANCELLED, "its codex was dropped")
+        self.admission.floors.pop(name, None)
+        if name in self.admission.pools:
+            self.admission.close(name)
+
+    # -- one round
+
+    def busy(self) -> bool:
+        return bool(self._tickets)
+
+    def round(self) -> None:
+        """One step in every pool that has something to do, and all that it made known, posted at once."""
+        self._admit()
+        for step in self._plan():
+            self._run(step)
+        self.flush()
+
+    def predicted_seconds(self) -> float:
+        """What the step that runs now should take."""
+        return self._predicted_ms / 1000
+
+    def flush(self) -> None:
+        if self._out:
+            out, self._out = self._out, []
+            self._post(out)
+
+    def _admit(self) -> None:
+        waiting = sorted((t for t in self._tickets.values() if t.phase is Phase.WAITING), key=lambda t: t.order)
+        for ticket in waiting:
+            refusal = self.admission.refusal(ticket.job)
+            if refusal:
+                self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
+            elif not self._enter(ticket):
+                return  # the first in line waits for room, and nobody overtakes it
+
+    def _enter(self, ticket: Ticket) -> bool:
+        try:
+            ticket.sampler = ticket.sampler or self.backend.sampler(ticket.job.sampling)
+        except SchemaRefused as error:
+            self._end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
+            return True
+        if not self.admission.admit(ticket):
+            return False
+        ticket.enter(Phase.PREFILL)
+        ticket.admitted_at = self._clock()
+        ticket.reuse = reuse_of(ticket)
+        ticket.sampler.accept_prompt(ticket.ids)
+        self.counters.prompt_tokens += len(ticket.ids)
+        self.counters.cached_tokens += ticket.cached()
+        queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
+        self._out.append(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
+        if ticket.unfinished() is None:
+            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
+        return True
+
+    def _plan(self) -> tuple[Step, ...]:
+        pools = dict(enumerate(self.admission.pools.values()))
+        number = {id(pool): index for index, pool in pools.items()}
+        answering: dict[int, list[int]] = {}
+        wants: list[Want] = []
+        for ticket in list(self._tickets.values()):
+            if ticket.phase is Phase.ANSWERING:
+                answering.setdefault(number[id(ticket.pool)], []).append(ticket.number)
+            elif ticket.phase is Phase.PREFILL:
+                node = self._claim(ticket)
+                if node is not None:
+                    background, arrived = ticket.order
+                    tokens = len(node.ids) - node.filled
+                    wants.append(Want(background, arrived, ticket.number, number[id(ticket.pool)], tokens))
+        cells = {index: pool.tree.leased() + pool.tree.evictable() for index, pool in pools.items()}
+        steps = plan_round(answering, wants, cells, self._limits, self.costs)
+        self._pools_of_round = pools
+        return steps
+
+    def _claim(self, ticket: Ticket) -> Node | None:
+        """The node that this ticket may compute now; None while another ticket computes it."""
+        node = ticket.unfinished()
+        if node is None:
+            # What it waited for was finished by another ticket and nothing of its own is left.
+            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
+            return None
+        if node.filler not in (None, ticket.number):
+            return None
+        node.filler = ticket.number
+        return node
+
+    def _run(self, step: Step) -> None:
+        pool = self._pools_of_round[step.pool]
+        cells = pool.tree.leased() + pool.tree.evictable()
+        batch, sampled, filled = Batch(), [], []
+        for number in step.answering:
+            ticket = self._tickets[number]
+            sampled.append((ticket, self._add_token(pool, ticket, batch)))
+        for number, tokens in step.prefill:
+            ticket = self._tickets[number]
+            row, node = self._add_prompt(pool, ticket, tokens, batch)
+            filled.append((ticket, node, tokens))
+            if row is not None:
+                sampled.append((ticket, row))
+        if step.padding:
+            batch.add(pool.scratch, 0, [0] * step.padding, output=False)
+        self._decode(pool, batch, step, cells)
+        for ticket, node, tokens in filled:
+            self._filled(ticket, node, tokens)
+        for ticket, row in sampled:
+            self._sample(pool, ticket, row)
+
+    def _add_token(self, pool: Pool, ticket: Ticket, batch: Batch) -> int:
+        assert ticket.tip is not None
+        assert ticket.pending is not None
+        ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
+        pool.grew(ticket.number)
+        position = ticket.tip.stands
+        row = batch.add(pool.tree.attach(ticket.tip), position, [ticket.pending], output=True)
+        ticket.tip.filled += 1
+        return row
+
+    def _add_prompt(self, pool: Pool, ticket: Ticket, tokens: int, batch: Batch) -> tuple[int | None, Node]:
+        node = ticket.unfinished()
+        assert node is not None
+        assert node.filler == ticket.number
+        last = node is ticket.tip and node.filled + tokens == len(node.ids) and ticket.job.max_tokens > 0
+        run = node.ids[node.filled : node.filled + tokens]
+        row = batch.add(pool.tree.attach(node), node.stands, run, output=last)
+        return (row if last else None), node
+
+    def _decode(self, pool: Pool, batch: Batch, step: Step, cells: int) -> None:
+        self._predicted_ms = self.costs.milliseconds(len(batch), cells)
+        began = self._clock()
+        pool.memory.decode(batch)
+        if step.padding:
+            pool.memory.remove(pool.scratch, 0, -1)
+        self.costs.learn(len(batch), cells, max(0.01, (self._clock() - began) * 1000))
+        self.counters.steps += 1
+        self.counters.padded_tokens += step.padding
+
+    def _filled(self, ticket: Ticket, node: Node, tokens: int) -> None:
+        node.filled += tokens
+        ticket.computed += tokens
+        self.counters.computed_tokens += tokens
+        if node.whole:
+            node.filler = None
+        assert ticket.tip is not None
+        missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
+        self._out.append(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
+        if missing == 0 and ticket.job.max_tokens == 0:
+            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
+
+    def _sample(self, pool: Pool, ticket: Ticket, row: int) -> None:
+        assert ticket.sampler is not None
+        if ticket.phase is Phase.PREFILL:
+            ticket.enter(Phase.ANSWERING)
+        try:
+            sampled = pool.memory.sample(row, ticket.sampler)
+        except BackendError as error:
+            self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
+            return
+        if not ticket.first_token_at:
+            ticket.first_token_at = self._clock()
+        if sampled.end:
+            self._say(ticket, ticket.text.finish(), ())
+            self._end(ticket, Outcome.DONE, Reason.STOP)
+            return
+        ticket.generated += 1
+        self.counters.generated_tokens += 1
+        ticket.pending = sampled.token
+        self._say(ticket, ticket.text.push(self.backend.pieces([sampled.token])), (sampled.token,), sampled.logprobs)
+        if ticket.text.stopped:
+            self._end(ticket, Outcome.DONE, Reason.STOP)
+        elif ticket.generated >= ticket.job.max_tokens:
+            self._say(ticket, ticket.text.finish(), ())
+            self._end(ticket, Outcome.DONE, Reason.LENGTH)
+
+    def _say(
+        self, ticket: Ticket, text: str, ids: tuple[int, ...], logprobs: tuple[tuple[int, float], ...] = ()
+    ) -> None:
+        if text or ids:
+            self._out.append(Delta(ticket.number, text, ids_to_bytes(ids), (logprobs,) if logprobs else ()))
+
+    # -- endings
+
+    def _end(self, ticket: Ticket, outcome: Outcome, reason: Reason, detail: str = "") -> None:
+        """A ticket's one outcome: what it held is given back, and the daemon is told."""
+        ticket.enter(Phase.ENDED)
+        del self._tickets[ticket.number]
+        if ticket.tip is not None and ticket.pool is not None:
+            ticket.pool.release(ticket.number, ticket.tip)
+        if ticket.sampler is not None:
+            ticket.sampler.close()
+        self._out.append(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
+
+    def _evicted(self, pool: Pool, node: Node) -> None:
+        del pool
+        self.counters.evicted_tokens += node.filled
+
+    # -- what others may see
+
+    def snapshot(self) -> Snapshot:
+        phases = [ticket.phase for ticket in self._tickets.values()]
+        computing = (ticket for ticket in self._tickets.values() if ticket.phase is Phase.PREFILL)
+        prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
+        return Snapshot(
+            grant=self.admission.grant.number,
+            pools=tuple(pool.state() for pool in self.admission.pools.values()),
+            running=len(phases) - phases.count(Phase.WAITING),
+            waiting=phases.count(Phase.WAITING),
+            prefilling=prefilling.job.floor if prefilling else "",
+            kv_bytes=sum(pool.memory.footprint for pool in self.admission.pools.values()),
+            steps=self.counters.steps,
+            decoded_tokens=self.counters.generated_tokens,
+            counters=vars(self.counters).copy(),
+        )
+
+    def check(self) -> None:
+        """The conservation law over all pools, for tests and the idle moment."""
+        for pool in self.admission.pools.values():
+            pool.check()
+
+
+def ids_of(data: bytes) -> "array[int]":
+    ids = array("I")
+    ids.frombytes(data)
+    return ids
+
+
+def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
+    """Ranges of the prompt that need no computing by this ticket: what stands, and what another one is computing."""
+    assert ticket.tip is not None
+    end = 0
+    for node in ticket.tip.path():
+        mine = node.filler is None and not node.whole
+        if mine and node.leases == 1:
+            end = node.stands
+            break
+        end = node.end
+    parts = (Reuse(0, end, Tier.VRAM), Reuse(end, len(ticket.ids), Tier.COMPUTED))
+    return tuple(part for part in parts if part.end > part.start)

@@ -1,0 +1,28 @@
+"""What a ticket's end says of it."""
+
+from orchestrator.engine.messages import Completion, Outcome, Reason, Timings
+from orchestrator.engine.tickets import Ticket
+
+
+def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:
+    return Completion(
+        ticket=ticket.number,
+        outcome=outcome,
+        reason=reason,
+        detail=detail,
+        prompt=len(ticket.ids),
+        cached=len(ticket.ids) - ticket.computed if ticket.admitted_at else 0,
+        computed=ticket.computed,
+        generated=ticket.generated,
+        timings=timings(ticket, now),
+    )
+
+
+def timings(ticket: Ticket, now: float) -> Timings:
+    def since_arrival(moment: float) -> float:
+        return max(0.0, (moment - ticket.arrived_at) * 1000) if moment else 0.0
+
+    answering = now - ticket.first_token_at
+    measurable = ticket.first_token_at and answering > 0 and ticket.generated > 1
+    speed = (ticket.generated - 1) / answering if measurable else 0.0
+    return Timings(since_arrival(ticket.admitted_at), since_arrival(ticket.first_token_at), since_arrival(now), speed)

@@ -1,0 +1,93 @@
+"""A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
+
+Law: free + reserved + evictable + leased = cells, after every operation. Reserved are the prompt tokens still to compute,
+what running answers may still grow by, and the scratch that padding and restores use. A ticket is admitted with all it
+may ever need, or not at all. What this file does not know: who comes first, and what a token means.
+"""
+
+from array import array
+from collections.abc import Callable
+
+from orchestrator.engine.backend import Memory
+from orchestrator.engine.messages import PoolState
+from orchestrator.engine.tree import Node, Tree
+
+SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
+
+
+class Pool:
+    """`floor` names what the pool was opened for; `on_evict` sees each node before its cells go."""
+
+    def __init__(self, floor: str, memory: Memory, on_evict: Callable[["Pool", Node], None]) -> None:
+        self.floor = floor
+        self.memory = memory
+        self.scratch = memory.sequences - 1
+        self.tree = Tree(memory, range(memory.sequences - 1), lambda node: on_evict(self, node))
+        self.used = 0  # round of the last admission
+        self.wanted = 0  # cells that the last ticket which did not fit would have needed in all
+        self._growth: dict[int, int] = {}
+
+    def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
+        """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
+
+        The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
+        """
+        if len(self._growth) >= self.memory.sequences - 1:
+            return None
+        limit = len(ids) - 1 if max_tokens else len(ids)
+        tip = self.tree.lease(ids, cut, owner, limit)
+        if max_tokens:
+            tip.filler = ticket
+        self._growth[ticket] = max_tokens
+        if self.make_room(0):
+            return tip
+        self.wanted = self.in_use()
+        self.release(ticket, tip)
+        return None
+
+    def make_room(self, cells: int) -> bool:
+        """Evicts, stalest first, until `cells` are free; False when all that is left is in use."""
+        while self.free() < cells:
+            tip = self.tree.stalest()
+            if tip is None:
+                return False
+            self.tree.evict(tip)
+        return True
+
+    def release(self, ticket: int, tip: Node) -> None:
+        del self._growth[ticket]
+        self.tree.release(tip, ticket)
+
+    def grew(self, ticket: int) -> None:
+        """A generated token became part of the prompt: it was reserved as growth, now it counts as a promised cell."""
+        self._growth[ticket] -= 1
+
+    def reserved(self) -> int:
+        return SCRATCH_CELLS + sum(self._growth.values()) + self.tree.promised()
+
+    def free(self) -> int:
+        return self.memory.cells - self.reserved() - self.tree.leased() - self.tree.evictable()
+
+    def in_use(self) -> int:
+        """Cells that no eviction can free."""
+        return self.reserved() + self.tree.leased()
+
+    def idle(self) -> bool:
+        return not self._growth
+
+    def state(self) -> PoolState:
+        return PoolState(
+            floor=self.floor,
+            size=self.memory.cells,
+            free=self.free(),
+            reserved=self.reserved(),
+            evictable=self.tree.evictable(),
+            leased=self.tree.leased(),
+            sequences=self.memory.sequences - 1 - self.tree.spare_sequences(),
+            bytes=self.memory.footprint,
+        )
+
+    def check(self) -> None:
+        """The conservation law, and the tree's."""
+        self.tree.check()
+        assert self.free() >= 0, f"{-self.free()} cells were promised twice"

@@ -1,0 +1,50 @@
+"""What stands in the cache, as an immutable picture that another thread may read while a step runs.
+
+The loop publishes a new one when it changed something; the desk answers questions about matches from it. Token arrays
+are shared, not copied: they only grow, and never below the length that the picture names.
+"""
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.engine.pools import Pool
+from orchestrator.engine.tree import Node, common_prefix
+
+
+@dataclass(frozen=True)
+class Shape:
+    ids: "array[int]"
+    filled: int
+    owner: int | None
+    below: tuple["Shape", ...]
+
+
+Shadows = Mapping[str, Shape]
+
+
+def cast(pools: Mapping[str, Pool]) -> Shadows:
+    """Pictures of all pools, by floor."""
+    return {floor: _shape(pool.tree.root) for floor, pool in pools.items()}
+
+
+def matched(shape: Shape, ids: "array[int]", owner: int) -> int:
+    """How many leading tokens of `ids` stand."""
+    depth = 0
+    while True:
+        best, most = None, 0
+        for child in shape.below:
+            if child.owner is None or child.owner == owner:
+                shared = common_prefix(child.ids[: child.filled], ids, depth)
+                if shared > most:
+                    best, most = child, shared
+        if best is None:
+            return depth
+        depth += most
+        if most < best.filled:
+            return depth
+        shape = best
+
+
+def _shape(node: Node) -> Shape:
+    return Shape(node.ids, node.filled, node.owner, tuple(_shape(child) for child in node.children if child.filled))

@@ -1,0 +1,73 @@
+"""A ticket: one job inside the engine, from arrival to its one outcome.
+
+    WAITING ──▶ PREFILL ──▶ ANSWERING ──▶ ended
+       │           │            │           ▲
+       └───────────┴────────────┴───────────┘   refused, cancelled or failed at any point
+
+Any other change is a fault of ours. What a ticket does not know: pools of others, and the order in which it is served.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.engine.backend import Sampler
+from orchestrator.engine.messages import Job, Reuse, Urgency
+from orchestrator.engine.pools import Pool
+from orchestrator.engine.text import TextStream
+from orchestrator.engine.tree import Node
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    ANSWERING = "answering"
+    ENDED = "ended"
+
+
+ALLOWED = {
+    Phase.WAITING: {Phase.PREFILL, Phase.ENDED},
+    Phase.PREFILL: {Phase.ANSWERING, Phase.ENDED},
+    Phase.ANSWERING: {Phase.ENDED},
+    Phase.ENDED: set[Phase](),
+}
+
+
+@dataclass(eq=False)
+class Ticket:
+    job: Job
+    ids: "array[int]"
+    cut: int  # end of the floor
+    arrived: int
+    arrived_at: float  # seconds of the loop's clock
+    phase: Phase = Phase.WAITING
+    pool: Pool | None = None
+    tip: Node | None = None
+    sampler: Sampler | None = None
+    text: TextStream = field(default_factory=TextStream)
+    pending: int | None = None  # sampled, not yet evaluated
+    reuse: tuple[Reuse, ...] = ()
+    computed: int = 0
+    generated: int = 0
+    admitted_at: float = 0.0
+    first_token_at: float = 0.0
+
+    @property
+    def number(self) -> int:
+        return self.job.ticket
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        return self.job.urgency is Urgency.BACKGROUND, self.arrived
+
+    def enter(self, phase: Phase) -> None:
+        assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
+        self.phase = phase
+
+    def unfinished(self) -> Node | None:
+        """The first node of its path with cells still to compute."""
+        assert self.tip is not None
+        return next((node for node in self.tip.path() if not node.whole), None)
+
+    def cached(self) -> int:
+        return sum(part.end - part.start for part in self.reuse if part.tier != "computed")

@@ -1,0 +1,47 @@
+"""How messages cross between daemon and child: pickled batches behind a length, over a socket pair that only they hold.
+
+Pickle is safe here and nowhere else: both ends are ours, started together, and no third process has the descriptor.
+"""
+
+import pickle
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+HEADER = struct.Struct("<Q")
+
+
+def pack(messages: Sequence[Any]) -> bytes:
+    body = pickle.dumps(tuple(messages), protocol=pickle.HIGHEST_PROTOCOL)
+    return HEADER.pack(len(body)) + body
+
+
+def unpack(body: bytes) -> tuple[Any, ...]:
+    messages: tuple[Any, ...] = pickle.loads(body)  # noqa: S301 - see the module's docstring
+    return messages
+
+
+class Wire:
+    """The child's blocking end. Any thread may send; one reads."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, messages: Sequence[Any]) -> None:
+        with self._sending:
+            self._connection.sendall(pack(messages))
+
+    def receive(self) -> Iterator[Any]:
+        """Messages one by one until the other end closes."""
+        with self._connection.makefile("rb") as stream:
+            while header := stream.read(HEADER.size):
+                if len(header) < HEADER.size:
+                    return
+                (size,) = HEADER.unpack(header)
+                body = stream.read(size)
+                if len(body) < size:
+                    return
+                yield from unpack(body)

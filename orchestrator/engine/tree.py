@@ -1,0 +1,309 @@
+"""The prefix tree over a pool's cells: who holds which tokens, what a new prompt shares with them, what can go.
+
+    root ── floor [0, 8012) ──┬── alice's tail [8012, 8090) ─── her next turn [8090, 8301)
+                              └── bob's tail   [8012, 8047)
+
+A node is a half-open range of token positions and, as far as `filled`, of cells. Matching a prompt *is* leasing its path.
+A sequence of llama.cpp covers a whole path from the root and is held by the node at its tip; nodes above are covered by
+what lies below them. So there are as many sequences as tips, and nothing is held twice but what two conversations
+computed separately.
+
+Laws: a leased node is never evicted; every filled node is covered by the sequence of a node at or below it; cells in use
+are the sum of `filled`. This file does not know tickets' samplings, time or bytes.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol, TypeAlias
+
+Tokens: TypeAlias = "array[int]"
+
+_numbers = count(1)
+
+
+class Cells(Protocol):
+    """The two things that the tree does to the pool's memory."""
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
+    def remove(self, sequence: int, start: int, end: int) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share."""
+
+    parent: "Node | None"
+    start: int
+    ids: Tokens
+    owner: int | None
+    filled: int = 0
+    leases: int = 0
+    filler: int | None = None  # the ticket that computes it now
+    sequence: int | None = None
+    used: int = 0  # clock of the last lease or release
+    children: list["Node"] = field(default_factory=list)
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.ids)
+
+    @property
+    def stands(self) -> int:
+        """Position up to which this path's cells stand, when all above do."""
+        return self.start + self.filled
+
+    @property
+    def whole(self) -> bool:
+        return self.filled == len(self.ids)
+
+    def path(self) -> list["Node"]:
+        """From below the root down to this node."""
+        up: list[Node] = []
+        node: Node | None = self
+        while node is not None and node.parent is not None:
+            up.append(node)
+            node = node.parent
+        return up[::-1]
+
+
+class NoSequence(Exception):
+    """All sequences are held by leased tips."""
+
+
+class Tree:
+    """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
+
+    `on_evict` sees a node before its cells go.
+    """
+
+    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda node: None) -> None:
+        self.root = Node(None, 0, array("I"), None)
+        self._cells = cells
+        self._on_evict = on_evict
+        self._spare = list(reversed(sequences))
+        self._sequences = sequences
+        self._clock = 0
+
+    # -- looking
+
+    def match(self, ids: Tokens, owner: int) -> tuple[Node, int]:
+        """The deepest node that shares with `ids` and the length shared; cells of it may still be being computed."""
+        node, depth = self.root, 0
+        while True:
+            best, shared = None, 0
+            for child in node.children:
+                if child.owner is None or child.owner == owner:
+                    common = common_prefix(child.ids, ids, depth)
+                    # Equal siblings exist where two tickets computed the same: the one that stands further wins.
+                    if common > shared or (best and common == shared > 0 and child.filled > best.filled):
+                        best, shared = child, common
+            if best is None:
+                return node, depth
+            depth += shared
+            node = best
+            if shared < len(best.ids):
+                return node, depth
+
+    def nodes(self) -> Iterator[Node]:
+        stack = list(self.root.children)
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children)
+
+    def spare_sequences(self) -> int:
+        return len(self._spare)
+
+    def members(self, node: Node) -> list[int]:
+        """All sequences that hold the cells of `node`."""
+        found, stack = [], [node]
+        while stack:
+            below = stack.pop()
+            if below.sequence is not None:
+                found.append(below.sequence)
+            stack.extend(below.children)
+        return found
+
+    def rebind(self, cells: Cells) -> None:
+        """From now on the tree's decisions are done in another memory, which holds the same cells."""
+        self._cells = cells
+
+    # -- leasing
+
+    def lease(self, ids: Tokens, cut: int, owner: int, limit: int) -> Node:
+        """Leases the path of `ids`, sharing at most `limit` tokens of it with what is there, and returns its tip.
+
+        A new tip is made for what is not shared, cut at `cut` (the end of the floor): left of it anyone may share, right
+        of it only `owner`.
+        """
+        node, depth = self.match(ids[:limit], owner)
+        if depth < node.end:
+            node = self._split(node, depth)
+        if depth < cut < len(ids):
+            node, depth = self._grow(node, ids[depth:cut], None), cut
+        if depth < len(ids):
+            node = self._grow(node, ids[depth:], owner if depth >= cut else None)
+        self._count(node, +1)
+        return node
+
+    def release(self, tip: Node, ticket: int) -> None:
+        """Gives a lease back. What was computed stays; what was only promised and nobody else waits for goes."""
+        path = tip.path()
+        self._count(tip, -1)
+        for node in reversed(path):
+            if node.filler == ticket:
+                node.filler = None
+            if node.leases == 0 and not node.whole:
+                self._trim(node)
+
+    def _count(self, tip: Node, by: int) -> None:
+        self._clock += 1
+        for node in tip.path():
+            node.leases += by
+            node.used = self._clock
+            assert node.leases >= 0
+
+    def _grow(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
+        node = Node(parent, parent.end, ids, owner)
+        parent.children.append(node)
+        return node
+
+    def _split(self, node: Node, depth: int) -> Node:
+        """Cuts a node in two at position `depth`; the upper part is new and is returned, the lower keeps its identity."""
+        assert node.start < depth < node.end
+        assert node.parent is not None
+        at = depth - node.start
+        upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.filled, at), node.leases)
+        upper.filler, upper.used = node.filler if not upper.whole else None, node.used
+        upper.children = [node]
+        siblings = node.parent.children
+        siblings[siblings.index(node)] = upper
+        node.parent, node.start, node.ids, node.filled = upper, depth, node.ids[at:], node.filled - upper.filled
+        if node.filled == 0:
+            # A sequence covers what is computed; below the first hole there is nothing for it to hold.
+            upper.sequence, node.sequence = node.sequence, None
+        return upper
+
+    def _trim(self, node: Node) -> None:
+        """Forgets the part of an unleased node that has no cells; all below it has none either."""
+        node.children.clear()
+        del node.ids[node.filled :]
+        if node.filled == 0:
+            self.evict(node)
+
+    # -- computing
+
+    def attach(self, node: Node) -> int:
+        """A sequence that covers the path down to `node`'s filled part and is held by it, for the ticket that fills it."""
+        if node.sequence is None:
+            above = node if node.filled else node.parent
+            assert above is not None
+            assert node.filled == 0, "a node with cells is covered from below or holds its sequence"
+            node.sequence = self._take_over(above)
+        return node.sequence
+
+    def _take_over(self, above: Node) -> int:
+        """The sequence held by `above` itself, or a spare one made a member of its path; tips are evicted to have one."""
+        while above.sequence is None and not self._spare:
+            tip = self.stalest()
+            if tip is None:
+                raise NoSequence
+            self.evict(tip)
+        if above.sequence is not None:
+            sequence, above.sequence = above.sequence, None
+            return sequence
+        sequence = self._spare.pop()
+        if above is not self.root:
+            self._cells.copy(self.covering(above), sequence, 0, above.end)
+        return sequence
+
+    def covering(self, node: Node) -> int:
+        """A sequence that holds all cells down to `node`."""
+        members = self.members(node)
+        assert members, f"node [{node.start}, {node.end}) is covered by no sequence"
+        return members[0]
+
+    def extend(self, tip: Node, token: int) -> Node:
+        """Appends a generated token to a ticket's tip and returns the tip, a new one where others branched off there."""
+        if tip.children:
+            tip = self._grow(tip, array("I"), tip.owner)
+            tip.leases, tip.used = 1, self._clock
+        tip.ids.append(token)
+        return tip
+
+    # -- letting go
+
+    def stalest(self) -> Node | None:
+        """The unleased tip that is cheapest to lose: long unused, and shallow, because deep tokens cost more to redo."""
+        tips = [node for node in self.nodes() if node.leases == 0 and not node.children]
+        return min(tips, key=self._worth, default=None)
+
+    def _worth(self, node: Node) -> float:
+        base = 4096  # tokens of depth at which attention costs about as much as the rest of a token
+        return (base + node.start) / (1 + self._clock - node.used)
+
+    def evict(self, tip: Node) -> int:
+        """Frees a tip's cells and returns how many. Its sequence falls back to the node above, or becomes spare."""
+        assert tip.leases == 0 and not tip.children and tip.parent is not None
+        if tip.filled:
+            self._on_evict(tip)
+        tip.parent.children.remove(tip)
+        freed, sequence = tip.filled, tip.sequence
+        if sequence is not None:
+            tip.sequence = None
+            self._let_fall(sequence, tip)
+        return freed
+
+    def _let_fall(self, sequence: int, tip: Node) -> None:
+        above = tip.parent
+        assert above is not None
+        if above is not self.root and above.filled and not self.members(above):
+            self._cells.remove(sequence, tip.start, -1)
+            above.sequence = sequence
+        else:
+            self._cells.remove(sequence, 0, -1)
+            self._spare.append(sequence)
+
+    # -- the conservation law
+
+    def leased(self) -> int:
+        return sum(node.filled for node in self.nodes() if node.leases)
+
+    def evictable(self) -> int:
+        return sum(node.filled for node in self.nodes() if not node.leases)
+
+    def promised(self) -> int:
+        return sum(len(node.ids) - node.filled for node in self.nodes())
+
+    def check(self) -> None:
+        """Raises AssertionError where the tree breaks one of its laws."""
+        held = [node.sequence for node in self.nodes() if node.sequence is not None]
+        assert len(held) == len(set(held)), "a sequence is held twice"
+        assert sorted([*held, *self._spare]) == list(self._sequences), "a sequence is lost"
+        for node in self.nodes():
+            assert node.parent is not None and node.start == node.parent.end, "a gap"
+            assert 0 <= node.filled <= len(node.ids), "more cells than tokens"
+            assert node.filled == 0 or node.parent is self.root or node.parent.whole, "cells below a hole"
+            assert node.filled == 0 or self.members(node), "cells that nothing covers"
+            assert node.leases <= node.parent.leases or node.parent is self.root, "a lease that skips a node"
+            assert node.leases or node.whole, "promised tokens that nobody waits for"
+
+
+def common_prefix(ids: Tokens, other: Tokens, offset: int) -> int:
+    """How many leading tokens of `ids` equal `other` from `offset` on. Slices compare in C; the rest is a bisection."""
+    most = min(len(ids), len(other) - offset)
+    if most <= 0 or ids[0] != other[offset]:
+        return 0
+    if ids[:most] == other[offset : offset + most]:
+        return most
+    low, high = 1, most  # the first `low` are equal, the first `high` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if ids[low:middle] == other[offset + low : offset + middle]:
+            low = middle
+        else:
+            high = middle
+    return low

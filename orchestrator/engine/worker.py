@@ -1,0 +1,119 @@
+"""The child process: loads the model, then runs the loop and the desk until the daemon closes the socket.
+
+    python -m orchestrator.engine.worker FD
+
+The first message is the EngineSpec. A step that overruns its prediction tenfold (at least 30 s) ends the process, because
+a thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next one.
+"""
+
+import ctypes
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
+
+from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.desk import Desk
+from orchestrator.engine.loop import Loop
+from orchestrator.engine.messages import EngineSpec, LoadFailed, Ready, Shutdown
+from orchestrator.engine.plan import Limits
+from orchestrator.engine.shadow import Shadows, cast
+from orchestrator.engine.transport import Wire
+from orchestrator.engine.watchdog import Watchdog
+
+SNAPSHOT_SECONDS = 0.1
+_SET_PARENT_DEATH_SIGNAL = 1
+
+log = logging.getLogger("lorekeep.engine")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the daemon's to answer
+    die_with_parent()
+    wire = Wire(socket.socket(fileno=int(sys.argv[1])))
+    messages = wire.receive()
+    spec = next(messages, None)
+    if not isinstance(spec, EngineSpec):
+        return
+    try:
+        backend = load(spec)
+    except (BackendError, OSError) as error:
+        wire.send([LoadFailed(str(error))])
+        return
+    Worker(backend, spec, wire).run()
+
+
+def load(spec: EngineSpec) -> Backend:
+    if spec.model == "fake":
+        from orchestrator.engine.fake import FakeBackend
+
+        return FakeBackend()
+    from orchestrator.engine.llama import LlamaBackend
+
+    return LlamaBackend(spec)
+
+
+def die_with_parent() -> None:
+    """A daemon that is killed must not leave a child that holds its GPU."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+class Worker:
+    """Two threads around one loop: this one computes, the desk reads."""
+
+    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire) -> None:
+        self._wire = wire
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._loop = Loop(backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic)
+        self._shadows: Shadows = {}
+        self._desk = Desk(backend, wire, lambda: self._shadows, self._inbox.put)
+        self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
+        self._told = 0.0
+        wire.send([Ready(backend.info)])
+
+    def run(self) -> None:
+        threading.Thread(target=self._serve, name="desk", daemon=True).start()
+        self._watchdog.start()
+        self._tell()
+        while True:
+            for message in self._arrived():
+                if isinstance(message, Shutdown):
+                    return
+                self._loop.handle(message)
+            with self._watchdog.step():
+                self._loop.round()
+            self._tell()
+
+    def _serve(self) -> None:
+        self._desk.serve()
+        os._exit(0)  # the daemon is gone, and the loop may be inside llama.cpp
+
+    def _arrived(self) -> Iterable[object]:
+        """All messages that are there; with nothing to compute, waits for one."""
+        if not self._loop.busy():
+            self._loop.check()
+            yield self._inbox.get()
+        while not self._inbox.empty():
+            yield self._inbox.get()
+
+    def _tell(self) -> None:
+        self._shadows = cast(self._loop.admission.pools)
+        now = time.monotonic()
+        if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
+            self._told = now
+            self._wire.send([self._loop.snapshot()])
+
+
+def overrun(seconds: float) -> None:
+    log.critical("a step has run for %.0f s, ten times its prediction: ending this process", seconds)
+    os._exit(86)
+
+
+if __name__ == "__main__":
+    main()

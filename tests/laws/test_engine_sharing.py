@@ -1,0 +1,210 @@
+"""Sharing is invisible, conservation holds: random conversations against a naive model that shares nothing."""
+
+import hashlib
+from array import array
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.engine.fake import END, FakeBackend, FakeSampler
+from orchestrator.engine.loop import Loop
+from orchestrator.engine.messages import (
+    Cancel,
+    Completion,
+    Delta,
+    DropFloor,
+    Grant,
+    Job,
+    Outcome,
+    PutFloor,
+    Sampling,
+    bytes_to_ids,
+    ids_to_bytes,
+)
+from orchestrator.engine.plan import Limits
+
+END_EVERY = 12
+
+
+def naive_answer(ids: list[int], max_tokens: int) -> list[int]:
+    """The fake's answer computed from the whole token list, with no cache anywhere."""
+    ids, answer = list(ids), []
+    while len(answer) < max_tokens:
+        digest = hashlib.sha256(hashlib.sha256(repr(ids).encode()).digest() + FakeSampler(Sampling()).salt).digest()
+        if int.from_bytes(digest[:4], "big") % END_EVERY == 0:
+            break
+        token = 97 + digest[5] % 26
+        assert token != END
+        answer.append(token)
+        ids.append(token)
+    return answer
+
+
+@dataclass
+class Machine:
+    """A loop over the fake, and everything that it said."""
+
+    cells: int = 4096
+    window: int = 2048
+    sequences: int = 6
+    batch: int = 64
+    answers: dict[int, list[int]] = field(default_factory=dict)
+    ends: dict[int, list[Completion]] = field(default_factory=dict)
+    time: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.backend = FakeBackend(END_EVERY)
+        self.loop = Loop(self.backend, self.sequences, Limits(self.batch), self._hear, self._tick)
+        self.loop.handle(Grant(1, self.cells, self.window))
+
+    def _tick(self) -> float:
+        self.time += 0.001
+        return self.time
+
+    def _hear(self, messages: list[object]) -> None:
+        for message in messages:
+            if isinstance(message, Delta):
+                self.answers.setdefault(message.ticket, []).extend(bytes_to_ids(message.ids))
+            elif isinstance(message, Completion):
+                self.ends.setdefault(message.ticket, []).append(message)
+
+    def floor(self, name: str, ids: list[int]) -> None:
+        self.loop.handle(PutFloor(name, ids_to_bytes(ids)))
+
+    def ask(self, ticket: int, floor: str, tail: list[int], max_tokens: int, owner: int = 1) -> None:
+        self.loop.handle(Job(ticket, floor, ids_to_bytes(tail), owner, max_tokens))
+
+    def round(self) -> None:
+        self.loop.round()
+        self.loop.check()
+
+    def finish(self) -> None:
+        rounds = 0
+        while self.loop.busy():
+            self.round()
+            rounds += 1
+            assert rounds < 5000, "the loop does not come to an end"
+        self.round()
+
+
+FLOORS = {
+    "": [],
+    "small": [7] * 5,
+    "code": [n % 50 for n in range(300)],
+    "code2": [n % 50 for n in range(200)] + [99] * 100,
+}
+# Few distinct tokens, so that prompts share prefixes by chance and split nodes everywhere.
+tails = st.lists(st.integers(1, 2), min_size=1, max_size=40)
+asks = st.tuples(st.sampled_from(sorted(FLOORS)), tails, st.integers(0, 25), st.integers(1, 2))
+actions = st.one_of(
+    st.tuples(st.just("ask"), asks),
+    st.tuples(st.just("round"), st.integers(1, 4)),
+    st.tuples(st.just("cancel"), st.integers(0, 30)),
+    st.tuples(st.just("follow"), st.tuples(st.integers(0, 30), tails)),
+    st.tuples(st.just("grant"), st.sampled_from([900, 2000, 4096])),
+    st.tuples(st.just("drop"), st.sampled_from(["code", "code2"])),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(actions, max_size=40))
+def test_answers_are_those_of_an_engine_that_shares_nothing_and_every_ticket_ends_once(script: list) -> None:
+    machine, jobs, number = Machine(), {}, 0
+    for name, ids in FLOORS.items():
+        machine.floor(name, ids)
+    for action, argument in script:
+        if action == "ask":
+            floor, tail, max_tokens, owner = argument
+            number += 1
+            machine.floor(floor, FLOORS[floor])
+            jobs[number] = (FLOORS[floor] + tail, max_tokens, floor, tail, owner)
+            machine.ask(number, floor, tail, max_tokens, owner)
+        elif action == "round":
+            for _ in range(argument):
+                machine.round()
+        elif action == "cancel":
+            machine.loop.handle(Cancel(argument))
+        elif action == "follow" and argument[0] in jobs:
+            _, max_tokens, floor, tail, owner = jobs[argument[0]]
+            number += 1
+            longer = tail + machine.answers.get(argument[0], []) + argument[1]
+            machine.floor(floor, FLOORS[floor])
+            jobs[number] = (FLOORS[floor] + longer, max_tokens, floor, longer, owner)
+            machine.ask(number, floor, longer, max_tokens, owner)
+        elif action == "grant":
+            machine.loop.handle(Grant(2, argument, 2048))
+        elif action == "drop":
+            machine.loop.handle(DropFloor(argument))
+        machine.loop.check()
+    machine.finish()
+    for ticket, (ids, max_tokens, *_) in jobs.items():
+        (end,) = machine.ends[ticket]
+        expected, got = naive_answer(ids, max_tokens), machine.answers.get(ticket, [])
+        if end.outcome is Outcome.DONE:
+            assert got == expected
+            assert end.computed + end.cached == end.prompt == len(ids)
+        else:
+            assert end.outcome in (Outcome.CANCELLED, Outcome.REFUSED)
+            assert got == expected[: len(got)]
+
+
+def test_two_conversations_about_a_cold_codex_compute_it_once() -> None:
+    machine = Machine()
+    machine.floor("code", FLOORS["code"])
+    for ticket in (1, 2, 3):
+        machine.ask(ticket, "code", [ticket] * 4, 5, owner=ticket)
+    machine.finish()
+    assert sum(end.computed for (end,) in machine.ends.values()) == 300 + 3 * 4
+
+
+def test_right_of_the_floor_one_users_tokens_are_never_anothers() -> None:
+    machine = Machine()
+    machine.floor("code", FLOORS["code"])
+    machine.ask(1, "code", [5] * 20, 3, owner=1)
+    machine.finish()
+    machine.ask(2, "code", [5] * 20, 3, owner=2)
+    machine.ask(3, "code", [5] * 20, 3, owner=1)
+    machine.finish()
+    assert machine.ends[2][0].cached == 300
+    assert machine.ends[3][0].cached == 319  # all but the last token, whose logits are needed
+
+
+def test_a_cancelled_prefill_stays_as_far_as_it_got() -> None:
+    machine = Machine()
+    machine.floor("code", FLOORS["code"])
+    machine.ask(1, "code", [1], 3)
+    machine.round()
+    machine.loop.handle(Cancel(1))
+    machine.ask(2, "code", [1], 3)
+    machine.finish()
+    assert machine.ends[1][0].outcome is Outcome.CANCELLED
+    assert machine.ends[2][0].cached == machine.ends[1][0].computed > 0
+
+
+def test_more_conversations_than_sequences_all_get_their_answers() -> None:
+    machine = Machine(sequences=4)
+    machine.floor("code", FLOORS["code"])
+    for ticket in range(1, 41):
+        machine.ask(ticket, "code", [ticket, 1, 2], 4, owner=1)
+    machine.finish()
+    assert all(end.outcome is Outcome.DONE for (end,) in machine.ends.values())
+    assert sum(end.computed for (end,) in machine.ends.values()) == 300 + 40 * 3
+
+
+def test_what_cannot_fit_an_empty_machine_is_refused_at_the_door() -> None:
+    machine = Machine(cells=512, window=400)
+    machine.floor("code", FLOORS["code"])
+    machine.ask(1, "code", [1] * 99, 2)
+    machine.ask(2, "code", [1] * 60, 40)
+    machine.ask(3, "nobody", [1], 1)
+    machine.finish()
+    assert [(machine.ends[n][0].outcome.value, machine.ends[n][0].reason.value) for n in (1, 2, 3)] == [
+        ("refused", "window"),
+        ("done", "length") if machine.answers.get(2) and len(machine.answers[2]) == 40 else ("done", "stop"),
+        ("refused", "unknown_floor"),
+    ]
+
+
+def test_ids_cross_as_bytes_unchanged() -> None:
+    assert bytes_to_ids(ids_to_bytes(array("I", [0, 1, 2**32 - 1]))) == [0, 1, 2**32 - 1]
