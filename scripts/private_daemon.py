@@ -27,15 +27,27 @@ class DaemonError(Exception):
 
 
 class PrivateDaemon:
-    """`folder` holds everything it writes. Stop and start it again as often as needed: the folders stay."""
+    """`folder` holds everything it writes. Stop and start it again as often as needed: the folders stay.
 
-    def __init__(self, folder: Path, *, model: str | None = None, environment: Mapping[str, str] | None = None) -> None:
+    `models` is a folder of built-in models made before, which then need not be made again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        model: str | None = None,
+        models: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.model = model
         self.socket = folder / "run" / "lore.sock"
         self.log = folder / "daemon.log"
         self.environment = {**private_environment(folder), "LORE_SOCKET": str(self.socket), **(environment or {})}
         self.process: subprocess.Popen[bytes] | None = None
+        if models:
+            share_models(models, folder)
 
     # ---- its life ----------------------------------------------------------------------------------------------------
 
@@ -117,14 +129,12 @@ class PrivateDaemon:
 
 
 @contextmanager
-def private_daemon(
-    *, model: str | None = None, environment: Mapping[str, str] | None = None
-) -> Iterator[PrivateDaemon]:
+def private_daemon(*, model: str | None = None, models: Path | None = None) -> Iterator[PrivateDaemon]:
     """A running daemon in a folder of its own; both are gone afterwards. Its path is short, as sockets need."""
     with ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="lore-"))
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        daemon = PrivateDaemon(folder, model=model, environment=environment)
+        daemon = PrivateDaemon(folder, model=model, models=models)
         undo.callback(daemon.stop)
         yield daemon.start()
 
@@ -138,6 +148,14 @@ def private_environment(folder: Path) -> dict[str, str]:
     for place in places.values():
         Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
     return kept | places | {"HOME": str(folder)}
+
+
+def share_models(models: Path, folder: Path) -> None:
+    models.mkdir(parents=True, exist_ok=True)
+    place = folder / XDG["XDG_CACHE_HOME"] / "lorekeep"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (place / "models").exists():
+        (place / "models").symlink_to(models)
 
 
 # ---- readiness, as systemd's Type=notify has it ----------------------------------------------------------------------

@@ -53,22 +53,29 @@ def llama_sources() -> Path:
 
 
 @pytest.fixture(scope="session")
-def quoter_model() -> Path:
-    """The built-in quoting model's file, built once per run."""
-    from orchestrator.engine.builtin import quoter
+def models() -> Path:
+    """Where the built-in models lie. Kept between runs: their names hold a hash of their recipe."""
+    outside = OUTSIDE.get("XDG_CACHE_HOME") or Path(OUTSIDE["HOME"]) / ".cache"
+    return Path(outside) / "lorekeep-build" / "models"
 
-    return quoter()
+
+@pytest.fixture(scope="session")
+def quoter_model(models: Path) -> Path:
+    """The file of the built-in quoting model."""
+    from orchestrator.engine.builtin import ensure
+
+    return ensure("builtin:quoter", models)
 
 
 @pytest.fixture
-def new_daemon() -> Iterator[Callable[..., private.PrivateDaemon]]:
+def new_daemon(models: Path) -> Iterator[Callable[..., private.PrivateDaemon]]:
     """Makes daemons that are not started yet, each in a folder of its own: `new_daemon(model=..., environment=...)`."""
     with tempfile.TemporaryDirectory(prefix="lore-") as folder:
         made: list[private.PrivateDaemon] = []
 
         def make(model: str | None = None, environment: dict[str, str] | None = None) -> private.PrivateDaemon:
             place = Path(folder) / str(len(made))
-            made.append(private.PrivateDaemon(place, model=model, environment=environment))
+            made.append(private.PrivateDaemon(place, model=model, models=models, environment=environment))
             return made[-1]
 
         try:

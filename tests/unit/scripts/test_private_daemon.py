@@ -79,3 +79,11 @@ def test_a_notify_socket_left_by_another_run_is_replaced(place):
     old.close()
     with private.readiness_socket(place / "notify"):
         assert (place / "notify").is_socket()
+
+
+def test_models_made_before_are_met_where_the_daemon_looks_for_them(place):
+    (place / "models").mkdir()
+    (place / "models" / "quoter.gguf").touch()
+    daemon = private.PrivateDaemon(place / "daemon", models=place / "models")
+    cache = Path(daemon.environment["XDG_CACHE_HOME"])
+    assert (cache / "lorekeep" / "models" / "quoter.gguf").exists()
