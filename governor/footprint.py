@@ -1,0 +1,152 @@
+"""What a model costs in bytes, before it is loaded: weights, KV of a pool of cells, recurrent state, working buffers.
+
+    kv(cells) = cells * dense bytes + padded window cells * sliding bytes + sequences * state bytes
+
+Sources: llama-kv-cache.cpp, llama-kv-cache-iswa.cpp and llama-memory-recurrent.cpp of llama.cpp 0c1e5709. After loading
+the real figures take the estimate's place. Knows nothing of memory that is free.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from governor.errors import FootprintError
+from governor.shape import Layer, ModelShape
+from governor.tensor_types import BY_NAME, KV_TYPES, TensorType
+
+CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
+STATE_BYTES = 4  # recurrent state is f32
+
+
+@dataclass(frozen=True)
+class KvPlan:
+    """How a pool is to be opened. `keys` and `values` are ggml types; flash attention is on, the pool unified.
+
+    `whole_window`: sliding layers keep every cell, which rollback needs (`swa_full`).
+    """
+
+    keys: str = "f16"
+    values: str = "f16"
+    sequences: int = 1
+    ubatch: int = 512
+    whole_window: bool = False
+
+
+@dataclass(frozen=True)
+class KvCost:
+    """Bytes of a pool of `cells`. `dense` and `sliding` are caches of tokens, `state` is the recurrent layers'."""
+
+    cells: int
+    dense: int
+    sliding: int
+    state: int
+
+    @property
+    def total(self) -> int:
+        return self.dense + self.sliding + self.state
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """An estimate beside what loading showed. `error` is its share of the real value; positive: too much was predicted."""
+
+    what: str
+    predicted: int
+    real: int
+
+    @property
+    def error(self) -> float:
+        return (self.predicted - self.real) / self.real if self.real else 0.0
+
+
+def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer] | None = None) -> KvCost:
+    """Bytes of KV of a pool of `cells` tokens, of all layers or of those given.
+
+    FootprintError where the architecture cannot be predicted or a KV type does not suit the width of its heads.
+    """
+    keys, values = _types_for(shape, plan)
+    counted = shape.layers if layers is None else layers
+    cells = padded(cells)
+    dense = sum(_token_bytes(layer, keys, values) for layer in counted if not layer.sliding)
+    sliding = sum(_token_bytes(layer, keys, values) for layer in counted if layer.sliding)
+    state = sum(layer.state for layer in counted) * STATE_BYTES * max(1, plan.sequences)
+    return KvCost(cells, dense * cells, sliding * window_cells(shape, plan, cells), state)
+
+
+def bytes_per_token(shape: ModelShape, plan: KvPlan) -> int:
+    """What one more cell costs once the window is full."""
+    keys, values = _types_for(shape, plan)
+    grown = [layer for layer in shape.layers if plan.whole_window or not layer.sliding]
+    return sum(_token_bytes(layer, keys, values) for layer in grown)
+
+
+def window_cells(shape: ModelShape, plan: KvPlan, cells: int) -> int:
+    """Cells of the small cache: the window for each sequence and one batch, padded, never more than the pool."""
+    if plan.whole_window:
+        return cells
+    return padded(min(cells, shape.window * max(1, plan.sequences) + plan.ubatch))
+
+
+def cells_within(shape: ModelShape, plan: KvPlan, size: int, layers: Sequence[Layer] | None = None) -> int | None:
+    """The largest pool, in cells, whose KV fits into `size` bytes; 0 when none does, None when cells cost nothing."""
+    if kv_cost(shape, plan, 1 << 40, layers).total == kv_cost(shape, plan, 1 << 41, layers).total:
+        return None if kv_cost(shape, plan, 1 << 40, layers).total <= size else 0
+    low, high = 0, 1
+    while kv_cost(shape, plan, high * CELL_STEP, layers).total <= size:
+        low, high = high, high * 2
+    while high - low > 1:  # the cost of low steps fits, that of high steps does not
+        middle = (low + high) // 2
+        fits = kv_cost(shape, plan, middle * CELL_STEP, layers).total <= size
+        low, high = (middle, high) if fits else (low, middle)
+    return low * CELL_STEP
+
+
+def kv_types(shape: ModelShape) -> tuple[str, ...]:
+    """The KV types whose blocks divide the model's heads, largest first."""
+    return tuple(kind.name for kind in KV_TYPES if not _misfits(shape, kind, kind))
+
+
+def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
+    """An estimate of llama.cpp's compute and output buffers with flash attention: activations, logits, and the mask.
+
+    Logits of a whole batch and of every sequence, a few activations of the widest kind, and an f16 and f32 mask.
+    """
+    wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
+    batch = plan.ubatch * 4 * wide
+    mask = plan.ubatch * padded(cells) * (2 + 4)
+    return batch + mask + plan.sequences * shape.vocabulary * 4
+
+
+def padded(cells: int) -> int:
+    return -(-max(cells, 0) // CELL_STEP) * CELL_STEP
+
+
+def _types_for(shape: ModelShape, plan: KvPlan) -> tuple[TensorType, TensorType]:
+    if shape.unpredictable:
+        raise FootprintError(
+            f"the KV of {shape.name} ({shape.architecture}) cannot be predicted: {shape.unpredictable}; "
+            "load it with a given n_ctx, the real size is read then"
+        )
+    keys, values = _kv_type(plan.keys), _kv_type(plan.values)
+    if misfit := _misfits(shape, keys, values):
+        raise FootprintError(f"{misfit}; use one of: {', '.join(kv_types(shape))}")
+    return keys, values
+
+
+def _kv_type(name: str) -> TensorType:
+    kind = BY_NAME.get(name)
+    if kind not in KV_TYPES:
+        raise FootprintError(f"{name!r} is no KV type; use one of: {', '.join(one.name for one in KV_TYPES)}")
+    return kind
+
+
+def _misfits(shape: ModelShape, keys: TensorType, values: TensorType) -> str:
+    """llama.cpp refuses a quantised cache whose blocks do not divide a head (llama_init_from_model)."""
+    for layer in shape.layers:
+        for kind, width in ((keys, layer.head_keys), (values, layer.head_values)):
+            if width % kind.values:
+                return f"KV type {kind.name} needs heads of a multiple of {kind.values}, {shape.name} has {width}"
+    return ""
+
+
+def _token_bytes(layer: Layer, keys: TensorType, values: TensorType) -> int:
+    return keys.row_bytes(layer.keys) + values.row_bytes(layer.values)

@@ -1,0 +1,119 @@
+"""What sensors say: a value, its unit and its time. Unknown is a value of its own, never 0.
+
+Knows nothing of how a value is obtained.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reading(Generic[T]):
+    """`value` is None where it is unknown; `at` is the sampler's monotonic clock, in seconds."""
+
+    value: T | None
+    unit: str
+    at: float
+
+    @property
+    def known(self) -> bool:
+        return self.value is not None
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """One GPU. `used` holds all that is not free, the driver's own reserve included; `others` = used - own.
+
+    `own` is what the driver counts for our processes; unknown where it tells no process's use (in a container, with MIG).
+    """
+
+    index: int
+    uuid: str
+    name: str
+    total: Reading[int]
+    used: Reading[int]
+    free: Reading[int]
+    own: Reading[int]
+    others: Reading[int]
+    utilisation: Reading[float]  # percent of time in which a kernel ran
+    power: Reading[float]
+    power_limit: Reading[float]  # enforced now
+    power_default: Reading[float]  # as the board was made
+    temperature: Reading[float]
+    clock_reasons: Reading[frozenset[str]]  # why the clocks are not at their highest
+    performance_state: Reading[int]  # 0 is the fastest, 15 the slowest
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """The machine as this process may use it: `ram_total` and `ram_available` respect the container's own limit."""
+
+    ram_total: Reading[int]
+    ram_available: Reading[int]
+    ram_own: Reading[int]  # anonymous memory of our processes; mapped weights are the page cache's
+    rss: Reading[int]
+    container_limit: Reading[int]  # unknown where there is none
+    swap_total: Reading[int]
+    swap_used: Reading[int]
+    stalled: Reading[float]  # percent of the last 10 s in which some task waited for memory (PSI)
+    disk_free: Reading[int]  # where checkpoints are written
+    on_battery: Reading[bool]
+    battery: Reading[float]
+    network_up: Reading[bool]
+
+
+@dataclass(frozen=True)
+class SensorFault:
+    """A sensor that does not answer as it should. `since` on the sampler's clock; `count` in a row."""
+
+    sensor: str
+    message: str
+    since: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All sensors at one moment. No GPU, or none that answers: `gpus` is empty and RAM takes VRAM's place."""
+
+    at: float
+    gpus: tuple[GpuReading, ...]
+    host: HostReading
+    faults: tuple[SensorFault, ...] = ()
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """The memory that holds weights and KV, in bytes: one GPU's, or the host's. `own` unknown means: ask the engine."""
+
+    where: str  # "VRAM" or "RAM"
+    total: int
+    free: int
+    own: int | None
+
+
+def memory_of(snapshot: Snapshot, gpu: str | None = None) -> MemoryReading | None:
+    """The memory that counts: the chosen GPU's, else the host's. None where not even that is known.
+
+    `gpu` is an index or the start of a UUID. A chosen GPU that cannot be read gives None, not RAM: weights do not move
+    because a sensor is silent.
+    """
+    if not snapshot.gpus and gpu is None:
+        return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
+    chosen = chosen_gpu(snapshot, gpu)
+    return None if chosen is None else _known("VRAM", chosen.total, chosen.free, chosen.own)
+
+
+def chosen_gpu(snapshot: Snapshot, gpu: str | None = None) -> GpuReading | None:
+    for candidate in snapshot.gpus:
+        if gpu is None or gpu == str(candidate.index) or candidate.uuid.lower().startswith(gpu.lower()):
+            return candidate
+    return None
+
+
+def _known(where: str, total: Reading[int], free: Reading[int], own: Reading[int]) -> MemoryReading | None:
+    if total.value is None or free.value is None:
+        return None
+    return MemoryReading(where, total.value, free.value, own.value)

@@ -1,0 +1,128 @@
+"""The governor's settings in slices: every default in one place, with its unit and its reason.
+
+A part receives its own slice, never the whole and never the environment.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from governor.errors import SettingError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True)
+class MemorySettings:
+    """What we may take of the memory that holds weights and KV: VRAM, or RAM where there is no GPU.
+
+    `vram_limit` is bytes ("12GiB", "800 MB", "6442450944") or a share of what was free at start ("90%").
+    `gpu` is an NVML index or the start of a UUID; None takes the first visible one.
+    """
+
+    gpu: str | None = None
+    vram_limit: str = "90%"
+    margin_bytes: int = 512 * MIB  # never planned away: driver growth and other programs' small peaks
+    margin_share: float = 0.05  # of the total; the larger of the two margins counts
+    planned_share: float = 0.70  # our own planning stops where the level `elevated` begins
+    smallest_window: int = 4_096  # tokens; below it no planning, only what is physically there
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """What checkpoints may take."""
+
+    ram_share: float = 0.25  # of the RAM that is available
+    disk_bytes: int = 50 * 1000**3
+    disk_share: float = 0.20  # of what is free on the disk; the smaller of the two counts
+
+
+@dataclass(frozen=True)
+class PressureSettings:
+    """Levels of pressure as shares of the limit, and how long they must hold. Seconds.
+
+    The dwell times are those of a codex's tier: worse after 10 s, better after 60 s.
+    """
+
+    elevated: float = 0.70
+    high: float = 0.85
+    critical: float = 0.95
+    hysteresis: float = 0.03  # a level is left this much below where it was entered
+    worse_s: float = 10.0
+    better_s: float = 60.0
+    low_power_share: float = 0.5  # an enforced power limit under this share of the default is `low-power`
+
+    def __post_init__(self) -> None:
+        if not 0 < self.elevated < self.high < self.critical <= 1:
+            raise SettingError("pressure levels must rise: 0 < elevated < high < critical <= 1")
+        if not 0 <= self.hysteresis < self.elevated:
+            raise SettingError("pressure hysteresis must be 0 or more and below the first level")
+
+
+@dataclass(frozen=True)
+class ClaimSettings:
+    """Limits of a prompt, before anything is sacrificed."""
+
+    characters_per_token: int = 4  # the character cap is this times the window: ordinary text stays below it
+    characters: int | None = None  # a cap of one's own
+    depth: int = 20  # turns that may stand in the prompt
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise SettingError(f"message depth must be 1 or more, not {self.depth}")
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """The sensors' clock. Seconds."""
+
+    busy_s: float = 0.25  # while a query runs
+    idle_s: float = 2.0
+    retry_s: float = 30.0  # a driver that was not there is asked for again this often
+    hang_s: float = 5.0  # a sensor that has not answered for so long is reported, and not waited for
+
+
+@dataclass(frozen=True)
+class GovernorSettings:
+    """All slices of the governor."""
+
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    stores: StoreSettings = field(default_factory=StoreSettings)
+    pressure: PressureSettings = field(default_factory=PressureSettings)
+    claims: ClaimSettings = field(default_factory=ClaimSettings)
+    sampler: SamplerSettings = field(default_factory=SamplerSettings)
+
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "tib": 1024 * GIB,
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*|%)")
+
+
+def limit_bytes(text: str, free_at_start: int) -> int:
+    """A limit as bytes: '12GiB', '800 MB', a plain number of bytes, or a share such as '90%' of `free_at_start` bytes.
+
+    SettingError where it is none of them, nothing, or a share above 100 %.
+    """
+    matched = _SIZE.fullmatch(text.strip().lower())
+    if matched is None:
+        raise SettingError(f"{text!r} is no size; write bytes, 12GiB, 800MB or a share such as 90%")
+    number, unit = float(matched[1]), matched[2]
+    if unit == "%" and number <= 100:
+        size = int(free_at_start * number / 100)
+    elif unit in _UNITS:
+        size = int(number * _UNITS[unit])
+    else:
+        raise SettingError(f"{text!r} is no size; write bytes, 12GiB, 800MB or a share up to 100%")
+    if number == 0:
+        raise SettingError(f"{text!r} leaves no memory at all; give a size above 0")
+    return size
