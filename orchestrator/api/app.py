@@ -28,7 +28,7 @@ def create_app(
     """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone."""
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, version=version)],
+        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version)],
         exception_handlers={
             LoreError: problems.on_lore_error,
             HTTPException: problems.on_http_error,

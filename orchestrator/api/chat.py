@@ -3,11 +3,12 @@
 import difflib
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from orchestrator.api.asks import CODEX_PREFIX, ask_of, codex_of, leaves_choice
 from orchestrator.api.completions import Chunks, completed
 from orchestrator.api.problems import problem
+from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import started, while_connected
 from orchestrator.errors import NotFound
@@ -26,7 +27,7 @@ async def completions(request: Request) -> Response:
         ask = await asked(service_of(request), body, principal)
         if not body.stream:
             whole = completed(model, service_of(request).ask(ask))
-            return JSONResponse(await while_connected(request.receive, whole))
+            return Reply(await while_connected(request.receive, whole))
         chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
         return await started(request.receive, chunks.of(service_of(request).ask(ask)))
     except NotFound as error:
@@ -39,7 +40,7 @@ async def plan(request: Request) -> Response:
     body = await parsed(request, ChatRequest)
     ask = await asked(service_of(request), body, principal)
     work = service_of(request).plan(ask, prompt=body.prompt)
-    return JSONResponse(dict(await while_connected(request.receive, work)))
+    return Reply(dict(await while_connected(request.receive, work)))
 
 
 async def asked(service: Service, body: ChatRequest, principal: Principal) -> Ask:
@@ -71,7 +72,7 @@ async def models(request: Request) -> Response:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
     known = await ids(service_of(request), permitted(request, "query", "codex:read"))
     cards = [{"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"} for name in known]
-    return JSONResponse({"object": "list", "data": cards})
+    return Reply({"object": "list", "data": cards})
 
 
 async def model(request: Request) -> Response:
@@ -79,4 +80,4 @@ async def model(request: Request) -> Response:
     wanted = request.path_params["name"]
     if wanted not in await ids(service_of(request), permitted(request, "query", "codex:read")):
         raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")
-    return JSONResponse({"id": wanted, "object": "model", "created": 0, "owned_by": "lorekeep"})
+    return Reply({"id": wanted, "object": "model", "created": 0, "owned_by": "lorekeep"})

@@ -1,8 +1,9 @@
 """Routes of codices: load and reload with progress, list, show, drop, cancel; and the search of their archive."""
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import lines, started, while_connected
 from orchestrator.errors import InvalidRequest
@@ -40,26 +41,26 @@ async def cancel(request: Request) -> Response:
     """Stops a load that runs."""
     principal = permitted(request, "codex:write")
     await service_of(request).cancel_load(principal, request.path_params["name"])
-    return JSONResponse({"cancelled": request.path_params["name"]})
+    return Reply({"cancelled": request.path_params["name"]})
 
 
 async def listed(request: Request) -> Response:
     """What is loaded."""
     codices = await service_of(request).codices(permitted(request, "codex:read", "query"))
-    return JSONResponse({"codices": [dict(codex) for codex in codices]})
+    return Reply({"codices": [dict(codex) for codex in codices]})
 
 
 async def shown(request: Request) -> Response:
     """One codex."""
     principal = permitted(request, "codex:read", "query")
-    return JSONResponse({"codex": dict(await service_of(request).codex(principal, request.path_params["name"]))})
+    return Reply({"codex": dict(await service_of(request).codex(principal, request.path_params["name"]))})
 
 
 async def drop(request: Request) -> Response:
     """Forgets a codex; memories of it stay."""
     principal = permitted(request, "codex:write")
     await service_of(request).drop(principal, request.path_params["name"])
-    return JSONResponse({"dropped": request.path_params["name"]})
+    return Reply({"dropped": request.path_params["name"]})
 
 
 async def search(request: Request) -> Response:
@@ -67,4 +68,4 @@ async def search(request: Request) -> Response:
     principal = permitted(request, "search")
     body = await parsed(request, SearchBody)
     work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)
-    return JSONResponse({"hits": [dict(hit) for hit in await while_connected(request.receive, work)]})
+    return Reply({"hits": [dict(hit) for hit in await while_connected(request.receive, work)]})

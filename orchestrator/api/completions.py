@@ -11,18 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from orchestrator.api.replies import packed
 from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
 
 DONE = b"data: [DONE]\n\n"
 
 
 def data(value: Any) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + packed(value) + b"\n\n"
 
 
 def comment(value: Any) -> bytes:
     """A line that clients of server-sent events ignore by their standard; our command line reads it."""
-    return b": " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+    return b": " + packed(value) + b"\n\n"
 
 
 def usage_of(answered: Answered) -> dict[str, Any]:

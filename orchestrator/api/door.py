@@ -12,19 +12,19 @@ from orchestrator.api.requests import PRINCIPAL_KEY
 from orchestrator.api.sigils import Sigils
 from orchestrator.errors import LoreError, NotPermitted
 from orchestrator.service import Principal
+from orchestrator.wire import version
 
-VERSION_HEADER = "x-lorekeep-version"
 log = logging.getLogger("lorekeep.api")
 
 
 class Door:
     """ASGI middleware. `hosts` are the Host headers allowed over TCP."""
 
-    def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], version: str) -> None:
+    def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str) -> None:
         self.app = app
         self.sigils = sigils
         self.hosts = hosts
-        self.version = version
+        self.release = release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -37,7 +37,7 @@ class Door:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[VERSION_HEADER] = self.version
+                MutableHeaders(scope=message)[version.HEADER] = self.release
             await send(message)
 
         try:

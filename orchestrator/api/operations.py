@@ -1,8 +1,9 @@
 """Routes of conversations, local models and the daemon's own state."""
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.wire.requests import RenameBody
 
@@ -10,13 +11,13 @@ from orchestrator.wire.requests import RenameBody
 async def sessions(request: Request) -> Response:
     """The asking user's conversations."""
     known = await service_of(request).sessions(permitted(request, "query"))
-    return JSONResponse({"sessions": [dict(session) for session in known]})
+    return Reply({"sessions": [dict(session) for session in known]})
 
 
 async def session(request: Request) -> Response:
     """One conversation with its turns."""
     principal = permitted(request, "query")
-    return JSONResponse({"session": dict(await service_of(request).session(principal, request.path_params["name"]))})
+    return Reply({"session": dict(await service_of(request).session(principal, request.path_params["name"]))})
 
 
 async def rename_session(request: Request) -> Response:
@@ -24,34 +25,34 @@ async def rename_session(request: Request) -> Response:
     principal = permitted(request, "query")
     body = await parsed(request, RenameBody)
     await service_of(request).rename_session(principal, request.path_params["name"], body.name)
-    return JSONResponse({"renamed": request.path_params["name"], "name": body.name})
+    return Reply({"renamed": request.path_params["name"], "name": body.name})
 
 
 async def drop_session(request: Request) -> Response:
     """Forgets a conversation."""
     await service_of(request).drop_session(permitted(request, "query"), request.path_params["name"])
-    return JSONResponse({"dropped": request.path_params["name"]})
+    return Reply({"dropped": request.path_params["name"]})
 
 
 async def local_models(request: Request) -> Response:
     """Models at hand, and whether they fit."""
     known = await service_of(request).models(permitted(request, "query", "codex:read"))
-    return JSONResponse({"models": [dict(model) for model in known]})
+    return Reply({"models": [dict(model) for model in known]})
 
 
 async def status(request: Request) -> Response:
     """One page about now."""
     report = dict(await service_of(request).status(permitted(request)))
     report.setdefault("version", request.app.state.version)
-    return JSONResponse(report)
+    return Reply(report)
 
 
 async def healthz(_: Request) -> Response:
     """200 while the daemon runs."""
-    return JSONResponse({"ok": True})
+    return Reply({"ok": True})
 
 
 async def readyz(request: Request) -> Response:
     """200 when an answer can be given, else 503 with what it waits for."""
     ready, detail = await service_of(request).ready()
-    return JSONResponse({"ready": ready, "detail": detail}, 200 if ready else 503)
+    return Reply({"ready": ready, "detail": detail}, 200 if ready else 503)

@@ -6,8 +6,9 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from orchestrator.api.replies import Reply
 from orchestrator.errors import LoreError
 
 
@@ -64,7 +65,7 @@ def body_of(code: str, message: str, hint: str = "", status: int | None = None) 
 
 def problem(error: LoreError, code: str | None = None) -> Response:
     name = code or error.code
-    return JSONResponse(body_of(name, error.message, error.hint), status_of(name), headers=retry_headers(name, error))
+    return Reply(body_of(name, error.message, error.hint), status_of(name), headers=retry_headers(name, error))
 
 
 def retry_headers(code: str, error: LoreError) -> Mapping[str, str]:
@@ -82,9 +83,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
     body = body_of(code, f"{request.method} {request.url.path}: {error.detail}", status=error.status_code)
-    return JSONResponse(body, error.status_code, headers=error.headers)
+    return Reply(body, error.status_code, headers=error.headers)
 
 
 async def on_our_fault(_: Request, __: Exception) -> Response:
     """What nobody foresaw. The server logs the traceback; the client gets none of it."""
-    return JSONResponse(body_of("failed", "the daemon made an error", "its log has the details"), 500)
+    return Reply(body_of("failed", "the daemon made an error", "its log has the details"), 500)

@@ -1,0 +1,23 @@
+"""The command line: speaks HTTP to the daemon and imports no engine, so that `lore --help` is instant.
+
+Standard library and typer at import; everything else when a command runs.
+"""
+
+import sys
+
+from orchestrator.cli.commands import app
+from orchestrator.cli.faults import Failure
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """The entry point `lore`. Ctrl-C ends with 130, which typer sees to."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names that are not UTF-8 are shown escaped, never as a traceback.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app()
+    except Failure as failure:
+        failure.show()
+        sys.exit(failure.status)

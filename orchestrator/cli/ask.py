@@ -1,0 +1,125 @@
+"""`lore ask`: one question, its answer streamed."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli import options as given
+from orchestrator.cli.connect import daemon
+from orchestrator.cli.faults import Failure
+from orchestrator.cli.footer import footer
+from orchestrator.cli.question import Options, body_of
+from orchestrator.cli.terminal import clear_progress, faint, note, progress, result, result_json, safe
+from orchestrator.wire import faults
+
+if TYPE_CHECKING:
+    from orchestrator.cli.client import Event
+
+ROUTE = "/v1/chat/completions"
+
+
+@dataclass
+class Answer:
+    """An answer as it grows."""
+
+    text: list[str] = field(default_factory=list)
+    finish_reason: str = ""
+    lore: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Any] = field(default_factory=dict)
+
+
+def ask(
+    question: given.Question = None,
+    codex: given.Codex = None,
+    session: given.Session = None,
+    continue_last: given.Continue = False,
+    identity: given.Identity = None,
+    strategy: given.Strategy = None,
+    max_tokens: given.MaxTokens = 2048,
+    temperature: given.Temperature = None,
+    stop: given.Stop = None,
+    file: given.Files = None,
+    no_wait: given.NoWait = False,
+    timeout: given.Timeout = None,
+    no_think: given.NoThink = False,
+    private: given.Private = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Asks one question and streams the answer. A pipe adds standard input."""
+    options = Options(
+        codex=codex,
+        session=session,
+        continue_last=continue_last,
+        identity=identity,
+        strategy=strategy,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        stop=stop or (),
+        files=file or (),
+        no_wait=no_wait,
+        timeout_s=timeout,
+        no_think=no_think,
+        private=private,
+    )
+    body = body_of(question, options)
+    for attachment in body["lore"]["attachments"]:
+        note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
+    answer = received(daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
+    if as_json:
+        about = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
+        result_json({"answer": "".join(answer.text), **about})
+    else:
+        finish(answer, max_tokens)
+
+
+def received(events: "Iterator[Event]", *, show: bool) -> Answer:
+    """The whole answer; shown as it comes. Raises Failure when it breaks off."""
+    answer = Answer()
+    for event in events:
+        if event.aside:
+            progress(waiting(event.data))
+            continue
+        take(answer, event.data, show=show)
+    if not answer.finish_reason:
+        raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again; `lore status` tells how it is")
+    return answer
+
+
+def take(answer: Answer, chunk: dict[str, Any], *, show: bool) -> None:
+    answer.lore = chunk.get("lore") or answer.lore
+    answer.usage = chunk.get("usage") or answer.usage
+    for choice in chunk.get("choices", ()):
+        answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+        delta = choice.get("delta", {})
+        if thought := delta.get("reasoning_content"):
+            think(thought, show=show)
+        if text := delta.get("content"):
+            if not answer.text:
+                clear_progress()
+            answer.text.append(text)
+            if show:
+                result(text, end="")
+
+
+def think(thought: str, *, show: bool) -> None:
+    if show and sys.stderr.isatty():
+        sys.stderr.write(faint(safe(thought, sys.stderr), sys.stderr))
+        sys.stderr.flush()
+
+
+def waiting(aside: Any) -> str:
+    """`floor 1,024/8,000 tokens`; the phases are the daemon's: queue, model, floor, prompt."""
+    at = aside.get("progress", {}) if isinstance(aside, dict) else {}
+    done, total = at.get("done", 0), at.get("total", 0)
+    return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
+
+
+def finish(answer: Answer, max_tokens: int) -> None:
+    if not (answer.text and answer.text[-1].endswith("\n")):
+        result("")
+    if answer.finish_reason == "length":
+        note(f"cut at {max_tokens:,} tokens; --max-tokens allows more")
+    for line in footer(answer.lore):
+        note(line)

@@ -1,0 +1,34 @@
+"""Every command under its name. Their functions are imported; what they need is not, until they run."""
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.ask import ask
+from orchestrator.cli.load import load
+from orchestrator.cli.serve import serve
+from orchestrator.cli.status import status
+
+# No rich: drawing help with it takes longer than everything else together.
+PLAIN = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "no_args_is_help": True}
+
+app = typer.Typer(name="lore", add_completion=True, **PLAIN)  # type: ignore[arg-type]
+for command in (serve, load, ask, status):
+    app.command()(command)
+
+
+def version(asked: bool) -> None:
+    if asked:
+        from orchestrator.wire.version import installed_version
+
+        typer.echo(f"lore {installed_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=version, help="print the version and end")
+    ] = False,
+) -> None:
+    """Keeps a codebase in the model's cache and answers from it."""

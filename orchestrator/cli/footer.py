@@ -1,0 +1,63 @@
+"""The lines under an answer: which codex in which state, which strategy, what was reused. Pure."""
+
+from typing import Any
+
+from orchestrator.cli.figures import count, plural, seconds
+
+QUOTING = (
+    "answered by builtin:quoter, the built-in self-test model: it quotes the text, it does not think. "
+    "A real one: lore serve --model FILE.gguf"
+)
+
+
+def footer(lore: dict[str, Any]) -> list[str]:
+    """From an answer's lore object; what is missing in it is left out."""
+    if not lore:
+        return []
+    parts = [codex_part(lore.get("codex")), strategy_part(lore.get("strategy", {})), *prompt_parts(lore)]
+    lines = [" · ".join(part for part in parts if part)]
+    if lore.get("session"):
+        lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
+    lines += citation_lines(lore.get("citations", ()))
+    notice = lore.get("notice") or (QUOTING if str(lore.get("model", "")).startswith("builtin:quoter") else "")
+    return [*lines, notice] if notice else lines
+
+
+def codex_part(codex: dict[str, Any] | None) -> str:
+    if not codex:
+        return "no codex"
+    state = code_state(codex)
+    indexing = ", still indexing" if codex.get("indexing") else ""
+    return f"{codex['name']} {state}".rstrip() + indexing
+
+
+def code_state(codex: dict[str, Any]) -> str:
+    """`main@1a2b3c4 + 2 changed files`."""
+    revision = str(codex.get("revision") or "")[:7]
+    branch = codex.get("branch") or ""
+    state = f"{branch}@{revision}" if branch and revision else revision or branch
+    changed = len(codex.get("amendments", ()))
+    return f"{state} + {plural(changed, 'changed file')}".lstrip() if changed else state
+
+
+def strategy_part(strategy: dict[str, Any]) -> str:
+    name, tier = strategy.get("name", ""), strategy.get("tier", "")
+    return f"{name} ({tier})" if name and tier else name
+
+
+def prompt_parts(lore: dict[str, Any]) -> list[str]:
+    prompt = lore.get("prompt", {})
+    timings = lore.get("timings", {})
+    parts = [f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed"]
+    if timings.get("ttft_ms"):
+        parts.append(f"first token {seconds(timings['ttft_ms'])}")
+    if timings.get("tokens_per_second"):
+        parts.append(f"{timings['tokens_per_second']:.1f} tokens/s")
+    return parts
+
+
+def citation_lines(citations: Any) -> list[str]:
+    """Each place once."""
+    places = {f"{cited['path']}:{cited['start']}": bool(cited.get("valid")) for cited in citations}
+    shown = [place if valid else f"{place} (not there)" for place, valid in places.items()]
+    return [f"cites {', '.join(shown)}"] if shown else []

@@ -1,0 +1,131 @@
+"""`lore load`: a directory into the Codex, with progress. The daemon works; this only watches."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.connect import daemon, part
+from orchestrator.cli.faults import Failure
+from orchestrator.cli.figures import count, duration, plural, size
+from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
+from orchestrator.wire import faults
+
+if TYPE_CHECKING:
+    from orchestrator.cli.client import Event
+
+Path_ = Annotated[str, typer.Argument(metavar="PATH", help="the directory")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="the codex's name; default: the path's last part")
+]
+Watch = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
+Include = Annotated[list[str] | None, typer.Option("--include", metavar="GLOB", help="take only files that match")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="GLOB", help="leave out files that match")]
+Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="force full, skeleton+hot, map or none")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
+Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix stands in the cache")]
+Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
+
+
+def load(
+    path: Path_ = ".",
+    name: Name = None,
+    watch: Watch = None,
+    include: Include = None,
+    exclude: Exclude = None,
+    tier: Tier = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    cancel: Cancel = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Loads a directory, or brings a loaded one up to date."""
+    lorekeep = daemon(socket)
+    if cancel is not None:
+        lorekeep.call("POST", f"/v1/codices/{part(cancel)}/cancel")
+        result_json({"cancelled": cancel}) if as_json else note(f"stopped the load of {cancel}")
+        return
+    body = {
+        "path": absolute(path),
+        "name": name,
+        "watch": watch,
+        "include": include or [],
+        "exclude": exclude or [],
+        "tier": tier,
+        "dry_run": dry_run,
+        "wait": wait,
+    }
+    follow(lorekeep.stream("/v1/codices", body), as_json=as_json)
+
+
+def follow(events: "Iterator[Event]", *, as_json: bool) -> None:
+    """Shows a load until it ends. Ctrl-C ends the watching, not the load."""
+    try:
+        codex = watched(events, as_json=as_json)
+    except KeyboardInterrupt:
+        note("\nthe daemon goes on loading; `lore status` shows it, `lore load --cancel NAME` stops it")
+        raise
+    if not as_json:
+        show(codex)
+
+
+def watched(events: "Iterator[Event]", *, as_json: bool) -> dict[str, Any]:
+    codex: dict[str, Any] | None = None
+    for event in events:
+        if event.aside:
+            continue
+        if as_json:
+            result_json(event.data)
+        if event.data.get("event") == "loaded":
+            codex = event.data.get("codex", {})
+        elif not as_json:
+            progress(step(event.data))
+    clear_progress()
+    if codex is None:
+        raise Failure(faults.FAILED, "the daemon broke off the load", "load again; what was done is kept")
+    return codex
+
+
+def step(event: dict[str, Any]) -> str:
+    """`count 120/400 · 55/s · 5 s left`."""
+    done, total = event.get("done") or 0, event.get("total") or 0
+    parts = [f"{event.get('phase', '')} {count(done)}" + (f"/{count(total)}" if total else "")]
+    if event.get("rate"):
+        parts.append(f"{count(event['rate'])}/s")
+    if event.get("eta_s") is not None:
+        parts.append(f"{duration(event['eta_s'])} left")
+    return " · ".join(parts)
+
+
+def show(codex: dict[str, Any]) -> None:
+    """The summary: counts, tokens per tier, the tier and why."""
+    skipped = codex.get("skipped", {})
+    reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
+    tokens = ", ".join(
+        f"{tier} {count(number)}" for tier, number in codex.get("tokens", {}).items() if number is not None
+    )
+    lines = [
+        f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {codex.get('root', '')}",
+        f"  skipped   {plural(sum(skipped.values()), 'file')}: {reasons}" if skipped else "",
+        f"  tokens    {tokens}" if tokens else "",
+        f"  tier      {codex.get('tier', '')}: {codex.get('reason', '')}".rstrip(": "),
+        f"            {codex['hint']}" if codex.get("hint") else "",
+        f"  disk      {size(codex['disk_bytes'])}" if codex.get("disk_bytes") else "",
+        f"  KV        {size(codex['kv_bytes'])}" if codex.get("kv_bytes") else "",
+        f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
+    ]
+    result("\n".join(line for line in lines if line))
+
+
+def absolute(path: str) -> str:
+    """Links in it are the daemon's to resolve; a name that is not UTF-8 cannot be sent."""
+    whole = os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
+    try:
+        whole.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Failure(faults.USAGE, f"{path!r} is not UTF-8", "rename it, or load the directory above it") from None
+    return whole

@@ -1,0 +1,25 @@
+"""`lore serve`: the daemon in the foreground."""
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import local
+from orchestrator.cli import options as given
+
+Tcp = Annotated[
+    str | None, typer.Option("--tcp", metavar="HOST:PORT", help="listen there as well, for holders of tokens")
+]
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="read this file instead of the usual ones")
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
+]
+
+
+def serve(socket: given.Socket = None, tcp: Tcp = None, config: Config = None, model: Model = None) -> None:
+    """Runs the daemon until SIGTERM or Ctrl-C."""
+    options = {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}
+    raise typer.Exit(local.serve(config, options))

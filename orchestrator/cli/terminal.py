@@ -1,0 +1,60 @@
+"""Where words go: results to stdout, everything else to stderr; colour and progress only on a terminal."""
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+# Control characters in a model's or a file's text must not drive the terminal; tab and newline may.
+HARMLESS = {code: "�" for code in [*range(32), 127, *range(128, 160)] if code not in (9, 10)}
+CLEAR_LINE = "\r\x1b[K"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
+def safe(text: str, stream: TextIO) -> str:
+    return text.translate(HARMLESS) if is_terminal(stream) else text
+
+
+def result(text: str, end: str = "\n") -> None:
+    sys.stdout.write(safe(text, sys.stdout) + end)
+    sys.stdout.flush()
+
+
+def result_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    clear_progress()
+    sys.stderr.write(faint(safe(text, sys.stderr), sys.stderr) + "\n")
+    sys.stderr.flush()
+
+
+def progress(text: str) -> None:
+    """One line that rewrites itself; nothing where nobody watches."""
+    if is_terminal(sys.stderr):
+        sys.stderr.write(CLEAR_LINE + safe(text, sys.stderr)[: os.get_terminal_size(sys.stderr.fileno()).columns - 1])
+        sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    if is_terminal(sys.stderr):
+        sys.stderr.write(CLEAR_LINE)
+        sys.stderr.flush()
+
+
+def coloured(stream: TextIO) -> bool:
+    """NO_COLOR, whatever its value, as https://no-color.org has it."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def faint(text: str, stream: TextIO) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if coloured(stream) else text
+
+
+def bold(text: str, stream: TextIO) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if coloured(stream) else text
