@@ -1,0 +1,173 @@
+"""The turn's one typed context: what formatters and tools may know about the question being answered.
+
+One frozen, validated value, made once per turn and carried as pydantic-ai's `RunContext` dependency. It holds knowledge,
+not handles: no connection, clock or engine. Levels are words, because a number left of State would change the prefix
+with every reading.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from formatters.blocks import Role
+
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z _-]*$")]
+"""A level in words, such as `calm` or `on battery`: no digits."""
+
+Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n]*$")]
+"""Text without line breaks: names and paths, which stand in a heading line."""
+
+
+class View(BaseModel):
+    """Base of all parts. Frozen, typos refused; parts that are already views are taken as they are, not copied."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolView(View):
+    """One tool as the model is told of it."""
+
+    name: Line
+    description: str = ""
+    parameters_json_schema: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class IdentityView(View):
+    """The persona. `tools` is the stable superset for the codex: what a sigil may not use is refused when called."""
+
+    name: Line
+    version: Line = ""
+    text: str = ""
+    tools: tuple[ToolView, ...] = ()
+
+
+class SigilView(View):
+    """Who asks, and what they may do."""
+
+    name: Line
+    uid: int
+    scopes: frozenset[Line] = frozenset()
+
+
+class CodexPiece(View):
+    """One file as the tier shows it. `kind` says how much of it: full, skeleton or map."""
+
+    path: Line
+    text: str
+    kind: Word = "full"
+
+
+class Amendment(View):
+    """Entry `number` of a generation's change log; `text` says what the file at `path` now holds, or that it is gone."""
+
+    number: int = Field(ge=0)
+    path: Line
+    text: str
+
+
+class CodexView(View):
+    """One generation of a codex. `pieces` are in floor order, which is frozen with the generation.
+
+    Take the same view for every turn on the same generation: what is written from it is then written once.
+    """
+
+    name: Line
+    root: str = ""
+    generation: int = 0
+    branch: Line = ""
+    revision: Line = ""
+    tier: Word = "full"
+    pieces: tuple[CodexPiece, ...] = ()
+    amendments: tuple[Amendment, ...] = ()
+
+
+class EnvironmentView(View):
+    """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are not told."""
+
+    vram: Word | None = None
+    power: Word | None = None
+    network: Word | None = None
+    branch: Line = ""
+    available_tools: tuple[Line, ...] | None = None
+    client_system: tuple[str, ...] = ()
+    client_tools: tuple[ToolView, ...] = ()
+
+
+class KarmaEntry(View):
+    """One remembered thing under one of the block's headings, such as `Known Information`. `source` is its record."""
+
+    heading: Line
+    text: str
+    source: Line = ""
+    node: Line = ""
+    pinned: bool = False
+    verbatim: bool = False
+
+
+class KarmaView(View):
+    """What is remembered, in the order it was pinned in."""
+
+    entries: tuple[KarmaEntry, ...] = ()
+
+
+class Attachment(View):
+    """A file or standard input that came with the question."""
+
+    name: Line
+    text: str
+
+
+class Evidence(View):
+    """A passage fetched for the question: lines start to end, both from 1 and inclusive."""
+
+    path: Line
+    start: int = Field(ge=1)
+    end: int = Field(ge=1)
+    text: str
+    symbol: Line = ""
+
+
+class Artifacts(View):
+    """What stands before the words of a turn: news of the codex, attachments, evidence."""
+
+    amendments: tuple[Amendment, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Turn(Artifacts):
+    """A turn that is over: what came with it, and what was said, to the letter."""
+
+    role: Role
+    text: str
+
+
+class StateView(Artifacts):
+    """The conversation so far; its own artifacts belong to the question being asked."""
+
+    turns: tuple[Turn, ...] = ()
+
+    def closed(self, query: str, *after: Turn) -> "StateView":
+        """The state behind this turn: the question with its artifacts, then what was said after it."""
+        asked = Turn(
+            role=Role.USER,
+            text=query,
+            amendments=self.amendments,
+            attachments=self.attachments,
+            evidence=self.evidence,
+        )
+        return StateView(turns=(*self.turns, asked, *after))
+
+
+class TurnContext(View):
+    """Everything one answer rests on. `running` is what this turn has said since the query: tool calls, results."""
+
+    identity: IdentityView
+    sigil: SigilView
+    codex: CodexView | None = None
+    environment: EnvironmentView = EnvironmentView()
+    karma: KarmaView = KarmaView()
+    state: StateView = StateView()
+    query: str
+    running: tuple[Turn, ...] = ()
