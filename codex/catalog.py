@@ -1,6 +1,7 @@
 """The one truth about what is loaded: codices, their generations, and every file's bytes by digest, in SQLite.
 
     codex ──< generation ──< entry ──> content        an entry is (position, path, digest, size)
+      │          └──< amendment                       the log beside a generation, only appended
       └────< known                                    what the last scan read: resume and incremental loads rest on it
 
 A generation appears in one transaction, with all its entries, and is never changed: it can be told again after a
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from codex.amendments import Amendment, Told
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, UnknownCodex, UnknownGeneration
 from codex.generations import Codex, Entry, Generation, Known
@@ -37,6 +39,10 @@ SCHEMA = (
     CREATE TABLE known (codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE, path TEXT NOT NULL,
         stamp TEXT NOT NULL, digest TEXT, size INTEGER NOT NULL, reason TEXT, notice TEXT,
         PRIMARY KEY (codex, path)) WITHOUT ROWID;
+    CREATE TABLE amendment (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, number INTEGER NOT NULL,
+        path TEXT NOT NULL, told TEXT NOT NULL, digest TEXT, text TEXT NOT NULL, whole INTEGER NOT NULL, source TEXT,
+        PRIMARY KEY (generation, number)) WITHOUT ROWID;
+    CREATE INDEX amendment_digest ON amendment (digest);
     CREATE INDEX entry_digest ON entry (digest);
     CREATE INDEX known_digest ON known (digest)
     """,
@@ -192,12 +198,35 @@ class Catalog:
             for entry in page:
                 yield self._document(entry, bodies.get(entry.digest))
 
-    def raw(self, digest: str) -> bytes:
-        """The bytes of this digest. Raises CatalogError when they are not here."""
-        found = self._bodies([digest]).get(digest)
-        if found is None:
-            raise CatalogError(f"{self._path} no longer holds the bytes {digest[:12]}; load the codex again")
-        return unpack(found)
+    def told_document(self, path: str, digest: str) -> Document:
+        """A document by name and digest. Raises CatalogError when its bytes are not here."""
+        return self._document(Entry(path, digest, 0), self._bodies([digest]).get(digest))
+
+    def amendments(self, name: str, number: int) -> tuple[Amendment, ...]:
+        """The log of a generation, in order."""
+        rows = self._rows(
+            "SELECT amendment.number, path, told, digest, text, whole, amendment.source FROM amendment "
+            "JOIN generation ON generation.id = amendment.generation JOIN codex ON codex.id = generation.codex "
+            "WHERE name = ? AND generation.number = ? ORDER BY amendment.number",
+            name,
+            number,
+        )
+        return tuple(Amendment(row[0], row[1], Told(row[2]), row[3], row[4], bool(row[5]), row[6]) for row in rows)
+
+    def append(self, name: str, number: int, entries: Sequence[Amendment]) -> None:
+        """Append to the log of a generation; all or nothing. A number that is taken is refused (CatalogError)."""
+        with self._writing() as database:
+            generation = database.execute(
+                "SELECT id FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number)
+            ).fetchone()[0]
+            database.executemany(
+                "INSERT INTO amendment (generation, number, path, told, digest, text, whole, source) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (generation, one.number, one.path, one.told, one.digest, one.text, one.whole, one.source)
+                    for one in entries
+                ],
+            )
 
     def release(self, name: str, number: int) -> None:
         """Drop one generation, and all bytes that nothing else holds."""
@@ -256,5 +285,6 @@ def _id_of(database: sqlite3.Connection, name: str) -> int:
 def _sweep(database: sqlite3.Connection) -> None:
     database.execute(
         "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM entry) "
-        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL)"
+        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL) "
+        "AND digest NOT IN (SELECT digest FROM amendment WHERE digest IS NOT NULL)"
     )

@@ -1,50 +1,31 @@
-"""The library: the one door through which the rest of the program loads, lists, reads and drops codices.
+"""The library: the one door through which the rest of the program loads, lists, reads, follows and drops codices.
 
-Loading blocks: run it in a thread. Everything else answers in milliseconds. The library holds the catalog and nothing
-else; an index and a tokenizer are told about documents through `codex.ports` and are never named here.
+Loading, following and dropping block: run them in a thread. Everything else answers in milliseconds. An index and a
+tokenizer are told about documents through `codex.ports`; the library does not know who they are.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from codex import sources
+from codex.amendments import Amendment, ChangedDefinitions, Teller, new_entries
 from codex.catalog import Catalog
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
-from codex.errors import NameTaken, SourceError, UnknownGeneration
+from codex.errors import NameTaken, SourceError
 from codex.generations import Codex, Entry, Generation
 from codex.ignore import Globs
-from codex.ingest import Ingest, Taken
+from codex.loading import Job, Loaded, Loader
 from codex.locks import load_lock
-from codex.order import fresh_order, next_order
 from codex.ports import CountTokens, Indexer
-from codex.progress import Cancelled, Meter, Report, never, silent
-from codex.reconcile import Changes, changes_between
+from codex.progress import Cancelled, Report, never, silent
+from codex.reconcile import Changes
 from codex.settings import CodexSettings
 from codex.sources import Forest, LoadRequest, Source
-from codex.trees import TreeState
-
-_PAGE = 64  # documents told to the token counter at once
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a load did. `tokens` is None when nobody counted; `read` files were read, the others were known already."""
-
-    codex: Codex
-    generation: Generation
-    read: int
-    tokens: int | None
-    is_new: bool  # False: the files were those of the newest generation
-
-    @property
-    def files(self) -> int:
-        return len(self.generation.entries)
 
 
 @dataclass(frozen=True)
@@ -56,6 +37,15 @@ class Survey:
     bytes: int
     skipped: dict[str, int]
     notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What following the disk found: the whole log of the generation, and how many of its entries are new."""
+
+    changes: Changes
+    log: tuple[Amendment, ...]
+    new: int
 
 
 class Library:
@@ -73,13 +63,11 @@ class Library:
         """`folder` is made when missing. Raises NewerCatalog, CatalogError, DiskFull."""
         self.folder = folder
         self.settings = settings or CodexSettings()
-        self.catalog = Catalog(folder / "catalog.sqlite")
-        self._indexer = indexer
-        self._count = count
-        self._clock = clock
+        self._catalog = Catalog(folder / "catalog.sqlite")
+        self._loader = Loader(folder, self._catalog, self.settings, indexer, count, clock)
 
     def close(self) -> None:
-        self.catalog.close()
+        self._catalog.close()
 
     def load(self, request: LoadRequest, report: Report = silent, cancelled: Cancelled = never) -> Loaded:
         """Take a source in as the newest generation of its codex; the same source under the same name is an update.
@@ -87,16 +75,19 @@ class Library:
         Raises SourceError (missing, empty), GitError, NameTaken, BadName, LoadRunning, LoadCancelled, CatalogError,
         DiskFull. After any of them, and after a kill, the codex answers as before, and the next load continues.
         """
-        source = sources.resolve(request, Path.cwd())
-        name = self._name_for(request, source)
-        with load_lock(self.folder / "locks", name, source.key, source.title):
-            self._insist_on_free_name(name, source, request)
-            self._register(name, source, request)
+        job = self._job(request, report, cancelled)
+        with self._locked(job):
+            self._insist_on_free_name(job)
+            if all(one.name != job.name for one in self.codices()):
+                self._register(job)
             try:
-                return self._load(name, source, request, report, cancelled)
+                loaded = self._loader.load(job)
             except SourceError:
-                self._unregister_if_empty(name)
+                if self.codex(job.name).newest is None:
+                    self._catalog.drop(job.name)
                 raise
+            self._register(job)  # only now: a load that failed must not change what a reload would do
+            return replace(loaded, codex=self.codex(job.name))
 
     def reload(self, name: str, report: Report = silent, cancelled: Cancelled = never) -> Loaded:
         """Load again what the codex was loaded from. Raises UnknownCodex, and what `load` raises."""
@@ -104,24 +95,23 @@ class Library:
 
     def survey(self, request: LoadRequest, cancelled: Cancelled = never) -> Survey:
         """What `load` would take; stores nothing but the clone of a git URL. Raises what `load` raises before reading."""
-        source = sources.resolve(request, Path.cwd())
-        name = self._name_for(request, source)
-        self._insist_on_free_name(name, source, request)
-        tree = self._open(source, request, cancelled)
+        job = self._job(request, silent, cancelled)
+        self._insist_on_free_name(job)
+        tree = self._loader.open(job)
         try:
             scan = tree.scan()
         finally:
             tree.close()
         size = sum(one.size for one in scan.candidates)
-        return Survey(name, len(scan.candidates), size, scan.reasons(), scan.notices)
+        return Survey(job.name, len(scan.candidates), size, scan.reasons(), scan.notices)
 
     def codices(self) -> tuple[Codex, ...]:
         """All codices by name, also those whose first load has not finished (`newest` is None)."""
-        return self.catalog.codices()
+        return self._catalog.codices()
 
     def codex(self, name: str) -> Codex:
         """Raises UnknownCodex."""
-        return self.catalog.codex(name)
+        return self._catalog.codex(name)
 
     def request(self, name: str) -> LoadRequest:
         """How the codex was loaded last. Raises UnknownCodex."""
@@ -129,160 +119,101 @@ class Library:
 
     def generation(self, name: str, number: int | None = None) -> Generation:
         """The newest generation or an older one that is kept. Raises UnknownCodex, UnknownGeneration."""
-        return self.catalog.generation(name, number)
+        return self._catalog.generation(name, number)
+
+    def generations(self, name: str) -> tuple[int, ...]:
+        """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
+        return self._catalog.generations(name)
 
     def documents(self, generation: Generation) -> Iterator[Document]:
         """The generation's documents in its order, as they were when it was made, a page at a time."""
-        return self.catalog.documents(generation.entries)
+        return self._catalog.documents(generation.entries)
 
     def document(self, entry: Entry) -> Document:
-        """One document. Raises CatalogError when it is no longer kept."""
-        return next(self.catalog.documents([entry]))
+        """One document. Raises CatalogError when its bytes are no longer kept."""
+        return next(self._catalog.documents([entry]))
 
     def changes(self, name: str, number: int | None = None, cancelled: Cancelled = never) -> Changes:
-        """What differs on disk from a generation (default: the newest) now; new contents are stored, no generation made.
+        """What differs on disk from a generation (default: the newest); contents are stored, no generation is made.
 
         Raises UnknownCodex, UnknownGeneration, LoadRunning, SourceError when the source is gone.
         """
         base = self.generation(name, number)
-        request = self.request(name)
-        source = sources.resolve(request, Path.cwd())
-        with load_lock(self.folder / "locks", name, source.key, source.title):
-            tree = self._open(source, request, cancelled)
-            try:
-                taken = self._ingest(request, source, silent, cancelled).take_in(name, tree)
-                return changes_between(base, taken, tree.state())
-            finally:
-                tree.close()
+        job = self._job(self.request(name), silent, cancelled)
+        with self._locked(job):
+            return self._loader.changes(job, base)
+
+    def follow(
+        self,
+        name: str,
+        number: int | None = None,
+        *,
+        count: Callable[[str], int],
+        changed_definitions: ChangedDefinitions,
+        cancelled: Cancelled = never,
+    ) -> Followed:
+        """Bring index and amendment log of a generation (default: the newest) up to the disk.
+
+        The log is written last, whole or not at all: after a kill the next call completes both. Raises like `changes`.
+        """
+        base = self.generation(name, number)
+        job = self._job(self.request(name), silent, cancelled)
+        with self._locked(job):
+            changes = self._loader.changes(job, base)
+            self._loader.bring_index_up_to(job, changes.current)
+            log = self._catalog.amendments(name, base.number)
+            limit = self.settings.amendments.whole_file_tokens
+            teller = Teller(self._catalog.told_document, count, changed_definitions, limit)
+            new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, teller)
+            self._catalog.append(name, base.number, new)
+        return Followed(changes, log + new, len(new))
+
+    def amendments(self, name: str, number: int | None = None) -> tuple[Amendment, ...]:
+        """The log of a generation (default: the newest). Raises UnknownCodex, UnknownGeneration."""
+        return self._catalog.amendments(name, self.generation(name, number).number)
 
     def tree(self, name: str) -> Forest:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""
-        request = self.request(name)
-        return self._open(sources.resolve(request, Path.cwd()), request, never)
+        return self._loader.open(self._job(self.request(name), silent, never))
 
-    def release(self, name: str, keep: frozenset[int]) -> None:
+    def release(self, name: str, keep: frozenset[int] = frozenset()) -> None:
         """Drop all generations but these and the newest. Raises UnknownCodex."""
-        *older, _ = self.catalog.generations(name) or (0,)
-        for number in older:
+        for number in self.generations(name)[:-1]:
             if number not in keep:
-                self.catalog.release(name, number)
+                self._catalog.release(name, number)
 
     def drop(self, name: str) -> None:
         """Drop the codex here and in the index. Raises UnknownCodex, LoadRunning."""
         codex = self.codex(name)
-        with load_lock(self.folder / "locks", name, codex.source, name):
-            self.catalog.drop(name)
-            if self._indexer is not None:
-                self._indexer.drop(name)
+        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots)):
+            if self._loader.indexer is not None:
+                self._loader.indexer.drop(name)
+            self._catalog.drop(name)
 
-    def _load(self, name: str, source: Source, request: LoadRequest, report: Report, cancelled: Cancelled) -> Loaded:
-        tree = self._open(source, request, cancelled)
-        try:
-            taken = self._ingest(request, source, report, cancelled).take_in(name, tree)
-            if not taken.entries:
-                raise SourceError(_nothing_in(source, taken))
-            ordered = self._in_order(name, taken, tree)
-            tokens = self._count_tokens(ordered, report, cancelled)
-            self._bring_index_up_to(name, ordered, report, cancelled)
-            generation, is_new = self._freeze(name, tree.state(), ordered, taken)
-        finally:
-            tree.close()
-        return Loaded(self.codex(name), generation, taken.read, tokens, is_new)
+    def _job(self, request: LoadRequest, report: Report, cancelled: Cancelled) -> Job:
+        source = sources.resolve(request, Path.cwd())
+        return Job(self._name_for(request, source), source, request, report, cancelled)
 
-    def _in_order(self, name: str, taken: Taken, tree: Forest) -> tuple[Entry, ...]:
-        entries = {entry.path: entry for entry in taken.entries}
-        volatility = tree.volatility(taken.candidates)
-        newest = self._newest(name)
-        if newest is None:
-            paths = fresh_order(entries, volatility)
-        else:
-            old = [(entry.path, entry.digest) for entry in newest.entries]
-            paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
-        return tuple(entries[path] for path in paths)
-
-    def _count_tokens(self, entries: tuple[Entry, ...], report: Report, cancelled: Cancelled) -> int | None:
-        if self._count is None:
-            return None
-        meter = Meter("count", len(entries), report, self._clock)
-        documents = self.catalog.documents(entries)
-        total = 0
-        while page := list(islice(documents, _PAGE)):
-            sources.insist_on_going_on(cancelled)
-            total += self._count(page)
-            meter.advance(len(page))
-        meter.finish()
-        return total
-
-    def _bring_index_up_to(self, name: str, entries: tuple[Entry, ...], report: Report, cancelled: Cancelled) -> None:
-        if self._indexer is None:
-            return
-        held = self._indexer.held(name)
-        missing = [entry for entry in entries if held.get(entry.path) != entry.digest]
-        removed = sorted(held.keys() - {entry.path for entry in entries})
-        meter = Meter("index", len(missing), report, self._clock)
-        if missing or removed:
-            documents = _until_cancelled(self.catalog.documents(missing), cancelled)
-            self._indexer.index(name, documents, removed, meter.advance)
-        meter.finish()
-
-    def _freeze(self, name: str, state: TreeState, entries: tuple[Entry, ...], taken: Taken) -> tuple[Generation, bool]:
-        newest = self._newest(name)
-        if newest is None or newest.entries != entries:
-            made = self.catalog.freeze(name, state, entries, taken.skipped, taken.notices)
-            return made, True
-        again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
-        if again != newest:
-            self.catalog.restate(again)
-        return again, False
-
-    def _newest(self, name: str) -> Generation | None:
-        try:
-            return self.catalog.generation(name)
-        except UnknownGeneration:
-            return None
-
-    def _open(self, source: Source, request: LoadRequest, cancelled: Cancelled) -> Forest:
-        return sources.open_tree(source, request, self.settings, self.folder / "clones", cancelled)
-
-    def _ingest(self, request: LoadRequest, source: Source, report: Report, cancelled: Cancelled) -> Ingest:
-        settings = self.settings
-        if request.load_secrets:
-            settings = replace(settings, secrets=replace(settings.secrets, load_secret_contents=True))
-        named = source.named(request.globs)
-        return Ingest(self.catalog, settings, report, cancelled, named.__contains__, self._clock)
+    def _locked(self, job: Job) -> AbstractContextManager[None]:
+        return load_lock(self.folder / "locks", job.name, job.source.key, job.source.title)
 
     def _name_for(self, request: LoadRequest, source: Source) -> str:
         if request.name is not None:
             return insist_on_name(request.name)
         return next((one.name for one in self.codices() if one.source == source.key), name_from(source.suggested_name))
 
-    def _insist_on_free_name(self, name: str, source: Source, request: LoadRequest) -> None:
+    def _insist_on_free_name(self, job: Job) -> None:
         taken = {one.name: one for one in self.codices()}
-        if name in taken and taken[name].source != source.key and not request.take_name:
-            raise NameTaken(name, ", ".join(taken[name].roots), free_name(name, set(taken)))
+        holder = taken.get(job.name)
+        if holder is not None and holder.source != job.source.key and not job.request.take_name:
+            raise NameTaken(job.name, ", ".join(holder.roots), free_name(job.name, set(taken)))
 
-    def _register(self, name: str, source: Source, request: LoadRequest) -> None:
-        lasting = replace(request, sources=source.lasting, name=name, take_name=False)
-        self.catalog.register(name, source.key, source.places, json.dumps(asdict(lasting)))
-
-    def _unregister_if_empty(self, name: str) -> None:
-        if self._newest(name) is None:
-            self.catalog.drop(name)
+    def _register(self, job: Job) -> None:
+        lasting = replace(job.request, sources=job.source.lasting, name=job.name, take_name=False)
+        self._catalog.register(job.name, job.source.key, job.source.places, json.dumps(asdict(lasting)))
 
 
 def _request_from(text: str) -> LoadRequest:
     stored = json.loads(text)
     globs = Globs(**{key: tuple(value) for key, value in stored.pop("globs").items()})
     return LoadRequest(**{**stored, "sources": tuple(stored["sources"]), "globs": globs})
-
-
-def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Iterator[Document]:
-    for document in documents:
-        sources.insist_on_going_on(cancelled)
-        yield document
-
-
-def _nothing_in(source: Source, taken: Taken) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
-    why = f"all files were left out ({reasons})" if reasons else "it holds no files"
-    return f"nothing to load from {source.title}: {why}{os.linesep.join(('', *taken.notices[:3])) if reasons else ''}"

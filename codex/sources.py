@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex.documents import name_of
-from codex.errors import LoadCancelled, SourceError
+from codex.errors import SourceError
 from codex.git import Git, available, mirror
 from codex.ignore import Globs, Selection
 from codex.revision import RevisionTree
@@ -210,12 +210,6 @@ def _lasting(root: Root) -> tuple[str, ...]:
     if root.url is not None and _URL.match(root.url) and root.revision:
         return (f"{root.url}#{root.revision}",)
     return (root.url or str(root.path),)
-
-
-def insist_on_going_on(cancelled: Callable[[], bool]) -> None:
-    """Raises LoadCancelled when the load was cancelled."""
-    if cancelled():
-        raise LoadCancelled("the load was cancelled; the next one continues from what was stored")
 
 
 def _title(root: Root) -> str:

@@ -1,0 +1,161 @@
+"""The steps of one load, and of one comparison with the disk, once the library has settled name, source and lock."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from codex import sources
+from codex.catalog import Catalog
+from codex.documents import Document
+from codex.errors import LoadCancelled, SourceError, UnknownGeneration
+from codex.generations import Codex, Entry, Generation
+from codex.ingest import Ingest, Taken
+from codex.order import fresh_order, next_order
+from codex.ports import CountTokens, Indexer
+from codex.progress import Cancelled, Meter, Report, never, silent
+from codex.reconcile import Changes, changes_between
+from codex.settings import CodexSettings
+from codex.sources import Forest, LoadRequest, Source
+from codex.trees import TreeState
+
+_PAGE = 64  # documents told to the token counter at once
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load did. `tokens` is None when nobody counted; `read` files were read, the others were known already."""
+
+    codex: Codex
+    generation: Generation
+    read: int
+    tokens: int | None
+    is_new: bool  # False: the files were those of the newest generation
+
+    @property
+    def files(self) -> int:
+        return len(self.generation.entries)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which codex, from where, asked for how; told to whom; until when."""
+
+    name: str
+    source: Source
+    request: LoadRequest
+    report: Report = silent
+    cancelled: Cancelled = never
+
+
+@dataclass(frozen=True)
+class Loader:
+    """What all loads of a library share."""
+
+    folder: Path
+    catalog: Catalog
+    settings: CodexSettings
+    indexer: Indexer | None = None
+    count: CountTokens | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def open(self, job: Job) -> Forest:
+        """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
+        return sources.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
+
+    def load(self, job: Job) -> Loaded:
+        """Take in, order, count, index, freeze: the generation appears last, when all else is done."""
+        tree = self.open(job)
+        try:
+            taken = self._ingest(job).take_in(job.name, tree)
+            if not taken.entries:
+                raise SourceError(_nothing_in(job.source, taken))
+            entries = self._in_order(job.name, taken, tree)
+            tokens = self._count_tokens(job, entries)
+            self.bring_index_up_to(job, entries)
+            generation, is_new = self._freeze(job.name, tree.state(), entries, taken)
+        finally:
+            tree.close()
+        return Loaded(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
+
+    def changes(self, job: Job, base: Generation) -> Changes:
+        """Take in, and compare with `base`; no generation is made."""
+        tree = self.open(job)
+        try:
+            taken = self._ingest(job).take_in(job.name, tree)
+            return changes_between(base, taken, tree.state())
+        finally:
+            tree.close()
+
+    def bring_index_up_to(self, job: Job, entries: Sequence[Entry]) -> None:
+        """Index what the index does not hold as it is in `entries`; forget what is not among them."""
+        if self.indexer is None:
+            return
+        held = self.indexer.held(job.name)
+        missing = [entry for entry in entries if held.get(entry.path) != entry.digest]
+        removed = sorted(held.keys() - {entry.path for entry in entries})
+        meter = Meter("index", len(missing), job.report, self.clock)
+        if missing or removed:
+            documents = _until_cancelled(self.catalog.documents(missing), job.cancelled)
+            self.indexer.index(job.name, documents, removed, meter.advance)
+        meter.finish()
+
+    def _ingest(self, job: Job) -> Ingest:
+        settings = self.settings
+        if job.request.load_secrets:
+            settings = replace(settings, secrets=replace(settings.secrets, load_secret_contents=True))
+        named = job.source.named(job.request.globs)
+        return Ingest(self.catalog, settings, job.report, job.cancelled, named.__contains__, self.clock)
+
+    def _in_order(self, name: str, taken: Taken, tree: Forest) -> tuple[Entry, ...]:
+        entries = {entry.path: entry for entry in taken.entries}
+        volatility = tree.volatility(taken.candidates)
+        newest = self._newest(name)
+        if newest is None:
+            paths = fresh_order(entries, volatility)
+        else:
+            old = [(entry.path, entry.digest) for entry in newest.entries]
+            paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
+        return tuple(entries[path] for path in paths)
+
+    def _count_tokens(self, job: Job, entries: Sequence[Entry]) -> int | None:
+        if self.count is None:
+            return None
+        meter = Meter("count", len(entries), job.report, self.clock)
+        documents = _until_cancelled(self.catalog.documents(entries), job.cancelled)
+        total = 0
+        while page := list(islice(documents, _PAGE)):
+            total += self.count(page)
+            meter.advance(len(page))
+        meter.finish()
+        return total
+
+    def _freeze(self, name: str, state: TreeState, entries: tuple[Entry, ...], taken: Taken) -> tuple[Generation, bool]:
+        newest = self._newest(name)
+        if newest is None or newest.entries != entries:
+            return self.catalog.freeze(name, state, entries, taken.skipped, taken.notices), True
+        again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
+        if again != newest:
+            self.catalog.restate(again)
+        return again, False
+
+    def _newest(self, name: str) -> Generation | None:
+        try:
+            return self.catalog.generation(name)
+        except UnknownGeneration:
+            return None
+
+
+def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Iterator[Document]:
+    for document in documents:
+        if cancelled():
+            raise LoadCancelled("the load was cancelled; the next one continues from what was stored")
+        yield document
+
+
+def _nothing_in(source: Source, taken: Taken) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
+    why = f"all files were left out ({reasons})" if reasons else "it holds no files"
+    return os.linesep.join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))

@@ -1,0 +1,129 @@
+"""Token ids of texts, computed once per tokenizer and text, and kept in a file that may be deleted at any time.
+
+    (tokenizer's name, sha256 of the text) ─▶ ids as uint32 in the machine's order
+
+The tokenizer is a port: the codex knows no model. Its name must be a fingerprint of everything that its ids depend on.
+"""
+
+import hashlib
+import sqlite3
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from codex.errors import CatalogError, DiskFull, NewerCatalog
+from codex.schema import open_database, transaction, translated
+
+SCHEMA = (
+    """
+    CREATE TABLE tokens (number INTEGER PRIMARY KEY, tokenizer TEXT NOT NULL, text TEXT NOT NULL, count INTEGER NOT NULL,
+        ids BLOB NOT NULL, UNIQUE (tokenizer, text))
+    """,
+)
+_PAGE = 256  # keys in one query; texts tokenised and stored at once
+assert array("I").itemsize == 4, "token ids are stored as uint32"
+
+
+class Tokenizer(Protocol):
+    """Turns text into token ids. Pure: equal names and texts give equal ids. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """A fingerprint of vocabulary, rules and settings."""
+
+    def encode_many(self, texts: Sequence[str]) -> Sequence["array[int]"]:
+        """Ids of each text, as array('I'), in the order given."""
+
+
+class TokenStore:
+    """The cache in one file. A damaged file is replaced by an empty one: what was in it can be computed again."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises DiskFull, NewerCatalog."""
+        self._path = path
+        self._lock = threading.RLock()
+        self._database = _open_or_replace(path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list["array[int]"]:
+        """Ids of each text, in order; what is not there yet is tokenised, once, and kept. Raises DiskFull."""
+        found = {}
+        for page in _pages(dict.fromkeys(texts)):
+            found.update(self._page_of_ids(tokenizer, page))
+        return [found[text] for text in texts]
+
+    def counts(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+        """Number of tokens of each text, in order; like `ids`, but without reading ids that are there."""
+        found: dict[str, int] = {}
+        for page in _pages(dict.fromkeys(texts)):
+            known = self._fetch("count", tokenizer.name, page)
+            fresh = self._tokenise(tokenizer, [text for text in page if text not in known])
+            found |= known | {text: len(ids) for text, ids in fresh.items()}
+        return [found[text] for text in texts]
+
+    def bytes(self) -> int:
+        """Bytes of all ids in the store."""
+        with self._lock, translated(self._path):
+            return int(self._database.execute("SELECT coalesce(sum(length(ids)), 0) FROM tokens").fetchone()[0])
+
+    def trim(self, limit_bytes: int) -> int:
+        """Drop the oldest entries until at most `limit_bytes` of ids are left; returns how many were dropped."""
+        with self._lock, transaction(self._database, self._path) as database:
+            return database.execute(
+                "DELETE FROM tokens WHERE number IN (SELECT number FROM (SELECT number, sum(length(ids)) OVER "
+                "(ORDER BY number DESC) AS newer FROM tokens) WHERE newer > ?)",
+                (limit_bytes,),
+            ).rowcount
+
+    def _page_of_ids(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, "array[int]"]:
+        known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
+        return known | self._tokenise(tokenizer, [text for text in page if text not in known])
+
+    def _fetch(self, column: str, tokenizer: str, page: Sequence[str]) -> dict[str, Any]:
+        by_key = {_key(text): text for text in page}
+        marks = ",".join("?" * len(by_key))
+        query = f"SELECT text, {column} FROM tokens WHERE tokenizer = ? AND text IN ({marks})"  # noqa: S608
+        with self._lock, translated(self._path):
+            rows = self._database.execute(query, (tokenizer, *by_key)).fetchall()
+        return {by_key[key]: value for key, value in rows}
+
+    def _tokenise(self, tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, "array[int]"]:
+        if not texts:
+            return {}
+        fresh = dict(zip(texts, tokenizer.encode_many(texts), strict=True))
+        rows = [(tokenizer.name, _key(text), len(ids), ids.tobytes()) for text, ids in fresh.items()]
+        with self._lock, transaction(self._database, self._path) as database:
+            database.executemany("INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows)
+        return fresh
+
+
+def _open_or_replace(path: Path) -> sqlite3.Connection:
+    try:
+        return open_database(path, SCHEMA)
+    except (DiskFull, NewerCatalog):
+        raise
+    except CatalogError:
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        return open_database(path, SCHEMA)
+
+
+def _pages(texts: Iterable[str]) -> Iterator[list[str]]:
+    waiting = list(texts)
+    for at in range(0, len(waiting), _PAGE):
+        yield waiting[at : at + _PAGE]
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unpack(body: bytes) -> "array[int]":
+    ids = array("I")
+    ids.frombytes(body)
+    return ids
