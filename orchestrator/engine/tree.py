@@ -79,7 +79,7 @@ class Tree:
     `on_evict` sees a node before its cells go.
     """
 
-    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda node: None) -> None:
+    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda _: None) -> None:
         self.root = Node(None, 0, array("I"), None)
         self._cells = cells
         self._on_evict = on_evict

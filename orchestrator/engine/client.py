@@ -1,0 +1,265 @@
+"""The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
+
+Floors and the grant are remembered and told again to the next child. A ticket that had sent nothing when its child ended
+is handed in again once, alone; one that had, or that sees a second end, fails with a retryable error.
+"""
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from orchestrator.engine.messages import (
+    Admitted,
+    Cancel,
+    Completion,
+    Decode,
+    Decoded,
+    Delta,
+    DropFloor,
+    Encode,
+    Encoded,
+    EngineSpec,
+    Grant,
+    Job,
+    Match,
+    Matched,
+    ModelInfo,
+    Outcome,
+    Progress,
+    PutFloor,
+    Reason,
+    Shutdown,
+    Snapshot,
+)
+from orchestrator.engine.supervision import ChildState
+from orchestrator.engine.supervisor import EngineUnavailable, Supervisor
+
+TicketMessage = Admitted | Progress | Delta | Completion
+
+HEARTBEAT_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(eq=False)
+class Running:
+    job: Job
+    messages: "asyncio.Queue[TicketMessage]" = field(default_factory=asyncio.Queue)
+    sent: bool = False
+    ended: bool = False
+
+
+class EngineClient:
+    """Owns the supervisor. `changed` is called with every new snapshot."""
+
+    def __init__(self, spec: EngineSpec, changed: Callable[[Snapshot], None] = lambda _: None) -> None:
+        self.snapshot = Snapshot(0)
+        self._changed = changed
+        self._supervisor = Supervisor(
+            spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
+        )
+        self._numbers = count(1)
+        self._running: dict[int, Running] = {}
+        self._replay: list[Running] = []
+        self._calls: dict[int, asyncio.Future[object]] = {}
+        self._floors: dict[str, PutFloor] = {}
+        self._grant: Grant | None = None
+        self._heart: asyncio.Task[None] | None = None
+
+    # -- life
+
+    def start(self) -> None:
+        self._supervisor.start()
+        self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
+
+    async def stop(self) -> None:
+        """Ends the child; whatever runs is cancelled."""
+        if self._heart:
+            self._heart.cancel()
+            await asyncio.gather(self._heart, return_exceptions=True)
+        self._supervisor.send([Shutdown()])
+        await self._supervisor.stop()
+        self._fail_calls("the engine is stopped")
+        for running in list(self._running.values()):
+            self._finish(running, Outcome.CANCELLED, Reason.CANCELLED, "the daemon is stopping")
+
+    async def ensure_ready(self) -> ModelInfo:
+        """Raises EngineUnavailable when the model cannot be loaded or keeps ending."""
+        return await self._supervisor.ensure_ready()
+
+    @property
+    def info(self) -> ModelInfo | None:
+        return self._supervisor.info
+
+    @property
+    def state(self) -> ChildState:
+        return self._supervisor.state
+
+    @property
+    def reason(self) -> str:
+        return self._supervisor.reason
+
+    @property
+    def restarts(self) -> int:
+        return self._supervisor.restarts
+
+    @property
+    def pid(self) -> int | None:
+        return self._supervisor.pid
+
+    # -- what the child should know
+
+    def grant(self, grant: Grant) -> None:
+        self._grant = grant
+        self._supervisor.send([grant])
+
+    def put_floor(self, name: str, ids: bytes) -> None:
+        if name not in self._floors:
+            self._floors[name] = PutFloor(name, ids)
+            self._supervisor.send([self._floors[name]])
+
+    def drop_floor(self, name: str) -> None:
+        if self._floors.pop(name, None):
+            self._supervisor.send([DropFloor(name)])
+
+    # -- calls
+
+    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]:
+        answer = await self._call(lambda call: Encode(call, tuple(texts), control))
+        assert isinstance(answer, Encoded)
+        return [as_array(ids) for ids in answer.ids]
+
+    async def decode(self, ids: bytes) -> str:
+        answer = await self._call(lambda call: Decode(call, ids))
+        assert isinstance(answer, Decoded)
+        return answer.text
+
+    async def match(self, floor: str, tail: bytes, owner: int) -> Matched:
+        answer = await self._call(lambda call: Match(call, floor, tail, owner))
+        assert isinstance(answer, Matched)
+        return answer
+
+    async def _call(self, make: Callable[[int], object]) -> object:
+        await self.ensure_ready()
+        number = next(self._numbers)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._calls[number] = future
+        try:
+            if not self._supervisor.send([make(number)]):
+                raise EngineUnavailable(self.reason)
+            return await future
+        finally:
+            self._calls.pop(number, None)
+
+    # -- tickets
+
+    async def run(self, job: Job) -> AsyncIterator[TicketMessage]:
+        """One ticket's messages; the last is its Completion. Closing the iterator early cancels it within one step.
+
+        Raises EngineUnavailable when no child will take it.
+        """
+        if self.state in (ChildState.BROKEN, ChildState.STOPPED):
+            raise EngineUnavailable(self.reason, broken=self.state is ChildState.BROKEN)
+        running = Running(replace(job, ticket=next(self._numbers)))
+        self._running[running.job.ticket] = running
+        if not self._replay:
+            self._supervisor.send([running.job])  # with no child up, it is handed in when one is
+        try:
+            while True:
+                message = await running.messages.get()
+                yield message
+                if isinstance(message, Completion):
+                    return
+        finally:
+            if not running.ended:
+                self._supervisor.send([Cancel(running.job.ticket)])
+                self._running.pop(running.job.ticket, None)
+
+    def _hear(self, message: object) -> None:
+        if isinstance(message, Snapshot):
+            self.snapshot = message
+            self._changed(message)
+        elif isinstance(message, Encoded | Decoded | Matched):
+            future = self._calls.get(message.call)
+            if future and not future.done():
+                future.set_result(message)
+        elif isinstance(message, Admitted | Progress | Delta | Completion):
+            self._tell(message)
+
+    def _tell(self, message: TicketMessage) -> None:
+        running = self._running.get(message.ticket)
+        if running is None:
+            return
+        running.sent = running.sent or isinstance(message, Delta)
+        running.messages.put_nowait(message)
+        if isinstance(message, Completion):
+            running.ended = True
+            del self._running[message.ticket]
+            self._next_replay(running)
+
+    # -- when a child ends
+
+    def _retell(self) -> None:
+        known = [*([self._grant] if self._grant else []), *self._floors.values()]
+        self._supervisor.send(known)
+        self._replay = [running for running in self._running.values() if running.job.replay]
+        fresh = [running.job for running in self._running.values() if not running.job.replay]
+        if self._replay:
+            self._supervisor.send([self._replay[0].job])
+        else:
+            self._supervisor.send(fresh)
+
+    def _next_replay(self, ended: Running) -> None:
+        """Replays go in one by one, so that a ticket that kills the child takes nobody with it."""
+        if ended not in self._replay:
+            return
+        self._replay.remove(ended)
+        if self._replay:
+            self._supervisor.send([self._replay[0].job])
+        else:
+            self._supervisor.send([running.job for running in self._running.values() if not running.job.replay])
+
+    def _child_ended(self, how: str) -> list[int]:
+        self.snapshot = Snapshot(0)
+        self._fail_calls(f"the engine ended ({how})")
+        were_running = [r for r in self._running.values() if not self._replay or r is self._replay[0]]
+        for running in were_running:
+            if running.sent or running.job.replay:
+                self._finish(running, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how}); ask again")
+            else:
+                running.job = replace(running.job, replay=1)
+        self._replay = []
+        return [running.job.ticket for running in were_running]
+
+    def _gave_up(self, why: str) -> None:
+        for running in list(self._running.values()):
+            self._finish(running, Outcome.FAILED, Reason.ENGINE, why)
+
+    def _finish(self, running: Running, outcome: Outcome, reason: Reason, detail: str) -> None:
+        self._running.pop(running.job.ticket, None)
+        running.ended = True
+        running.messages.put_nowait(Completion(running.job.ticket, outcome, reason, detail))
+
+    def _fail_calls(self, why: str) -> None:
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(EngineUnavailable(why))
+
+    async def _heartbeat(self) -> None:
+        """A child that is alive but answers nothing (stopped, swapped out) is ended, so that the next can serve."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if self.state is ChildState.READY:
+                try:
+                    await asyncio.wait_for(self.encode(()), PATIENCE_SECONDS)
+                except TimeoutError:
+                    self._supervisor.kill()
+                except EngineUnavailable:
+                    continue
+
+
+def as_array(ids: bytes) -> "array[int]":
+    out = array("I")
+    out.frombytes(ids)
+    return out

@@ -1,0 +1,79 @@
+"""One child process and the socket to it, seen from the daemon's event loop."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.engine.messages import EngineSpec
+from orchestrator.engine.transport import HEADER, pack, unpack
+
+GRACE_SECONDS = 5.0
+
+
+class ChildProcess:
+    """Started by `start`; `messages` ends when the child does. `stop` waits for it and kills what does not go."""
+
+    def __init__(self, process: asyncio.subprocess.Process, connection: socket.socket) -> None:
+        self._process = process
+        self._connection = connection
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+
+    @classmethod
+    async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "orchestrator.engine.worker",
+                str(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                env={**os.environ, "GGML_NO_BACKTRACE": "1", **(environment or {})},
+            )
+        child = cls(process, ours)
+        child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        child.send([spec])
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, messages: Sequence[Any]) -> None:
+        """Queues messages; a child that is gone is noticed by `messages`, not here."""
+        if not self._writer.is_closing():
+            self._writer.write(pack(messages))
+
+    async def messages(self) -> AsyncIterator[Any]:
+        try:
+            while True:
+                (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                for message in unpack(await self._reader.readexactly(size)):
+                    yield message
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    async def ended(self) -> str:
+        """Waits for the end and says in words how it came."""
+        code = await self._process.wait()
+        if code < 0:
+            return f"killed by signal {-code}"
+        return f"exit status {code}"
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """Closes the socket, which ends the child; kills it when it does not go."""
+        self._writer.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()

@@ -1,0 +1,65 @@
+"""What to do when the child ends: the states of the child process, and how long to wait before the next one.
+
+    STOPPED ──▶ STARTING ──ready──▶ READY
+                  │  ▲ │                │
+      load failed │  │ └──── ended ──┬──┘
+                  │  │ after a pause ▼
+                  │  └──────────── BACKOFF
+                  ▼                  │ five ends in a minute
+                BROKEN ◀─────────────┘
+
+Pure: times are handed in. What ran in the child is not this file's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ChildState(StrEnum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    BACKOFF = "backoff"
+    BROKEN = "broken"
+
+
+ALLOWED = {
+    ChildState.STOPPED: {ChildState.STARTING},
+    ChildState.STARTING: {ChildState.READY, ChildState.BACKOFF, ChildState.BROKEN, ChildState.STOPPED},
+    ChildState.READY: {ChildState.BACKOFF, ChildState.STOPPED},
+    ChildState.BACKOFF: {ChildState.STARTING, ChildState.BROKEN, ChildState.STOPPED},
+    ChildState.BROKEN: {ChildState.STARTING, ChildState.STOPPED},
+}
+
+MOST_ENDS = 5
+WITHIN_SECONDS = 60.0
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 10.0
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start the next child after `pause` seconds."""
+
+    pause: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The model is broken: a further start would only loop."""
+
+    why: str
+
+
+def after_end(ends: Sequence[float], now: float) -> Restart | GiveUp:
+    """`ends`: when children ended that counted against the model, this one included, in seconds."""
+    recent = [end for end in ends if now - end < WITHIN_SECONDS]
+    if len(recent) >= MOST_ENDS:
+        return GiveUp(f"the engine ended {len(recent)} times within {WITHIN_SECONDS:.0f} s")
+    return Restart(min(LONGEST_PAUSE, FIRST_PAUSE * 3 ** max(0, len(recent) - 1)))
+
+
+def is_model_fault(running: Sequence[int], seen_before: Sequence[int]) -> bool:
+    """Whether an end counts against the model: not when a ticket ran that was there at an earlier one."""
+    return not set(running) & set(seen_before)
