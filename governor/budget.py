@@ -1,0 +1,195 @@
+"""The numbered grant: what may be planned, from sensors, a model's costs and the settings. Pure.
+
+    total |------------------------------ ceiling -------------------------|-- margin --|
+          |-- others --|-- weights, buffers --|------- KV (hard) ----------|
+          |----------------- planned share of the ceiling --------|
+                                              |-- KV (planned) ---|
+
+The ceiling is the user's limit or the total without the margin, whichever is less. KV is planned up to where the level
+`elevated` begins, so that our own planning never makes a level; never less than the smallest window where that is
+physically there. Others' growth shrinks the grant, never the other way round. Without GPU, RAM takes VRAM's place.
+Knows nothing of pools that are open: who holds what is the engine's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
+from governor.readings import MemoryReading
+from governor.settings import MemorySettings, StoreSettings
+from governor.shape import Layer, ModelShape
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What loading showed, in bytes; it takes the estimate's place."""
+
+    weights: int
+    working: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is to be planned for. `measured` is the model's effective length, where it has been measured.
+
+    `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
+    `ours`: bytes of that memory which the engine knows to hold, for drivers that do not tell whose memory is whose.
+    `host_free`: RAM in bytes that may take the layers which the GPU cannot.
+    """
+
+    shape: ModelShape
+    plan: KvPlan
+    measured: int | None = None
+    gpu_layers: int | None = None
+    loaded: Loaded | None = None
+    ours: int = 0
+    host_free: int = 0
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Bytes that checkpoints may take in RAM and on disk; unknown readings give 0."""
+
+    ram: int
+    disk: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A grant. Bytes but for `cells` (the largest pool), `window` (one sequence's limit) and `n_ctx` (auto), in tokens.
+
+    `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer.
+    """
+
+    number: int
+    where: str
+    total: int
+    ceiling: int
+    others: int
+    weights: int
+    working: int
+    kv_hard: int
+    kv: int
+    cells: int
+    window: int
+    n_ctx: int
+    gpu_layers: int
+    layers: int
+    stores: Stores
+
+    def same_grant(self, other: "Budget") -> bool:
+        """Whether nothing changed that anybody plans with; bytes move with every reading, cells by whole steps."""
+        ours = (self.where, self.cells, self.window, self.gpu_layers, self.stores)
+        return ours == (other.where, other.cells, other.window, other.gpu_layers, other.stores)
+
+
+def plan_budget(
+    number: int,
+    memory: MemoryReading,
+    demand: Demand,
+    settings: MemorySettings,
+    limit: int | None,
+    stores: Stores,
+) -> Budget:
+    """The grant of that `number`. `limit`: the user's, in bytes (`limit_bytes` of the settings' text at start).
+
+    FootprintError when the architecture's KV cannot be predicted or its KV type does not suit the model.
+    """
+    ceiling = ceiling_of(memory.total, settings, limit)
+    others = max(0, memory.total - memory.free - max(memory.own or 0, demand.ours))
+    layers = len(demand.shape.layers) + 1
+    gpu_layers = _gpu_layers(memory, demand, settings, ceiling - others)
+    here = _here(memory, demand.shape, gpu_layers)
+    weights, working = _fixed(memory, demand, settings, gpu_layers)
+    hard = max(0, ceiling - others - weights - working)
+    planned = int(ceiling * settings.planned_share) - others - weights - working
+    kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
+    cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
+    window = min(demand.shape.trained, demand.measured or demand.shape.trained, cells)
+    return Budget(
+        number=number,
+        where=memory.where,
+        total=memory.total,
+        ceiling=ceiling,
+        others=others,
+        weights=weights,
+        working=working,
+        kv_hard=hard,
+        kv=kv,
+        cells=cells,
+        window=window,
+        n_ctx=window,
+        gpu_layers=gpu_layers,
+        layers=layers,
+        stores=stores,
+    )
+
+
+def ceiling_of(total: int, settings: MemorySettings, limit: int | None) -> int:
+    """The most that all programs together may hold before we count it as pressure, in bytes."""
+    margin = max(settings.margin_bytes, int(total * settings.margin_share))
+    kept = max(0, total - margin)
+    return kept if limit is None else min(kept, limit)
+
+
+def stores_of(ram_available: int | None, disk_free: int | None, settings: StoreSettings) -> Stores:
+    ram = int((ram_available or 0) * settings.ram_share)
+    return Stores(ram, min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share)))
+
+
+# ---- what stands where ---------------------------------------------------------------------------------------------
+
+
+def _here(memory: MemoryReading, shape: ModelShape, gpu_layers: int) -> Sequence[Layer]:
+    """The layers whose KV lives in this memory: on a GPU the last ones, for llama.cpp fills it from the end."""
+    if memory.where == "RAM":
+        return shape.layers
+    return shape.layers[len(shape.layers) + 1 - gpu_layers :] if gpu_layers else ()
+
+
+def weights_on_gpu(shape: ModelShape, gpu_layers: int) -> int:
+    """Bytes of weights that `gpu_layers` put there. The output is the first to go; tied, it is a second embedding."""
+    if gpu_layers == 0:
+        return 0
+    output = shape.output + (shape.input if shape.tied else 0)
+    return output + sum(layer.weights for layer in shape.layers[len(shape.layers) + 1 - gpu_layers :])
+
+
+def _fixed(memory: MemoryReading, demand: Demand, settings: MemorySettings, gpu_layers: int) -> tuple[int, int]:
+    """Bytes of weights and of working buffers: as loaded, else as estimated."""
+    if demand.loaded is not None:
+        return demand.loaded.weights, demand.loaded.working
+    working = working_bytes(demand.shape, demand.plan, max(settings.smallest_window, demand.shape.trained))
+    if memory.where == "RAM":
+        return demand.shape.weights, working
+    return weights_on_gpu(demand.shape, gpu_layers), working if gpu_layers else 0
+
+
+def _gpu_layers(memory: MemoryReading, demand: Demand, settings: MemorySettings, room: int) -> int:
+    """The most layers that fit with the KV of the smallest window."""
+    if memory.where == "RAM":
+        return 0
+    if demand.gpu_layers is not None:
+        return min(demand.gpu_layers, len(demand.shape.layers) + 1)
+    for count in range(len(demand.shape.layers) + 1, 0, -1):
+        layers = _here(memory, demand.shape, count)
+        kv = kv_cost(demand.shape, demand.plan, settings.smallest_window, layers).total
+        if sum(_fixed(memory, demand, settings, count)) + kv <= room:
+            return count
+    return 0
+
+
+def _cells(demand: Demand, size: int, layers: Sequence[Layer]) -> int:
+    """The largest pool in `size` bytes; more than the model was trained for is of use to several sequences only."""
+    most = padded(demand.shape.trained * max(1, demand.plan.sequences))
+    found = cells_within(demand.shape, demand.plan, size, layers)
+    return most if found is None else min(found, most)
+
+
+def _cells_elsewhere(demand: Demand, gpu_layers: int, here: Sequence[Layer]) -> int:
+    """What RAM grants to the layers that did not fit on the GPU."""
+    away = demand.shape.layers[: len(demand.shape.layers) - len(here)]
+    if not away:
+        return padded(demand.shape.trained * max(1, demand.plan.sequences))
+    weights = demand.shape.weights - weights_on_gpu(demand.shape, gpu_layers)
+    return _cells(demand, max(0, demand.host_free - weights), away)
