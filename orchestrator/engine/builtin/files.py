@@ -1,0 +1,118 @@
+"""Makes the files of the built-in models on first need, and finds them afterwards.
+
+A file's name holds a hash of everything in this folder: a changed recipe makes a new file beside the old one. A file that
+stands under its name is whole, because it is written beside its place, synced and renamed.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.engine.builtin import noise, quoter
+from orchestrator.engine.builtin.shape import Shape, Tensor, write
+from orchestrator.engine.builtin.tokens import Tokens, tokens
+
+PREFIX = "builtin:"
+MIB = 1 << 20
+
+
+class BuiltinError(Exception):
+    """A built-in model has no such name, or its file cannot be made; the message says what to do."""
+
+
+class Recipe(Protocol):
+    def __call__(self, vocabulary: Tokens) -> Iterator[Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A model that we make ourselves; `bytes` is about the size of its file."""
+
+    name: str
+    shape: Shape
+    recipe: Recipe
+    bytes: int
+
+
+BUILTINS = {
+    model.name: model
+    for model in (
+        Builtin("builtin:quoter", quoter.SHAPE, quoter.tensors, 8 * MIB),
+        Builtin("builtin:noise-s", noise.SMALL, partial(noise.tensors, noise.SMALL), 142 * MIB),
+        Builtin("builtin:noise-m", noise.MEDIUM, partial(noise.tensors, noise.MEDIUM), 562 * MIB),
+    )
+}
+
+
+def is_builtin(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def ensure(name: str, folder: Path) -> Path:
+    """The file of a built-in model in `folder`, made if it is not there (seconds). The same bytes on every machine.
+
+    Safe to call from several processes at once: one builds, the others wait. Raises BuiltinError.
+    """
+    if name not in BUILTINS:
+        raise BuiltinError(f"there is no built-in model {name!r}; there are {', '.join(sorted(BUILTINS))}")
+    model = BUILTINS[name]
+    path = folder / f"{name.removeprefix(PREFIX)}-{recipe_hash()}.gguf"
+    if path.exists():
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_builder(folder / f".{path.stem}.lock"):
+            if not path.exists():
+                build(model, path)
+    except OSError as error:
+        raise BuiltinError(f"{name} cannot be made in {folder}: {error.strerror or error}") from error
+    return path
+
+
+def build(model: Builtin, path: Path) -> None:
+    free = shutil.disk_usage(path.parent).free
+    if free < model.bytes:
+        raise BuiltinError(
+            f"{model.name} needs about {model.bytes // MIB} MiB in {path.parent}, and {free // MIB} MiB are free there: "
+            "make room, or choose another cache folder"
+        )
+    part = path.with_suffix(".part")  # one builder at a time: a dead one's rest is written over
+    try:
+        write(part, model.shape, tokens(), model.recipe(tokens()))
+        sync(part)
+        part.replace(path)
+        sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_builder(lock: Path) -> Iterator[None]:
+    """Holds a file lock, which the kernel drops when its holder dies."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@cache
+def recipe_hash() -> str:
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for file in sorted([*here.glob("*.py"), *here.glob("*.txt")]):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
