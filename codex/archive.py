@@ -1,0 +1,134 @@
+"""The Archive: what is searched when the codebase does not stand in the prompt. A port, its values and its contract.
+
+Contract, which `tests/contracts/test_archive.py` holds every implementation to:
+
+* Who owns. The archive owns what it stores; documents are read during the call and not kept. What is found is a copy.
+* Who writes. Any thread may call; writes to one archive wait for each other. A search never waits for a write.
+* When visible. What a call wrote is found by every search that begins after the call returned. `replace` is atomic: a
+  search sees all documents of one call as before, or all as after.
+* What is held. `held` is the one truth about what is indexed: digest by path. A lost or damaged index holds nothing, so
+  whoever compares `held` with the catalog builds it again.
+* Errors. `ArchiveDamaged` when what is stored cannot be read: it has then been set aside, and `held` is empty.
+  `ArchiveError` for everything else the world does (disk full, no permission). An unknown codex is empty, not an error.
+
+Knows nothing of ranking beyond one number per hit: fusion and re-ranking are `codex.search`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from codex.documents import Document
+from codex.errors import CodexError
+
+
+class ArchiveError(CodexError):
+    """The archive cannot do what was asked because of the world."""
+
+
+class ArchiveDamaged(ArchiveError):
+    """What was stored for a codex cannot be read; it has been set aside and must be indexed again."""
+
+    def __init__(self, codex: str, why: str) -> None:
+        super().__init__(f"the archive of {codex!r} is damaged ({why}); it was set aside and will be indexed again")
+        self.codex = codex
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found. `score` orders the list it came in and means nothing outside it.
+
+    `scores` are kept apart by kind, comparable only within one kind and one query. `snippet` is at most a few lines.
+    """
+
+    path: str
+    start: int
+    end: int
+    symbol: str
+    kind: str
+    signature: str
+    score: float
+    scores: Mapping[str, float]
+    snippet: str
+    text: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hits, best first, and what the search could not see."""
+
+    hits: tuple[Hit, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileHit:
+    """A file that was found as a whole."""
+
+    path: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveStats:
+    """What is stored for one codex, and its size on disk in bytes (0 in memory)."""
+
+    codex: str
+    files: int
+    chunks: int
+    size_bytes: int
+    unindexed: int = 0  # chunks that are found by scanning, until `optimize`
+    notices: tuple[str, ...] = field(default=())
+
+
+Progress = Callable[[int], None]
+
+
+def unheard(done: int) -> None:
+    """Progress that nobody waits for."""
+
+
+class Archive(Protocol):
+    """See the module's contract."""
+
+    def held(self, codex: str) -> Mapping[str, str]:
+        """Digest by path of what is searchable; empty for a codex it does not know or whose index was lost."""
+
+    def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
+        """Store the chunks of these documents in place of what their paths held, and forget `removed`, as one step.
+
+        Returns the number of chunks stored. Of two documents of one path the last counts.
+        """
+
+    def index(
+        self,
+        codex: str,
+        documents: Iterable[Document],
+        removed: Sequence[str] = (),
+        progress: Progress = unheard,
+    ) -> None:
+        """`replace` in batches for many documents, then `optimize`. Read once, in order, never wholly in memory."""
+
+    def remove(self, codex: str, paths: Sequence[str]) -> None:
+        """Forget these paths; those it does not know are no error."""
+
+    def drop(self, codex: str) -> None:
+        """Forget the codex and free its room; no error when it is not known."""
+
+    def search(
+        self, query: Sequence[str], codex: str, n: int, *, paths: Sequence[str] | None = None
+    ) -> tuple[Hit, ...]:
+        """At most `n` chunks that hold any of these words, best first; only in `paths` when given.
+
+        `query` are words as `codex.identifiers.query_words` gives them. A hit's `scores` has `chunk`.
+        """
+
+    def search_files(self, query: Sequence[str], codex: str, n: int) -> tuple[FileHit, ...]:
+        """At most `n` files ranked as wholes, best first."""
+
+    def stats(self, codex: str) -> ArchiveStats:
+        """Counts for a codex; zeros when it is not known."""
+
+    def optimize(self, codex: str) -> None:
+        """Fold what was written into the indexes and free old versions. Only speed and room change."""

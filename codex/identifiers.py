@@ -1,0 +1,79 @@
+"""Words of code: identifiers whole and in their parts, lower-cased.
+
+`getUserName` gives getusername, get, user, name; `HTTP_PORT2` gives http_port2, http, port2, port. Knows no language
+and no stemming: the index stems.
+"""
+
+import re
+from collections.abc import Iterable
+
+_WORD = re.compile(r"[^\W_][\w]*|_+[^\W_]\w*")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+_CODE_MARK = re.compile(r"\w_\w|^_\w|\w\.\w|[a-z][A-Z]")
+_WORD_CHARS = 64  # a longer one is data: base64, a hash, a minified line
+
+# English function words: they say nothing about code, and every file has them.
+_FUNCTION_WORDS = """
+    a about above after again all also am an and any are as at be because been before being below between both but by
+    can cannot could did do does doing done down during each either ever few for from further had has have having he her
+    here hers him his how i if in into is it its itself just let me more most must my no nor not of off on once only or
+    other our out over own per please same shall she should so some such than that the their them then there these they
+    this those through thus to too under until up upon us very was we were what when where whether which while who whom
+    whose why will with within without would you your
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+
+
+def words(text: str) -> list[str]:
+    """Identifiers and words in order, each compound followed by its parts; lower case."""
+    found: list[str] = []
+    for word in _WORD.findall(text):
+        if len(word) <= _WORD_CHARS:
+            found.extend(_cached_split(word))
+    return found
+
+
+def query_words(text: str, at_most: int = 64) -> list[str]:
+    """Distinct words of a question without stop words, in order; all of them when nothing else is left."""
+    distinct = list(dict.fromkeys(words(text)))
+    telling = [word for word in distinct if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
+    return (telling or distinct)[:at_most]
+
+
+def identifiers(text: str) -> list[str]:
+    """What looks like a name in code rather than a word: it has an underscore, a dot, inner capitals or digits."""
+    names = re.findall(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*", text)
+    return list(dict.fromkeys(name for name in names if is_identifier(name)))
+
+
+def is_identifier(word: str) -> bool:
+    """Whether a word is written as only code is written (`get_name`, `getName`, `os.path`)."""
+    return bool(_CODE_MARK.search(word))
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Words of several texts as one text whose tokens are parted by spaces."""
+    return " ".join(word for part in parts for word in words(part))
+
+
+def split(word: str) -> tuple[str, ...]:
+    """One identifier: itself, then its parts when it has more than one."""
+    whole = word.strip("_").lower()
+    parts = _PART.findall(word)
+    if len(parts) < 2:
+        return (whole,)
+    small = tuple(part.lower() for part in parts)
+    return (whole, *(part for part in small if not part.isdigit()))
+
+
+_splits: dict[str, tuple[str, ...]] = {}
+
+
+def _cached_split(word: str) -> tuple[str, ...]:
+    """A codebase has few distinct words and many of each: remembering them makes indexing four times faster."""
+    known = _splits.get(word)
+    if known is None:
+        if len(_splits) > 200_000:
+            _splits.clear()
+        known = _splits[word] = split(word)
+    return known

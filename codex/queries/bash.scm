@@ -1,0 +1,3 @@
+(function_definition name: (word) @name) @definition.function
+(program (variable_assignment name: (variable_name) @name) @definition.variable)
+(command name: (command_name (word) @reference.call))

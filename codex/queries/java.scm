@@ -1,0 +1,13 @@
+(class_declaration name: (identifier) @name) @definition.class
+(record_declaration name: (identifier) @name) @definition.class
+(interface_declaration name: (identifier) @name) @definition.interface
+(annotation_type_declaration name: (identifier) @name) @definition.interface
+(enum_declaration name: (identifier) @name) @definition.enum
+(method_declaration name: (identifier) @name) @definition.method
+(constructor_declaration name: (identifier) @name) @definition.method
+(method_invocation name: (identifier) @reference.call)
+(object_creation_expression type: (type_identifier) @reference.call)
+(superclass (type_identifier) @reference.base)
+(super_interfaces (type_list (type_identifier) @reference.base))
+(formal_parameter type: (type_identifier) @reference.type)
+(import_declaration (scoped_identifier) @import)

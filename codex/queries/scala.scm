@@ -1,0 +1,11 @@
+(class_definition name: (identifier) @name) @definition.class
+(object_definition name: (identifier) @name) @definition.object
+(trait_definition name: (identifier) @name) @definition.interface
+(enum_definition name: (identifier) @name) @definition.enum
+(function_definition name: (identifier) @name) @definition.function
+(function_declaration name: (identifier) @name) @definition.declaration
+(type_definition name: (type_identifier) @name) @definition.type
+(call_expression function: (identifier) @reference.call)
+(call_expression function: (field_expression field: (identifier) @reference.call))
+(extends_clause type: (type_identifier) @reference.base)
+(import_declaration) @import

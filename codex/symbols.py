@@ -1,0 +1,162 @@
+"""The outline of a file: what it defines, what it uses, what it imports.
+
+Tree-sitter finds the names; this file nests them, gives them signatures and first doc lines. A file without a grammar,
+too large to parse, or that the parser gives up on, has the outline of plain text (`codex.plain`). Parse errors cost the
+definitions they cover and nothing else.
+
+Lines are 1-based and inclusive. A symbol begins at its decorators, not at the comment above it.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node, QueryCursor
+
+from codex.documents import Document
+from codex.languages import Language, language_of, parser_of, query_of
+from codex.plain import plain_symbols
+from codex.signatures import doc_line, signature_of
+
+OUTLINE_VERSION = 1  # raise it when outlines of the same text change: what was cached by digest is made again
+_PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
+_MATCHES_IN_PROGRESS = 4096
+_WRAPPERS = frozenset({"decorated_definition", "export_statement", "template_declaration", "ambient_declaration"})
+_SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A definition. `qualname` joins the names of what it stands in by dots; `doc` is its first doc line or ''."""
+
+    name: str
+    qualname: str
+    kind: str
+    start: int
+    end: int
+    signature: str
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name used at a line. `kind` is call, type, base or import."""
+
+    name: str
+    kind: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a file holds; `symbols` by their start, the outer before the inner. `language` is '' for plain text."""
+
+    language: str
+    lines: int
+    symbols: tuple[Symbol, ...] = ()
+    references: tuple[Reference, ...] = ()
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A match before it is nested: byte range of the whole, lines, and the words made of its nodes."""
+
+    first: int
+    last: int
+    symbol: Symbol
+
+
+_parsing = threading.Lock()
+
+
+def outline(document: Document) -> Outline:
+    """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
+    language = language_of(document.path, document.text)
+    raw = document.text.encode("utf-8", errors="replace")
+    count = _line_count(document.text)
+    if language is not None and len(raw) <= _PARSE_BYTES:
+        parsed = _parsed(language, raw, count)
+        if parsed is not None:
+            return parsed
+    return Outline("", count, tuple(Symbol(*row) for row in plain_symbols(document.text)))
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
+
+
+def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
+    """None when the parser gives up, or in time nothing came of it."""
+    with _parsing:
+        tree = parser_of(language).parse(raw)
+    if tree is None:
+        return None
+    definitions: dict[tuple[int, int, str], _Definition] = {}
+    references: dict[tuple[str, str, int], None] = {}
+    imports: dict[str, None] = {}
+    cursor = QueryCursor(query_of(language), match_limit=_MATCHES_IN_PROGRESS)
+    for _, captures in cursor.matches(tree.root_node):
+        for capture, nodes in captures.items():
+            kind, _, detail = capture.partition(".")
+            if kind == "definition":
+                found = _definition(nodes[0], captures.get("name"), detail, raw, count)
+                definitions.setdefault((found.first, found.last, found.symbol.name), found)
+            elif kind == "reference":
+                references.update({(_text(node), detail, node.start_point[0] + 1): None for node in nodes})
+            elif kind == "import":
+                imports.update({_text(node).strip("\"'<>"): None for node in nodes})
+    return Outline(
+        language.name,
+        count,
+        tuple(_nested(definitions.values(), language)),
+        tuple(sorted((Reference(*key) for key in references), key=lambda one: (one.line, one.name, one.kind))),
+        tuple(imports),
+    )
+
+
+def _definition(node: Node, names: list[Node] | None, kind: str, raw: bytes, count: int) -> _Definition:
+    outer = node.parent if node.parent is not None and node.parent.type in _WRAPPERS else node
+    name = _text(names[0]) if names else kind
+    start = outer.start_point[0] + 1
+    end = outer.end_point[0] + (1 if outer.end_point[1] > 0 else 0)
+    symbol = Symbol(
+        name=" ".join(name.split())[:200],
+        qualname="",
+        kind=kind,
+        start=start,
+        end=min(max(start, end), max(count, start)),
+        signature=signature_of(node, raw),
+        doc=doc_line(node, outer),
+    )
+    return _Definition(outer.start_byte, outer.end_byte, symbol)
+
+
+def _nested(definitions: Iterable[_Definition], language: Language) -> Iterator[Symbol]:
+    """Gives every definition the names of those that hold it, and calls a function in a class a method."""
+    holders: list[tuple[int, Symbol]] = []
+    for one in sorted(definitions, key=lambda found: (found.first, -found.last)):
+        while holders and holders[-1][0] <= one.first:
+            holders.pop()
+        holder = holders[-1][1] if holders else None
+        symbol = one.symbol
+        name = symbol.name.replace("::", ".")
+        qualname = f"{holder.qualname}.{name}" if holder is not None and not language.prose else name
+        kind = "method" if symbol.kind == "function" and holder is not None and holder.kind in _SCOPES else symbol.kind
+        symbol = replace(symbol, qualname=qualname, kind=kind)
+        holders.append((one.last, symbol))
+        yield symbol
+
+
+def enclosing(symbols: tuple[Symbol, ...], line: int) -> Symbol | None:
+    """The innermost symbol that holds a line."""
+    last = bisect_right(symbols, line, key=lambda one: one.start)
+    for symbol in reversed(symbols[:last]):
+        if symbol.end >= line:
+            return symbol
+    return None
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", errors="replace")
