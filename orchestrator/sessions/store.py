@@ -1,0 +1,177 @@
+"""The conversations' store. Every question is answered for one uid: nobody sees another's sessions.
+
+Calls take well under a millisecond (an append as long as the disk's flush) and may come from any thread. A killed process
+loses nothing that a call had returned for.
+"""
+
+import difflib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Conflict, NotFound
+from orchestrator.sessions.names import checked, fresh
+from orchestrator.sessions.records import Session, Turn
+from orchestrator.sessions.schema import opened
+
+SESSION = """
+SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
+"""
+TITLE_LENGTH = 80
+
+
+class SessionStore:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """Opens or makes the database. Raises StoreError for a newer, foreign or damaged one."""
+        self.connection = opened(path)
+        self.clock = clock
+        self.lock = threading.Lock()
+
+    def create(self, uid: int, codex: str | None, name: str | None = None) -> Session:
+        """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
+        with self.writing() as database:
+            chosen = checked(name) if name else fresh(lambda tried: self.row(uid, tried) is not None)
+            now = self.clock()
+            try:
+                database.execute(
+                    "INSERT INTO sessions (name, uid, codex, title, created, used) VALUES (?, ?, ?, '', ?, ?)",
+                    (chosen, uid, codex, now, now),
+                )
+            except sqlite3.IntegrityError:
+                raise taken(chosen) from None
+            found = self.row(uid, chosen)
+        assert found is not None
+        return found
+
+    def get(self, uid: int, name: str) -> Session:
+        """Raises NotFound with the nearest names."""
+        with self.lock:
+            found = self.row(uid, name)
+        if found is None:
+            near = difflib.get_close_matches(name, [known.name for known in self.all_of(uid)], n=3)
+            raise NotFound(f"no session {name}", f"there are: {', '.join(near)}" if near else "`lore session list`")
+        return found
+
+    def all_of(self, uid: int) -> list[Session]:
+        """This user's, the last used first."""
+        return self.select("WHERE uid = ? ORDER BY used DESC, id DESC", uid)
+
+    def last_of(self, uid: int, codex: str | None) -> Session | None:
+        """This user's last used conversation on this codex."""
+        found = self.select("WHERE uid = ? AND codex IS ? ORDER BY used DESC, id DESC LIMIT 1", uid, codex)
+        return found[0] if found else None
+
+    def append(self, session: int, turns: Sequence[Turn]) -> None:
+        """Adds turns at the end, all or none. The first user's message becomes the title."""
+        with self.writing() as database:
+            now = self.clock()
+            count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
+            database.executemany(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        session,
+                        number,
+                        turn.role,
+                        turn.text,
+                        turn.ids,
+                        turn.evidence,
+                        turn.tool_call_id,
+                        turn.tool_calls,
+                        now,
+                    )
+                    for number, turn in enumerate(turns, start=count)
+                ],
+            )
+            title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
+            database.execute(
+                "UPDATE sessions SET used = ?, title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
+                (now, title, session),
+            )
+
+    def turns(self, session: int) -> list[Turn]:
+        """All of them, in their order."""
+        with self.lock:
+            rows = self.connection.execute(
+                "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
+                " FROM turns WHERE session = ? ORDER BY number",
+                (session,),
+            ).fetchall()
+        return [Turn(*row) for row in rows]
+
+    def rename(self, uid: int, name: str, new: str) -> None:
+        """Raises NotFound, Conflict or InvalidRequest."""
+        session = self.get(uid, name)
+        with self.writing() as database:
+            try:
+                database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked(new), session.id))
+            except sqlite3.IntegrityError:
+                raise taken(new) from None
+
+    def drop(self, uid: int, name: str) -> None:
+        """Forgets the conversation and its turns. Raises NotFound."""
+        session = self.get(uid, name)
+        with self.writing() as database:
+            database.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+
+    def export(self, uid: int, name: str) -> dict[str, Any]:
+        """The whole conversation as plain values; token ids are left out: they mean something to one model only."""
+        session = self.get(uid, name)
+        turns = [asdict(turn) for turn in self.turns(session.id)]
+        return {
+            **report(session),
+            "turns": [{k: v for k, v in turn.items() if k != "ids" and v != ""} for turn in turns],
+        }
+
+    def count(self) -> int:
+        with self.lock:
+            return int(self.connection.execute("SELECT count(*) FROM sessions").fetchone()[0])
+
+    def close(self) -> None:
+        with self.lock:
+            self.connection.close()
+
+    # ---- below -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; undone when the block raises."""
+        with self.lock:
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+            except BaseException:
+                self.connection.execute("ROLLBACK")
+                raise
+            self.connection.execute("COMMIT")
+
+    def row(self, uid: int, name: str) -> Session | None:
+        found = self.connection.execute(f"{SESSION} WHERE uid = ? AND name = ?", (uid, name)).fetchone()
+        return Session(*found) if found else None
+
+    def select(self, condition: str, *values: object) -> list[Session]:
+        with self.lock:
+            return [Session(*row) for row in self.connection.execute(f"{SESSION} {condition}", values).fetchall()]
+
+
+def report(session: Session) -> dict[str, Any]:
+    """As `lore session list` shows it."""
+    return {key: value for key, value in asdict(session).items() if key not in ("id", "uid")}
+
+
+def stored(turn: Turn) -> tuple[object, ...]:
+    return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
+
+
+def title_of(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+def taken(name: str) -> Conflict:
+    return Conflict(f"you have a session {name} already", "choose another name, or drop that one")

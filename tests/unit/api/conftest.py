@@ -1,0 +1,32 @@
+"""The API's tests talk to a real socket."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from served import Served, served
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: sockets need one."""
+    with tempfile.TemporaryDirectory(prefix="lore-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def lorekeep(folder: Path) -> Iterator[Served]:
+    with served(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def http(lorekeep: Served) -> Iterator[httpx2.Client]:
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(lorekeep.socket)), base_url="http://localhost") as client:
+        yield client

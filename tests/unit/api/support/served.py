@@ -1,0 +1,62 @@
+"""The real application on a real Unix socket, in a thread of its own, in front of the small service."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from small_service import SmallService
+
+from orchestrator.api.app import create_app
+from orchestrator.api.server import serve
+from orchestrator.api.sigils import Sigils
+from orchestrator.api.sockets import listen, listen_tcp, tcp_hosts
+from orchestrator.settings import Settings
+from orchestrator.wire.version import installed_version
+
+
+@dataclass
+class Served:
+    socket: Path
+    service: SmallService
+    loop: asyncio.AbstractEventLoop
+    tcp: str = ""
+
+    def wait_for(self, event: asyncio.Event, timeout_s: float = 10.0) -> None:
+        asyncio.run_coroutine_threadsafe(asyncio.wait_for(event.wait(), timeout_s), self.loop).result()
+
+
+@contextmanager
+def served(
+    folder: Path,
+    *,
+    owner: int | None = None,
+    settings: Settings | None = None,
+    max_body: int = 64 * 1024,
+    version: str | None = None,
+    tcp: bool = False,
+) -> Iterator[Served]:
+    """Runs until the block ends. `owner` is the uid that may do everything; default: this process's."""
+    sigils = Sigils.of(settings or Settings(), os.getuid() if owner is None else owner)
+    listeners = [listen(folder / "lore.sock")]
+    address = ""
+    if tcp:
+        listeners.append(listen_tcp("127.0.0.1:0"))
+        address = f"127.0.0.1:{listeners[1].socket.getsockname()[1]}"
+    loop = asyncio.new_event_loop()
+    service = SmallService()
+    stop = asyncio.Event()
+    app = create_app(
+        service, sigils, version=version or installed_version(), max_body=max_body, hosts=tcp_hosts(address)
+    )
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
+    thread.start()
+    try:
+        yield Served(folder / "lore.sock", service, loop, address)
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()

@@ -1,0 +1,224 @@
+"""The port, small and deterministic: answers by repeating the question's words. For the tests of both edges.
+
+A question steers it: `forever` never ends, `break` fails after a word, `full`, `paused`, `loading`, `huge` are refused,
+`bug` is our own mistake, `think` thinks first, `call` calls a tool, `long` is cut.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from orchestrator.errors import (
+    Conflict,
+    EngineFailed,
+    InvalidRequest,
+    LoreError,
+    NotFound,
+    NotReady,
+    OverBudget,
+    Paused,
+)
+from orchestrator.service import (
+    Answered,
+    Ask,
+    AskEvent,
+    LoadEvent,
+    LoadRequest,
+    Principal,
+    Report,
+    Text,
+    Thought,
+    ToolCall,
+    Waiting,
+)
+from orchestrator.wire.lore import BlockState, Citation, CodexState, GovernorState, Lore, PromptState, StrategyState
+
+KINDS = ("identity", "codex", "environment", "karma", "state", "query")
+
+
+class Full(LoreError):
+    code = "full"
+
+
+REFUSALS = {
+    "full": Full("the queue is full"),
+    "paused": Paused("paused until resumed", "lore resume", retry_after=12.2),
+    "loading": NotReady("the model is loading", "wait for it"),
+    "huge": OverBudget("90,000 tokens asked, 8,000 fit", "ask about less"),
+    "bug": ZeroDivisionError("a mistake of ours"),
+}
+
+
+def codex(name: str, root: str = "/src/demo") -> dict[str, object]:
+    return {
+        "name": name,
+        "root": root,
+        "generation": 1,
+        "files": 3,
+        "skipped": {"binary": 1},
+        "tokens": {"full": 1200, "skeleton": 300, "map": 90},
+        "tier": "full",
+        "reason": "1,200 tokens fit",
+        "hint": "",
+        "kv_bytes": 4096,
+        "indexed_chunks": 7,
+    }
+
+
+@dataclass
+class SmallService:
+    """`asked` are the asks as they came; `begun` and `ended` tell of questions that wait forever."""
+
+    known: dict[str, dict[str, object]] = field(default_factory=lambda: {"demo": codex("demo")})
+    talks: dict[str, list[str]] = field(default_factory=dict)
+    asked: list[Ask] = field(default_factory=list)
+    loads: list[LoadRequest] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
+        self.asked.append(ask)
+        question = ask.messages[-1].content
+        self.check(ask, question)
+        yield Waiting("floor", 512, 1024)
+        self.begun.set()
+        try:
+            if "forever" in question:
+                yield Text("first ")
+                await asyncio.Event().wait()
+            if question == "silent":
+                await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        if question == "think":
+            yield Thought("hm")
+        if question == "call":
+            yield ToolCall("call-1", "search_archive", '{"query": "x"}')
+            yield self.answered(ask, "tool_calls")
+            return
+        for word in question.split():
+            yield Text(word + " ")
+            if word == "break":
+                raise EngineFailed("the engine died", "ask again")
+        yield self.answered(ask, "length" if question == "long" else "stop")
+
+    def check(self, ask: Ask, question: str) -> None:
+        if question in REFUSALS:
+            raise REFUSALS[question]
+        if ask.codex not in (None, "none", *self.known):
+            raise NotFound(f"no codex {ask.codex}", f"there are: {', '.join(self.known)}")
+        if ask.session:
+            self.talks.setdefault(ask.session, []).append(question)
+
+    def answered(self, ask: Ask, reason: str) -> Answered:
+        return Answered(reason, lore_of(ask), prompt_tokens=100, cached_tokens=90, completion_tokens=5)
+
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+        self.check(ask, ask.messages[-1].content)
+        plan = lore_of(ask).model_dump(mode="json", exclude={"trace", "timings"})
+        plan |= {"relevance": {"mode": "RESPOND"}, "intent": {}, "retrieval_plan": {}, "predicted": {"ttft_ms": 40.0}}
+        return plan | ({"text": "<the exact prompt>"} if prompt else {})
+
+    async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+        self.loads.append(request)
+        if request.path.endswith("missing"):
+            raise InvalidRequest(f"no directory {request.path}", "name one that exists")
+        if request.path.endswith("busy"):
+            raise Conflict("a load of busy is running", "wait for it")
+        yield {"event": "progress", "phase": "walk", "done": 1, "total": 3, "rate": 2.0, "eta_s": 1.0}
+        if request.path.endswith("forever"):
+            self.begun.set()
+            await asyncio.Event().wait()
+        name = request.name or request.path.rpartition("/")[2]
+        self.known[name] = codex(name, request.path)
+        yield {"event": "loaded", "codex": self.known[name]}
+
+    async def cancel_load(self, principal: Principal, name: str) -> None:
+        self.found(name)
+
+    async def codices(self, principal: Principal) -> list[Report]:
+        return list(self.known.values())
+
+    async def codex(self, principal: Principal, name: str) -> Report:
+        return self.found(name)
+
+    async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
+        yield {"event": "loaded", "codex": self.found(name)}
+
+    async def drop(self, principal: Principal, name: str) -> None:
+        self.found(name)
+        del self.known[name]
+
+    def found(self, name: str) -> dict[str, object]:
+        if name not in self.known:
+            raise NotFound(f"no codex {name}", f"there are: {', '.join(self.known)}")
+        return self.known[name]
+
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> list[Report]:
+        if query == "nothing":
+            return []
+        hit = {"path": "src/a.py", "start": 10, "end": 11, "symbol": "run", "score": 0.5, "scores": {"text": 0.5}}
+        return [{**hit, "snippet": "\ndef run():\n    pass"}][:n]
+
+    async def sessions(self, principal: Principal) -> list[Report]:
+        return [{"name": name, "codex": "demo", "turns": len(turns)} for name, turns in self.talks.items()]
+
+    async def session(self, principal: Principal, name: str) -> Report:
+        if name not in self.talks:
+            raise NotFound(f"no session {name}", "lore session list")
+        return {"name": name, "codex": "demo", "turns": [{"role": "user", "text": text} for text in self.talks[name]]}
+
+    async def rename_session(self, principal: Principal, name: str, new: str) -> None:
+        await self.session(principal, name)
+        self.talks[new] = self.talks.pop(name)
+
+    async def drop_session(self, principal: Principal, name: str) -> None:
+        await self.session(principal, name)
+        del self.talks[name]
+
+    async def models(self, principal: Principal) -> list[Report]:
+        return [{"id": "builtin:quoter", "path": "", "loaded": True, "bytes": 1000, "fits": True, "context": 8192}]
+
+    async def status(self, principal: Principal) -> Report:
+        return {
+            "model": {"name": "builtin:quoter"},
+            "engine": {"running": 0},
+            "governor": {"level": "calm", "sigil": principal.sigil},
+            "codices": list(self.known.values()),
+            "sessions": len(self.talks),
+            "queue": 0,
+        }
+
+    async def ready(self) -> tuple[bool, str]:
+        return ("demo" in self.known, "loading the model")
+
+
+def lore_of(ask: Ask) -> Lore:
+    blocks = tuple(BlockState(kind=kind, tokens=20, cached=18, source="ram") for kind in KINDS)
+    return Lore(
+        trace="t1",
+        session=ask.session or ("brave-otter" if ask.session == "" else None),
+        model="builtin:quoter",
+        codex=CodexState(
+            name="demo", root="/src/demo", generation=1, branch="main", revision="1a2b3c4d", amendments=("a.py", "b.py")
+        ),
+        strategy=StrategyState(
+            name="CAG",
+            tier="full",
+            retrieval="none",
+            task="hybrid",
+            confidence=0.95,
+            reason="1,200 tokens fit in 8,192",
+            window=8192,
+            content_tokens=1200,
+            available_tokens=6000,
+            used_tokens=120,
+            retrieval_budget=0,
+        ),
+        blocks=blocks,
+        prompt=PromptState(tokens=100, cached=90, computed=10),
+        governor=GovernorState(level="calm", kv_bytes=4096, budget_tokens=8000),
+        citations=(Citation(path="src/a.py", start=10, end=20, valid=True),),
+    )
