@@ -15,15 +15,15 @@ SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))  # scripts are programs, not a package; demo, benchmarks and tests share private_daemon
 
 import private_daemon as private  # noqa: E402 - found through the line above
+from llama_sources import build_cache  # noqa: E402
 
 # The same examples on every machine in CI; deadlines measure the machine, not the code.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-OUTSIDE = dict(
-    os.environ
-)  # as the run was started: what was compiled and fetched for building lies in its cache folder
+OUTSIDE = dict(os.environ)  # as the run was started
+BUILD_CACHE = build_cache()  # what was compiled, fetched and built once, for every run
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,8 +55,7 @@ def llama_sources() -> Path:
 @pytest.fixture(scope="session")
 def models() -> Path:
     """Where the built-in models lie. Kept between runs: their names hold a hash of their recipe."""
-    outside = OUTSIDE.get("XDG_CACHE_HOME") or Path(OUTSIDE["HOME"]) / ".cache"
-    return Path(outside) / "lorekeep-build" / "models"
+    return BUILD_CACHE / "models"
 
 
 @pytest.fixture(scope="session")
