@@ -40,16 +40,16 @@ class Git:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def run(self, *arguments: str, cancelled: Callable[[], bool] | None = None) -> bytes:
-        """Standard output of `git ARGUMENTS`. Raises GitError with git's own last words, LoadCancelled."""
+    def run(self, *arguments: str, fed: bytes = b"", cancelled: Callable[[], bool] | None = None) -> bytes:
+        """Standard output of `git ARGUMENTS`, fed these bytes. Raises GitError with git's own last words, LoadCancelled."""
         command = ["git", "-C", str(self.folder), *_QUIET, *arguments]
         try:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
             )
         except OSError as error:
             raise GitError(f"git cannot be run in {self.folder}: {error.strerror}; is git installed?") from error
-        out, err = _communicate(child, cancelled)
+        out, err = _communicate(child, fed, cancelled)
         if child.returncode != 0:
             said = err.decode("utf-8", errors="replace").strip()[-_TAIL:] or f"exit status {child.returncode}"
             raise GitError(f"git {arguments[0]} failed in {self.folder}: {said}")
@@ -57,7 +57,7 @@ class Git:
 
     def records(self, *arguments: str) -> list[str]:
         """NUL-separated records of a command's output, as os.fsdecode gives them."""
-        return [os.fsdecode(record) for record in self.run(*arguments).split(b"\0") if record]
+        return _records(self.run(*arguments))
 
     def is_work_tree(self) -> bool:
         """Whether the folder lies inside a working tree that this user may use."""
@@ -75,9 +75,19 @@ class Git:
         """Tracked files and untracked ones that no rule hides, below the folder; nested repositories end in /."""
         return self.records("ls-files", "-z", "-co", "--exclude-standard", "--deduplicate")
 
-    def ignores(self, path: str) -> bool:
-        """Whether git's ignore rules hide this path below the folder (`.` is the folder itself)."""
-        return self._says("check-ignore", "--no-index", "--", path) is not None
+    def is_hidden(self) -> bool:
+        """Whether the folder itself is ignored by the repository around it; the top of a repository never is."""
+        return (
+            self._says("rev-parse", "--show-prefix") is not None and self._says("check-ignore", "--", ".") is not None
+        )
+
+    def ignored(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths below the folder that git's ignore rules hide; a folder ends in /."""
+        fed = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        try:
+            return set(_records(self.run("check-ignore", "-z", "--stdin", fed=fed)))
+        except GitError:
+            return set()  # status 1: none of them
 
     def changed(self) -> list[str]:
         """Files below the folder that differ from the commit, untracked ones included."""
@@ -179,12 +189,18 @@ def mirror(url: str, into: Path, cancelled: Callable[[], bool]) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _communicate(child: subprocess.Popen[bytes], cancelled: Callable[[], bool] | None) -> tuple[bytes, bytes]:
+def _records(out: bytes) -> list[str]:
+    return [os.fsdecode(record) for record in out.split(b"\0") if record]
+
+
+def _communicate(
+    child: subprocess.Popen[bytes], fed: bytes, cancelled: Callable[[], bool] | None
+) -> tuple[bytes, bytes]:
     if cancelled is None:
-        return child.communicate()
+        return child.communicate(fed)
     while True:
         try:
-            return child.communicate(timeout=_POLL_S)
+            return child.communicate(fed, timeout=_POLL_S)
         except subprocess.TimeoutExpired:
             if cancelled():
                 child.kill()

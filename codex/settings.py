@@ -53,6 +53,7 @@ class WatchSettings:
 
     debounce_s: float = 0.3  # an editor's save is several events within milliseconds
     longest_wait_s: float = 2.0  # a stream of writes is told at least this often
+    longest_hold_s: float = 60.0  # git's index.lock may be left behind by a git that was killed
     poll_s: float = 10.0  # when inotify has no watches left
     reconcile_s: float = 600.0  # events can be lost without a word: compare with the disk this often
 

@@ -50,19 +50,20 @@ class DiskTree:
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.root = Path(os.path.realpath(root))
-        self._selection = selection
+        self.selection = selection
         self._max_files = max_files
         self._max_file_bytes = max_file_bytes
-        self._files = files
+        self.files = files
         self._clock_ns = clock_ns
         self._notices: list[str] = []
-        self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
+        self._repositories: dict[str, Git | None] = {}
+        self.forget_rules()
 
     def scan(self) -> Scan:
         if not self.root.is_dir():
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()
-        self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
+        self.forget_rules()
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
         for found in self._list():
@@ -93,7 +94,7 @@ class DiskTree:
             os.close(handle)
 
     def state(self) -> TreeState:
-        repository = self._repository()
+        repository = self.repository()
         if repository is None:
             return TreeState()
         try:
@@ -103,7 +104,7 @@ class DiskTree:
             return TreeState()
 
     def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        repository = self._repository()
+        repository = self.repository()
         if repository is None:
             return by_age({one.path: _modified_ns(one.stamp) for one in candidates})
         try:
@@ -115,36 +116,48 @@ class DiskTree:
     def close(self) -> None:
         pass
 
-    def folders(self, scan: Scan) -> tuple[str, ...]:
-        """Raw folders in which a change can matter: those of the candidates, and the root."""
-        found = {""}
-        for one in scan.candidates:
-            folder = one.origin.rpartition("/")[0]
-            while folder not in found:
-                found.add(folder)
-                folder = folder.rpartition("/")[0]
-        return tuple(sorted(found))
+    def forget_rules(self) -> None:
+        """Read the ignore files, and look for repositories, again when next asked."""
+        self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
+        self._git_rules = IgnoreRules(GIT_IGNORE, self._read_rules)
+        self._repositories.clear()
 
-    def enters(self, folder: str) -> bool:
-        """Whether a folder that appeared is one to look into."""
-        if not self._selection.enters(folder, self.rules):
-            return False
-        repository = self._repository()
-        return repository is None or not repository.ignores(folder + "/")
+    def repository(self, folder: str = "") -> Git | None:
+        """Git for the root or a folder below it; None where git has no say: not installed, no repository, ignored."""
+        if folder not in self._repositories:
+            found = Git(self.root / folder)
+            usable = git.available() and found.is_work_tree() and not found.is_hidden()
+            self._repositories[folder] = found if usable else None
+        return self._repositories[folder]
 
-    def _repository(self) -> Git | None:
-        """Git for the root, or None where git has no say: none installed, no repository, or the root itself ignored."""
-        if not git.available():
-            return None
-        repository = Git(self.root)
-        if not repository.is_work_tree() or repository.ignores("."):
-            return None
-        return repository
+    def hidden(self, paths: Sequence[str]) -> set[str]:
+        """Those of raw relative paths (a folder ends in /) that `.gitignore` rules hide, each by its own repository."""
+        found: set[str] = set()
+        asked: dict[str, list[str]] = {}
+        for path in paths:
+            asked.setdefault(self._repository_of(path), []).append(path)
+        for prefix, inside in asked.items():
+            repository = self.repository(prefix)
+            if repository is None:
+                found.update(path for path in inside if self._hidden_by_rules(path))
+            else:
+                found.update(prefix + path for path in repository.ignored([path[len(prefix) :] for path in inside]))
+        return found
+
+    def _repository_of(self, path: str) -> str:
+        """The nearest folder above the path that is a repository of its own; empty: the root."""
+        folder = path.rstrip("/").rpartition("/")[0]
+        while folder and not (self.root / folder / ".git").exists():
+            folder = folder.rpartition("/")[0]
+        return f"{folder}/" if folder else ""
+
+    def _hidden_by_rules(self, path: str) -> bool:
+        return bool(self._git_rules.verdict(path.rstrip("/"), is_folder=path.endswith("/")))
 
     def _list(self) -> Iterator[_Listed]:
-        if self._files is not None:
-            yield from map(_Listed, self._files)
-        elif self._repository() is not None:
+        if self.files is not None:
+            yield from map(_Listed, self.files)
+        elif self.repository() is not None:
             yield from self._list_by_git("")
         else:
             if git.available() and (self.root / ".git").exists():
@@ -159,13 +172,12 @@ class DiskTree:
             inside = prefix + path.rstrip("/")
             if not _is_real_folder(self.root / inside):
                 yield _Listed(inside)
-            elif _is_linked_worktree(self.root / inside):
+            elif is_linked_worktree(self.root / inside):
                 yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
             elif (self.root / inside / ".git").exists():
                 yield from self._list_by_git(inside + "/")
 
     def _list_by_walk(self, prefix: str) -> Iterator[_Listed]:
-        rules = IgnoreRules(GIT_IGNORE, self._read_rules)
         waiting = [prefix]
         while waiting:
             folder = waiting.pop()
@@ -177,18 +189,18 @@ class DiskTree:
             for entry in entries:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
-                    yield _Listed(path, SkipReason.IGNORED if rules.verdict(path) else None)
+                    yield _Listed(path, SkipReason.IGNORED if self._git_rules.verdict(path) else None)
                 elif git.available() and (self.root / path / ".git").exists():
                     yield from self._nested_repository(path)
-                elif not self._selection.enters(path, self.rules):
-                    yield _Listed(path + "/", self._selection.verdict(path + "/x", 0, self.rules))
-                elif rules.may_prune(path):
+                elif not self.selection.enters(path, self.rules):
+                    yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))
+                elif self._git_rules.may_prune(path):
                     yield _Listed(path + "/", SkipReason.IGNORED)
                 else:
                     waiting.append(path + "/")
 
     def _nested_repository(self, path: str) -> Iterator[_Listed]:
-        if _is_linked_worktree(self.root / path):
+        if is_linked_worktree(self.root / path):
             yield _Listed(path + "/", SkipReason.WORKTREE)
         elif Git(self.root / path).is_work_tree():
             yield from self._list_by_git(path + "/")
@@ -205,7 +217,7 @@ class DiskTree:
             return None
         except OSError as error:
             return Skipped(name_of(found.path), _reason_of(error))
-        reason = _reason_by_kind(facts) or self._selection.verdict(found.path, facts.st_size, self.rules)
+        reason = _reason_by_kind(facts) or self.selection.verdict(found.path, facts.st_size, self.rules)
         if reason is not None:
             return Skipped(name_of(found.path), reason)
         return Candidate(name_of(found.path), found.path, facts.st_size, stamp_of(facts))
@@ -258,7 +270,7 @@ def _is_real_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _is_linked_worktree(path: Path) -> bool:
+def is_linked_worktree(path: Path) -> bool:
     """A linked worktree's `.git` is a file that names a folder inside the main repository's `worktrees`."""
     try:
         return "/worktrees/" in (path / ".git").read_text(encoding="utf-8", errors="replace")

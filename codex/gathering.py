@@ -1,0 +1,81 @@
+"""Gathers file events into one batch when things have become quiet. Pure: told the time, never asks for it.
+
+    state      leaves it by
+    quiet      note → gathering
+    gathering  due → quiet (the batch is taken) · hold → held
+    held       release → gathering · too long → gathering
+
+An editor's save is several events; a checkout is thousands, during which git holds `index.lock`: both are one batch.
+"""
+
+from dataclasses import dataclass
+
+from codex.settings import WatchSettings
+
+_TOO_MANY = 2_000  # paths of one batch; beyond it a comparison of the whole tree is cheaper
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What may have changed. `everything`: compare all, `paths` are then not complete.
+
+    `commit`: version control moved on, so branch, revision or number of changed files may differ, whatever the files do.
+    """
+
+    paths: frozenset[str] = frozenset()
+    everything: bool = False
+    commit: bool = False
+
+
+class Gathering:
+    """One codex's gathering; used by one thread at a time. Times are seconds of one monotonic clock."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._settings = settings
+        self._paths: set[str] = set()
+        self._everything = False
+        self._commit = False
+        self._first: float | None = None
+        self._last = 0.0
+        self._held_since: float | None = None
+
+    def note(self, now: float, path: str | None = None, *, everything: bool = False, commit: bool = False) -> None:
+        """Something happened to `path`, or to more than one could name."""
+        self._first = now if self._first is None else self._first
+        self._last = now
+        self._everything = self._everything or everything
+        self._commit = self._commit or commit
+        if path is not None:
+            self._paths.add(path)
+        if len(self._paths) > _TOO_MANY:
+            self._everything = True
+            self._paths.clear()
+
+    def hold(self, now: float) -> None:
+        """Version control is at work: what it changes is told when it is done."""
+        self._held_since = now if self._held_since is None else self._held_since
+
+    def release(self, now: float) -> None:
+        """Version control is done."""
+        self._held_since = None
+        if self._first is not None:
+            self._first = self._last = now
+
+    def due(self) -> float | None:
+        """When the batch can be taken; None when there is nothing to tell."""
+        if self._first is None:
+            return None
+        quiet = min(self._last + self._settings.debounce_s, self._first + self._settings.longest_wait_s)
+        return quiet if self._held_since is None else max(quiet, self._held_since + self._settings.longest_hold_s)
+
+    def take(self, now: float) -> Batch | None:
+        """The batch if it is due, and a fresh start; else None."""
+        due = self.due()
+        if due is None or now < due:
+            return None
+        batch = Batch(frozenset(self._paths), self._everything, self._commit)
+        self._paths = set()
+        self._everything = self._commit = False
+        self._first = None
+        self._held_since = None
+        return batch

@@ -1,0 +1,108 @@
+"""Watches on chosen folders, one by one, over watchdog's inotify reader: one descriptor and one thread for a codex.
+
+watchdog's own recursive observer cannot be used: it watches ignored folders too (a `node_modules` alone can use up the
+system's limit), passes over folders that the limit refused without a word, and tells its handlers nothing when the
+kernel's queue overflowed. Its reader, one floor below, has none of these faults. Knows nothing of ignore rules.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
+
+_MASK = Mask(
+    InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_MOVE
+    | InotifyConstants.IN_CLOSE_WRITE
+    | InotifyConstants.IN_ATTRIB  # permissions: a file that could not be read may be readable now
+    | InotifyConstants.IN_DELETE_SELF
+    | InotifyConstants.IN_MOVE_SELF
+    | InotifyConstants.IN_DONT_FOLLOW
+    | InotifyConstants.IN_EXCL_UNLINK
+    | InotifyConstants.IN_ONLYDIR
+)
+_LIMITS = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
+
+
+class WatchLimit(OSError):
+    """The kernel has no watches left. `sysctl` names the limit."""
+
+    def __init__(self, sysctl: str) -> None:
+        super().__init__(f"the limit {sysctl} is reached")
+        self.sysctl = sysctl
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One event. `path` is absolute; `appeared`/`gone`: created or moved here, deleted or moved away."""
+
+    path: str
+    is_folder: bool = False
+    appeared: bool = False
+    gone: bool = False
+    overflow: bool = False  # events were lost: anything may have happened anywhere
+
+
+class FolderWatches:
+    """Watches of one codex. `tell` is called in the reader's thread, for one event at a time."""
+
+    def __init__(self, tell: Callable[[Happened], None]) -> None:
+        """Raises WatchLimit."""
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._folder_of: dict[WatchDescriptor, str] = {}
+        try:
+            self._reader = InotifyFD()
+        except OSError as error:
+            raise _translated(error) from error
+        self._reader.start()
+
+    def __len__(self) -> int:
+        return len(self._folder_of)
+
+    def add(self, folder: Path) -> None:
+        """Watch the folder itself, not what is below its folders; no error when it is gone. Raises WatchLimit."""
+        path = os.fsencode(folder)
+        try:
+            with self._lock:  # an event of the new watch must find its folder
+                watch = self._reader.add_callback(path, _MASK, self, CallbackId(id(self)))
+                self._folder_of[watch] = os.fsdecode(path)
+        except OSError as error:
+            if error.errno in _LIMITS:
+                raise _translated(error) from error
+
+    def close(self) -> None:
+        """No event is told after this."""
+        self._reader.stop()
+        self._reader.join()
+
+    def on_event(self, event: InotifyEvent) -> None:
+        with self._lock:
+            folder = self._folder_of.get(event.wd)
+        if folder is not None:
+            self._tell(_happened(folder, event))
+
+    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
+        with self._lock:
+            self._folder_of.pop(wd, None)
+
+    def on_queue_overflow(self) -> None:
+        self._tell(Happened("", overflow=True))
+
+
+def _happened(folder: str, event: InotifyEvent) -> Happened:
+    if event.is_delete_self or event.is_move_self:
+        return Happened(folder, is_folder=True, gone=True)
+    path = f"{folder}/{os.fsdecode(event.name)}" if event.name else folder
+    appeared, gone = event.is_create or event.is_moved_to, event.is_delete or event.is_moved_from
+    return Happened(path, event.is_directory, appeared, gone)
+
+
+def _translated(error: OSError) -> OSError:
+    name = _LIMITS.get(error.errno or 0)
+    return error if name is None else WatchLimit(f"fs.inotify.{name}")
