@@ -4,8 +4,11 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import codex, config, model, session
 from orchestrator.cli.ask import ask
 from orchestrator.cli.load import load
+from orchestrator.cli.plan import plan
+from orchestrator.cli.search import search
 from orchestrator.cli.serve import serve
 from orchestrator.cli.status import status
 
@@ -13,8 +16,10 @@ from orchestrator.cli.status import status
 PLAIN = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "no_args_is_help": True}
 
 app = typer.Typer(name="lore", add_completion=True, **PLAIN)  # type: ignore[arg-type]
-for command in (serve, load, ask, status):
+for command in (serve, load, ask, plan, search, status):
     app.command()(command)
+for name, group in {"codex": codex, "session": session, "model": model, "config": config}.items():
+    app.add_typer(group.app, name=name)
 
 
 def version(asked: bool) -> None:

@@ -24,12 +24,12 @@ def settings(config: str | None = None, options: Mapping[str, Any] | None = None
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
-def settings_table(config: str | None = None) -> list[dict[str, Any]]:
+def settings_table(config: str | None, socket: str | None) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
     from orchestrator.settings.describe import describe
 
-    loaded = settings(config)
+    loaded = settings(config, {"serve.socket": socket})
     return [asdict(row) for row in describe(loaded.settings, loaded.origins)]
 
 

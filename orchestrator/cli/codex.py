@@ -1,0 +1,50 @@
+"""`lore codex`: what is loaded."""
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.connect import daemon, part
+from orchestrator.cli.figures import count, outline, table
+from orchestrator.cli.load import follow
+from orchestrator.cli.terminal import note, result, result_json
+
+app = typer.Typer(no_args_is_help=True, help="What is loaded.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
+
+
+@app.command("list")
+def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Lists the codices."""
+    report = daemon(socket).call("GET", "/v1/codices")
+    if as_json:
+        result_json(report)
+    elif report["codices"]:
+        rows = [
+            (codex["name"], str(codex.get("tier", "")), count(codex.get("files", 0)), str(codex.get("root", "")))
+            for codex in report["codices"]
+        ]
+        result(table(("name", "tier", "files", "root"), rows))
+    else:
+        note("none is loaded; lore load PATH")
+
+
+@app.command()
+def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows one codex."""
+    report = daemon(socket).call("GET", f"/v1/codices/{part(name)}")
+    result_json(report) if as_json else result(outline(report["codex"]))
+
+
+@app.command()
+def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Loads a codex anew from its directory."""
+    follow(daemon(socket).stream(f"/v1/codices/{part(name)}/reload"), as_json=as_json)
+
+
+@app.command()
+def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Forgets a codex. The directory is not touched."""
+    report = daemon(socket).call("DELETE", f"/v1/codices/{part(name)}")
+    result_json(report) if as_json else note(f"dropped {name}")

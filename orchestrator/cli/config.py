@@ -1,0 +1,59 @@
+"""`lore config`: settings in force, and where they came from. Needs no daemon."""
+
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import local
+from orchestrator.cli import options as given
+from orchestrator.cli.figures import table
+from orchestrator.cli.terminal import note, result, result_json
+
+app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="read this file instead of the usual ones")
+]
+
+
+@app.command()
+def show(config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Prints every setting with its value, origin, range and meaning."""
+    rows = local.settings_table(config, socket)
+    if as_json:
+        result_json({"settings": rows})
+    else:
+        result(table(("setting", "value", "from", "range", "meaning"), [cells(row) for row in rows]))
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    value = row["value"] if row["value"] not in ("", []) else "-"
+    return (
+        row["key"],
+        f"{value} {row['unit'] if row['unit'] in ('s', 'tokens') else ''}".strip(),
+        row["origin"],
+        row["range"],
+        row["help"],
+    )
+
+
+@app.command()
+def check(config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Reads all settings and says whether they can be used."""
+    loaded = local.settings(config, {"serve.socket": socket})
+    if as_json:
+        result_json({"ok": True, "files": [str(file) for file in loaded.files], "set": dict(loaded.origins)})
+    else:
+        note(f"good: {len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
+
+
+@app.command()
+def path(config: Config = None, as_json: given.Json = False) -> None:
+    """Prints the files that are read, in their order."""
+    files = local.settings_files(config)
+    if as_json:
+        result_json({"files": files})
+        return
+    for file in files:
+        result(file["path"])
+        if not file["exists"]:
+            note(f"  {file['path']} does not exist")

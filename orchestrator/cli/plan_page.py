@@ -1,0 +1,65 @@
+"""A plan as a page: the decision, the six blocks, the numbers. Pure."""
+
+from typing import Any
+
+from orchestrator.cli.figures import count, outline, seconds, size, table
+from orchestrator.cli.footer import codex_part
+
+NOT_OUTLINED = frozenset(
+    {"blocks", "strategy", "prompt", "governor", "codex", "text", "broke_at", "session", "model", "notice"}
+)
+BAR = 20
+
+
+def page(report: dict[str, Any]) -> str:
+    parts = [decision(report), blocks(report.get("blocks", [])), numbers(report)]
+    if broke := report.get("broke_at"):
+        parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
+    rest = {key: value for key, value in report.items() if key not in NOT_OUTLINED and value}
+    if rest:
+        parts.append(outline(rest))
+    return "\n\n".join(part for part in parts if part)
+
+
+def decision(report: dict[str, Any]) -> str:
+    strategy = report.get("strategy", {})
+    lines = [
+        f"{codex_part(report.get('codex'))}",
+        f"{strategy.get('name', '')}: tier {strategy.get('tier', '')}, retrieval {strategy.get('retrieval', '')}, "
+        f"task {strategy.get('task', '')}, confidence {strategy.get('confidence', 0):.2f}",
+        f"  {strategy.get('reason', '')}",
+        *(f"  {number}. {step}" for number, step in enumerate(strategy.get("steps", ()), start=1)),
+    ]
+    return "\n".join(line for line in lines if line.strip())
+
+
+def blocks(given: list[dict[str, Any]]) -> str:
+    longest = max((block["tokens"] for block in given), default=0)
+    rows = [
+        (block["kind"], count(block["tokens"]), count(block["cached"]), block.get("from", ""), bar(block, longest))
+        for block in given
+    ]
+    return table(("block", "tokens", "cached", "from", ""), rows) if rows else ""
+
+
+def bar(block: dict[str, Any], longest: int) -> str:
+    """Full where cached, light where it will be computed."""
+    width = round(BAR * block["tokens"] / longest) if longest else 0
+    full = round(width * block["cached"] / block["tokens"]) if block["tokens"] else 0
+    return "█" * full + "░" * (width - full)
+
+
+def numbers(report: dict[str, Any]) -> str:
+    prompt, governor = report.get("prompt", {}), report.get("governor", {})
+    strategy, predicted = report.get("strategy", {}), report.get("predicted") or {}
+    lines = [
+        f"prompt     {count(prompt.get('tokens', 0))} tokens: {count(prompt.get('cached', 0))} cached, "
+        f"{count(prompt.get('computed', 0))} to compute",
+        f"window     {count(strategy.get('window', 0))} tokens, {count(strategy.get('available_tokens', 0))} for the codex",
+        f"governor   {governor.get('level', '')}, {size(governor.get('kv_bytes', 0))} of KV, "
+        f"budget {count(governor.get('budget_tokens', 0))} tokens",
+        *(f"           {action}" for action in governor.get("actions", ())),
+    ]
+    if predicted.get("ttft_ms") is not None:
+        lines.append(f"predicted  first token in {seconds(predicted['ttft_ms'])}")
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""`lore search`: the archive alone."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.connect import daemon
+from orchestrator.cli.question import working_directory
+from orchestrator.cli.terminal import bold, note, result, result_json
+from orchestrator.wire import faults
+
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
+Number = Annotated[int, typer.Option("-n", min=1, max=1000, metavar="N", help="most places to show")]
+Graph = Annotated[bool, typer.Option("--graph", help="also places that call, or are called")]
+
+
+def search(
+    query: Query,
+    codex: given.Codex = None,
+    number: Number = 10,
+    graph: Graph = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Finds places in a codex; piped, one path:line:text each."""
+    body = {"query": query, "codex": codex, "n": number, "graph": graph, "cwd": working_directory()}
+    report = daemon(socket).call("POST", "/v1/search", body)
+    if as_json:
+        result_json(report)
+    else:
+        for hit in report["hits"]:
+            result(place(hit) if sys.stdout.isatty() else line(hit))
+    if not report["hits"]:
+        note(f"nothing found for {query}")
+        raise typer.Exit(faults.NOT_FOUND)
+
+
+def place(hit: dict[str, Any]) -> str:
+    scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
+    head = f"{hit['path']}:{hit['start']}-{hit['end']}"
+    about = "  ".join(part for part in (hit.get("symbol") or "", f"{hit.get('score', 0):.3f} ({scores})") if part)
+    snippet = "\n".join(f"    {text}" for text in hit.get("snippet", "").rstrip().splitlines())
+    return f"{bold(head, sys.stdout)}  {about}\n{snippet}\n"
+
+
+def line(hit: dict[str, Any]) -> str:
+    """The first line of the place that says something, with its own number, as grep would print it."""
+    for offset, text in enumerate(hit.get("snippet", "").splitlines()):
+        if text.strip():
+            return f"{hit['path']}:{hit['start'] + offset}:{text.strip()}"
+    return f"{hit['path']}:{hit['start']}:"

@@ -1,0 +1,73 @@
+"""`lore session`: conversations."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.connect import daemon, part
+from orchestrator.cli.figures import table
+from orchestrator.cli.terminal import note, result, result_json
+
+app = typer.Typer(no_args_is_help=True, help="Your conversations.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="the conversation")]
+New = Annotated[str, typer.Argument(metavar="NEW", help="its new name")]
+
+
+@app.command("list")
+def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Lists them, the last used first."""
+    report = daemon(socket).call("GET", "/v1/sessions")
+    if as_json:
+        result_json(report)
+    elif report["sessions"]:
+        result(table(("name", "codex", "turns", "used", "title"), [row(session) for session in report["sessions"]]))
+    else:
+        note('none yet; lore ask "…" begins one')
+
+
+def row(session: dict[str, Any]) -> tuple[str, ...]:
+    used = session.get("used")
+    when = datetime.fromtimestamp(used).astimezone().strftime("%Y-%m-%d %H:%M") if used else ""
+    name, codex, turns = session["name"], session.get("codex") or "none", session.get("turns", 0)
+    return name, codex, str(turns), when, session.get("title", "")
+
+
+@app.command()
+def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows what was asked and answered."""
+    report = fetched(name, socket)
+    result_json(report) if as_json else result("\n\n".join(turn_text(turn) for turn in report["session"]["turns"]))
+
+
+@app.command()
+def export(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Writes a conversation as Markdown to stdout, or as JSON."""
+    report = fetched(name, socket)
+    session = report["session"]
+    heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
+    turns = [f"## {turn['role']}\n\n{turn['text']}" for turn in session["turns"]]
+    result_json(report) if as_json else result("\n\n".join([*heads, *turns]))
+
+
+@app.command()
+def rename(name: Name, new: New, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Gives it another name."""
+    report = daemon(socket).call("PATCH", f"/v1/sessions/{part(name)}", {"name": new})
+    result_json(report) if as_json else note(f"{name} is now {new}")
+
+
+@app.command()
+def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Forgets a conversation."""
+    report = daemon(socket).call("DELETE", f"/v1/sessions/{part(name)}")
+    result_json(report) if as_json else note(f"dropped {name}")
+
+
+def fetched(name: str, socket: str | None) -> Any:
+    return daemon(socket).call("GET", f"/v1/sessions/{part(name)}")
+
+
+def turn_text(turn: dict[str, Any]) -> str:
+    return f"{turn['role']}: {turn['text']}"
