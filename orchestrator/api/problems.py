@@ -87,5 +87,6 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def on_our_fault(_: Request, __: Exception) -> Response:
-    """What nobody foresaw. The server logs the traceback; the client gets none of it."""
-    return Reply(body_of("failed", "the daemon made an error", "its log has the details"), 500)
+    """What nobody foresaw. The server logs the traceback, and closes the connection; the client is told only that."""
+    headers = {"Connection": "close"}
+    return Reply(body_of("failed", "the daemon made an error", "its log has the details"), 500, headers=headers)

@@ -52,6 +52,7 @@ def config(app: ASGIApp, grace_s: float) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(grace_s)),
         timeout_keep_alive=KEEP_ALIVE_S,
     )

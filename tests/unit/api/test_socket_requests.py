@@ -1,0 +1,212 @@
+"""What comes over the socket is checked, and every refusal has its status and its words."""
+
+import json
+import socket
+
+import httpx2
+import pytest
+from small_service import REFUSALS, SmallService
+
+from orchestrator.service import Service
+
+CHAT = "/v1/chat/completions"
+
+
+def asked(text, **more):
+    return {"messages": [{"role": "user", "content": text}], **more}
+
+
+def test_the_small_service_is_an_implementation_of_the_port():
+    service: Service = SmallService()
+    assert service is not None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("question", "status", "code"),
+    [
+        ("huge", 400, "context_length_exceeded"),
+        ("full", 429, "full"),
+        ("loading", 503, "not_ready"),
+        ("paused", 503, "paused"),
+    ],
+)
+def test_a_refusal_before_the_first_word_has_its_status_also_when_streaming(http, stream, question, status, code):
+    answer = http.post(CHAT, json=asked(question, stream=stream))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert error["message"] == REFUSALS[question].message
+    assert error["hint"] == REFUSALS[question].hint
+    assert ("retry-after" in answer.headers) == (status in (429, 503))
+
+
+def test_waiting_that_helps_says_how_long(http):
+    assert http.post(CHAT, json=asked("paused")).headers["retry-after"] == "13"
+
+
+def test_our_own_mistake_is_a_500_without_its_traceback(http):
+    answer = http.post(CHAT, json=asked("bug"))
+    assert answer.status_code == 500
+    assert "ours" not in answer.text
+    assert http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "messages"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[]", "body"),
+        (b'{"messages": []}', "messages"),
+        (b'{"messages": [{"role": "king", "content": "x"}]}', "messages.0.role"),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "not JSON"),
+        (json.dumps(asked("  ")).encode(), "empty"),
+        (json.dumps(asked("x", temperature=9)).encode(), "temperature"),
+        (json.dumps(asked("x", max_tokens=0)).encode(), "max_tokens"),
+        (json.dumps(asked("x", n=2)).encode(), "n:"),
+        (json.dumps(asked("x", logprobs=True)).encode(), "logprobs"),
+        (json.dumps(asked("x", tool_choice="required")).encode(), "tool_choice"),
+        (json.dumps(asked("x", lore={"codexx": "demo"})).encode(), "unknown field lore.codexx"),
+        (json.dumps(asked("x", lore={"session": "a", "continue": True})).encode(), "exclude"),
+        (json.dumps(asked("x", model="lore/demo", lore={"codex": "other"})).encode(), "lore.codex"),
+        (json.dumps(asked("x", response_format={"type": "json_schema"})).encode(), "json_schema"),
+        (json.dumps(asked("x", stop=["a"] * 17)).encode(), "stop"),
+        (b'{"messages": [{"role": "assistant", "content": "x"}]}', "last one is from assistant"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
+        (b'{"temperature": NaN, "messages": [{"role": "user", "content": "x"}]}', "temperature"),
+        (b"[" * 60_000, "not JSON"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, body, words):
+    answer = http.post(CHAT, content=body)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]["message"]
+    assert lorekeep.service.asked == []
+
+
+def test_what_clients_send_and_nobody_needs_is_ignored(http):
+    extra = {"user": "u", "metadata": {}, "presence_penalty": 0.5, "parallel_tool_calls": True, "store": False}
+    assert http.post(CHAT, json=asked("a", **extra)).status_code == 200
+
+
+def test_a_body_above_the_limit_is_refused_announced_or_not(http):
+    assert http.post(CHAT, content=b"x" * 70_000).status_code == 413
+    assert http.post(CHAT, content=iter([b"x" * 40_000] * 2)).status_code == 413
+
+
+def test_an_unknown_route_and_a_wrong_method_say_so_in_our_shape(http):
+    unknown, wrong = http.get("/v1/nothing"), http.get(CHAT)
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_route")
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "wrong_method")
+
+
+def test_every_answer_names_the_daemon_s_version(http):
+    assert http.get("/healthz").headers["x-lorekeep-version"]
+    assert http.get("/v1/nothing").headers["x-lorekeep-version"]
+
+
+def test_waiting_is_told_in_comments_that_other_clients_ignore(http):
+    with http.stream("POST", CHAT, json=asked("a", stream=True)) as answer:
+        lines = [line for line in answer.iter_lines() if line]
+    assert json.loads(lines[0].removeprefix(": ")) == {"progress": {"phase": "floor", "done": 512, "total": 1024}}
+    assert lines[-1] == "data: [DONE]"
+
+
+def test_a_client_that_goes_away_while_streaming_cancels_its_ask(http, lorekeep):
+    with http.stream("POST", CHAT, json=asked("forever", stream=True)) as answer:
+        assert "floor" in next(answer.iter_lines())
+    lorekeep.wait_for(lorekeep.service.ended)
+
+
+@pytest.mark.parametrize("body", [asked("silent"), asked("silent", stream=True)])
+def test_a_client_that_goes_away_before_the_first_word_cancels_its_ask(lorekeep, body):
+    raw = json.dumps(body).encode()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(lorekeep.socket))
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(raw), raw))
+        lorekeep.wait_for(lorekeep.service.begun)
+    lorekeep.wait_for(lorekeep.service.ended)
+
+
+def test_a_plan_takes_the_same_body_and_runs_nothing(http):
+    plan = http.post("/v1/plan", json=asked("a", prompt=True)).json()
+    assert plan["text"] == "<the exact prompt>"
+    assert [block["kind"] for block in plan["blocks"]] == [
+        "identity",
+        "codex",
+        "environment",
+        "karma",
+        "state",
+        "query",
+    ]
+
+
+def test_a_load_streams_its_progress_and_ends_with_the_codex(http):
+    with http.stream("POST", "/v1/codices", json={"path": "/src/new"}) as answer:
+        events = [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+    assert [event["event"] for event in events] == ["progress", "loaded"]
+    assert events[-1]["codex"]["root"] == "/src/new"
+    assert [codex["name"] for codex in http.get("/v1/codices").json()["codices"]] == ["demo", "new"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"path": "relative"}, 400),
+        ({"path": "/missing"}, 400),
+        ({"path": "/busy"}, 409),
+        ({"path": "/x", "pth": 1}, 400),
+        ({}, 400),
+    ],
+)
+def test_a_load_that_cannot_begin_has_its_status(http, body, status):
+    assert http.post("/v1/codices", json=body).status_code == status
+
+
+def test_codices_are_shown_reloaded_cancelled_and_dropped(http):
+    assert http.get("/v1/codices/demo").json()["codex"]["tier"] == "full"
+    assert "loaded" in http.post("/v1/codices/demo/reload").text
+    assert http.post("/v1/codices/demo/cancel").json() == {"cancelled": "demo"}
+    assert http.delete("/v1/codices/demo").json() == {"dropped": "demo"}
+    assert http.get("/v1/codices/demo").status_code == 404
+
+
+def test_search_answers_with_hits(http):
+    hits = http.post("/v1/search", json={"query": "run", "n": 1}).json()["hits"]
+    assert (hits[0]["path"], hits[0]["start"], hits[0]["end"]) == ("src/a.py", 10, 11)
+    assert http.post("/v1/search", json={"query": ""}).status_code == 400
+
+
+def test_sessions_are_listed_shown_renamed_and_dropped(http):
+    http.post(CHAT, json=asked("hello", lore={"session": "one"}))
+    assert http.get("/v1/sessions").json()["sessions"][0]["name"] == "one"
+    assert http.patch("/v1/sessions/one", json={"name": "two"}).json()["name"] == "two"
+    assert http.get("/v1/sessions/two").json()["session"]["turns"][0]["text"] == "hello"
+    assert http.delete("/v1/sessions/two").status_code == 200
+    assert http.delete("/v1/sessions/two").json()["error"]["code"] == "not_found"
+
+
+def test_ready_is_not_the_same_as_healthy(http, lorekeep):
+    assert http.get("/readyz").json() == {"ready": True, "detail": "loading the model"}
+    lorekeep.service.known.clear()
+    assert http.get("/readyz").status_code == 503
+    assert http.get("/healthz").status_code == 200
+
+
+def test_status_names_the_version(http):
+    status = http.get("/v1/status").json()
+    assert {"version", "model", "engine", "governor", "codices", "sessions", "queue"} <= set(status)
+
+
+def test_a_stream_keeps_its_order_under_many_clients_at_once(lorekeep):
+    import concurrent.futures
+
+    def one(number):
+        transport = httpx2.HTTPTransport(uds=str(lorekeep.socket))
+        with httpx2.Client(transport=transport, base_url="http://localhost") as client:
+            words = " ".join(f"w{number}-{index}" for index in range(50))
+            return words, client.post(CHAT, json=asked(words)).json()["choices"][0]["message"]["content"].strip()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(sent == received for sent, received in pool.map(one, range(16)))
