@@ -23,7 +23,7 @@ check: install  ## lint, format, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy scripts benchmarks
+	MYPYPATH=scripts:benchmarks $(BIN)/mypy scripts benchmarks/*.py
 	$(BIN)/python -m pytest tests/test_architecture.py
 
 format: install ## rewrite what check would refuse

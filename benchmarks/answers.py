@@ -1,0 +1,68 @@
+"""What a benchmark asks of either engine, and what it measures of an answer. Times are seconds of the asking side."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+Ids = Sequence[int]
+WITHIN_S = 600.0
+
+
+class Refused(Exception):
+    """The engine would not or could not answer; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    first_s: float  # from asking to the first token
+    total_s: float
+    gaps_s: tuple[float, ...]  # between tokens that followed each other
+    cached: int  # prompt tokens that were not computed
+    computed: int
+    generated: int
+
+
+class Running:
+    """A question on its way. Whoever runs it marks tokens and ends it; whoever asked waits for either."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.marks: list[float] = []
+        self.first = threading.Event()
+        self.outcome: Future[Answer] = Future()
+
+    def token(self) -> None:
+        self.marks.append(time.monotonic())
+        self.first.set()
+
+    def done(self, cached: int, computed: int, generated: int) -> None:
+        ended = time.monotonic()
+        first = (self.marks or [ended])[0]
+        gaps = tuple(after - before for before, after in zip(self.marks, self.marks[1:], strict=False))
+        self.outcome.set_result(Answer(first - self.begun, ended - self.begun, gaps, cached, computed, generated))
+        self.first.set()
+
+    def failed(self, why: str) -> None:
+        self.outcome.set_exception(Refused(why))
+        self.first.set()
+
+    def answer(self) -> Answer:
+        """Raises Refused."""
+        return self.outcome.result(WITHIN_S)
+
+
+class Engine(Protocol):
+    """A running engine with one model."""
+
+    def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
+        """Returns at once; the prompt is floor and tail joined."""
+        ...
+
+    def kv_bytes(self) -> int:
+        """Bytes of KV that are held now."""
+        ...
+
+    def stop(self) -> None: ...

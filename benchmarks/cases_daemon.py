@@ -1,0 +1,127 @@
+"""What a person meets: the command's own speed, the daemon's memory, plans and warm answers at the socket."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx2
+from cases_engine import Bench
+from private_daemon import LORE, PrivateDaemon, private_daemon
+from prompts import ids
+from report import Row, at_most
+
+QUESTION = "Where is the configuration read?"
+FUNCTIONS, FUNCTION_TOKENS = 70, 21  # of a generated file, under the built-in vocabulary; rows give exact counts
+
+
+def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
+    return {
+        "lore --help": help_,
+        "the daemon's memory": memory,
+        "plan on a 100k codex": plan,
+        "warm answer at the socket": warm_answer,
+    }
+
+
+def help_(bench: Bench) -> Iterator[Row]:
+    taken = []
+    for _ in range(max(bench.runs, 5)):
+        begun = time.perf_counter()
+        subprocess.run([LORE, "--help"], stdout=subprocess.DEVNULL, check=True)
+        taken.append(time.perf_counter() - begun)
+    yield at_most("lore --help", "median", 1_000 * median(taken), 150, "ms")
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    """Right after start: the child is another process, and the archive is not loaded before its first use."""
+    with private_daemon(models=bench.model.parent) as daemon:
+        daemon.json("status")
+        assert daemon.process is not None
+        yield at_most("the daemon's memory", "without its child", resident(daemon.process.pid) / 2**20, 150, "MiB")
+
+
+def plan(bench: Bench) -> Iterator[Row]:
+    """Plans over HTTP on the Unix socket, when idle and while a floor is being prefilled."""
+    with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
+        large = load(daemon, sources(daemon.folder / "large", 100_000), "large")
+        case = f"plan on a codex of {large['tokens']['full']:,} tokens"
+        idle = plans(http, "large", 50)
+        yield at_most(case, "p50, idle", median(idle), 50, "ms")
+        yield at_most(case, "p99, idle", percentile(idle, 99), 50, "ms")
+        load(daemon, sources(daemon.folder / "small", bench.depth), "small")  # returns while its floor is prefilled
+        busy = plans(http, "large", 50)
+        yield at_most(case, "p50, while a floor is prefilled", median(busy), 50, "ms")
+        yield at_most(case, "p99, while a floor is prefilled", percentile(busy, 99), 50, "ms")
+
+
+def warm_answer(bench: Bench) -> Iterator[Row]:
+    """The whole way: command's HTTP, daemon, prompt, engine. A second conversation computes only its own tokens."""
+    with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
+        codex = load(daemon, sources(daemon.folder / "codex", bench.depth), "codex")
+        cold = ask(http, "codex", f"{QUESTION} first")
+        warm = [ask(http, "codex", f"{QUESTION} number {number}") for number in range(bench.runs)]
+        case = f"answer on a codex of {codex['tokens']['full']:,} tokens"
+        first, again = cold["timings"]["ttft_ms"], median(lore["timings"]["ttft_ms"] for lore in warm)
+        yield Row(case, "cold, time to first token", first, unit="ms")
+        yield Row(case, "warm, time to first token", again, unit="ms")
+        yield at_most(case, "warm of cold", 100 * again / first, 5, "%")
+        yield Row(
+            case, "a new conversation computes", median(lore["prompt"]["computed"] for lore in warm), unit="tokens"
+        )
+
+
+# ---- what the cases are made of --------------------------------------------------------------------------------------
+
+
+def client(daemon: PrivateDaemon) -> httpx2.Client:
+    transport = httpx2.HTTPTransport(uds=str(daemon.socket))
+    return httpx2.Client(transport=transport, base_url="http://localhost", timeout=600)
+
+
+def load(daemon: PrivateDaemon, folder: Path, name: str) -> dict[str, Any]:
+    codex: dict[str, Any] = daemon.json("load", folder, "--name", name, timeout_s=600)["codex"]
+    return codex
+
+
+def plans(http: httpx2.Client, codex: str, number: int) -> list[float]:
+    """Milliseconds of each, on one connection, each with a question of its own."""
+    taken = []
+    for count in range(number):
+        body = {"model": f"lore/{codex}", "messages": [{"role": "user", "content": f"{QUESTION} {count}"}]}
+        begun = time.perf_counter()
+        http.post("/v1/plan", json=body).raise_for_status()
+        taken.append(1_000 * (time.perf_counter() - begun))
+    return taken
+
+
+def ask(http: httpx2.Client, codex: str, question: str) -> dict[str, Any]:
+    body = {"model": f"lore/{codex}", "messages": [{"role": "user", "content": question}], "max_tokens": 1}
+    answer = http.post("/v1/chat/completions", json=body)
+    answer.raise_for_status()
+    lore: dict[str, Any] = answer.json()["lore"]
+    return lore
+
+
+def sources(folder: Path, tokens: int) -> Path:
+    """A tree of generated Python files of about so many tokens; the same bytes each time."""
+    folder.mkdir(parents=True)
+    words = iter(ids(tokens, folder.name))
+    for number in range(max(tokens // (FUNCTIONS * FUNCTION_TOKENS), 1)):
+        lines = [
+            f"def function_{number}_{next(words)}(argument):\n    return argument + {next(words)}\n"
+            for _ in range(FUNCTIONS)
+        ]
+        (folder / f"module_{number:03}.py").write_text("\n".join(lines))
+    return folder
+
+
+def resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4_096
+
+
+def percentile(values: list[float], share: int) -> float:
+    return sorted(values)[min(len(values) * share // 100, len(values) - 1)]

@@ -1,0 +1,163 @@
+"""Our engine beside llama-server, row by row: the same model file, the same token ids, threads and batch size, one run.
+
+Goals are those the cache was designed to; where llama-server has no such thing its column is empty.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import stories
+from answers import Engine
+from llama_server import LlamaServer
+from ours import Ours
+from prompts import edited, ids, question
+from report import Row, at_most, rate, share, sooner
+
+Figures = TypeVar("Figures")
+ROOM = 2_048  # cells beside the floor, for questions and answers
+KIB = 1_024
+
+
+@dataclass(frozen=True)
+class Bench:
+    model: Path
+    threads: int
+    runs: int
+    depths: tuple[int, ...]  # tokens of the floor, smallest first
+
+    @property
+    def depth(self) -> int:
+        return self.depths[0]
+
+
+def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
+    return {
+        "warm question": warm_question,
+        "second conversation, first running": second_running,
+        "second conversation, first idle": second_idle,
+        "8 conversations at once, cold": eight_at_once,
+        "a pool for one codex and 8 tails": small_pool,
+        "after a restart": restart,
+        "one line changed in the middle": line_changed,
+        "a long prompt beside a streaming answer": stall,
+        "decoding": decoding,
+    }
+
+
+def warm_question(bench: Bench) -> Iterator[Row]:
+    for depth in bench.depths:
+        case = f"warm question, {depth // KIB}k"
+        story = partial(stories.warm_questions, floor=ids(depth, "floor"), runs=bench.runs)
+        ours, theirs = both(bench, story, cells=depth + ROOM)
+        yield share(case, "time to first token", ours.warm_s, theirs.warm_s, "s", 0.5)
+        yield share(case, "computed tokens", ours.computed, theirs.computed, "", 1.0)
+        yield Row(case, "cold, time to first token", ours.cold.first_s, theirs.cold.first_s, "s")
+        yield at_most(case, "warm of cold", 100 * ours.warm_s / ours.cold.first_s, 5, "%")
+
+
+def second_running(bench: Bench) -> Iterator[Row]:
+    case = "second conversation, first running"
+    story = partial(stories.second_while_first_runs, floor=ids(bench.depth, "floor"))
+    ours, theirs = both(bench, story, cells=2 * (bench.depth + ROOM), slots=2)
+    yield sooner(case, "time to first token", ours.first_s, theirs.first_s, 20)
+    yield Row(case, "computed tokens", ours.computed, theirs.computed)
+
+
+def second_idle(bench: Bench) -> Iterator[Row]:
+    story = partial(stories.first_again_after_second, floor=ids(bench.depth, "floor"))
+    ours, theirs = both(bench, story, cells=2 * (bench.depth + ROOM), slots=2)
+    yield share("second conversation, first idle", "first one computes again", ours.computed, theirs.computed, "", 1.0)
+
+
+def eight_at_once(bench: Bench) -> Iterator[Row]:
+    case, cells = "8 conversations at once, cold", bench.depth + ROOM
+    story = partial(stories.crowd, floor=ids(bench.depth, "floor"), size=8)
+    ours = with_ours(bench, story, cells)
+    theirs = with_theirs(bench, story, 8 * cells, slots=8)
+    yield share(case, "computed tokens", ours.computed, theirs.computed, "", 0.132)  # 8,600 of 65,301
+    yield sooner(case, "last first token", ours.last_first_s, theirs.last_first_s, 6)
+    yield share(case, "KV", ours.kv_bytes / 2**20, theirs.kv_bytes / 2**20, "MiB", 0.25)
+
+
+def small_pool(bench: Bench) -> Iterator[Row]:
+    story = partial(stories.crowd, floor=ids(bench.depth, "floor"), size=8)
+    ours = with_ours(bench, story, bench.depth + ROOM)
+    theirs = with_theirs(bench, story, bench.depth + ROOM, slots=8, unified=True)
+    met = ours.answered == 8
+    yield Row("a pool for one codex and 8 tails", "answered", ours.answered, theirs.answered, "of 8", goal="8", met=met)
+
+
+def restart(bench: Bench) -> Iterator[Row]:
+    for depth in bench.depths:
+        case, floor, cells = f"after a restart, {depth // KIB}k", ids(depth, "floor"), depth + ROOM
+        with tempfile.TemporaryDirectory() as folder:
+            warm = with_ours(bench, partial(stories.warm_questions, floor=floor, runs=3), cells, folder=Path(folder))
+            again = with_ours(bench, partial(stories.one_question, floor=floor), cells, folder=Path(folder))
+        theirs = with_theirs(bench, partial(stories.one_question, floor=floor), cells)
+        yield Row(case, "time to first token", again.first_s, theirs.first_s, "s", theirs.first_s / again.first_s)
+        allowed = 0.1 if depth <= 8 * KIB else 0.3
+        yield at_most(case, "beyond a warm question", again.first_s - warm.warm_s, allowed, "s")
+
+
+def line_changed(bench: Bench) -> Iterator[Row]:
+    """Ours appends what changed behind the floor; llama-server gets the prompt with the line changed in place."""
+    asked = question(1)
+    for depth in bench.depths:
+        case, floor = f"one line changed in the middle, {depth // KIB}k", ids(depth, "floor")
+        story = partial(stories.question_after_change, floor=floor)
+        amended = [*ids(60, "amendment"), *asked]
+        ours = with_ours(bench, partial(story, changed=floor, tail=amended), depth + ROOM)
+        theirs = with_theirs(bench, partial(story, changed=edited(floor, 12), tail=asked), depth + ROOM)
+        yield sooner(case, "time to first token", ours.first_s, theirs.first_s, 4 if depth <= 8 * KIB else 15)
+        yield Row(case, "computed tokens", ours.computed, theirs.computed)
+
+
+def stall(bench: Bench) -> Iterator[Row]:
+    for depth in bench.depths:
+        case, limit = f"{depth // KIB}k prompt beside a streaming answer", 0.3 if depth <= 8 * KIB else 0.7
+        story = partial(stories.largest_gap, floor=ids(depth, "other"), tokens=300)
+        ours, theirs = both(bench, story, cells=2 * (depth + ROOM), slots=2)
+        yield Row(case, "largest gap", ours, theirs, "s", theirs / ours, f"≤ {limit:g} s", ours <= limit)
+
+
+def decoding(bench: Bench) -> Iterator[Row]:
+    for answers in (1, 4, 8):
+        story = partial(stories.decode_rate, floor=[], answers=answers, tokens=64)
+        ours, theirs = both(bench, story, cells=8 * ROOM, slots=8)
+        yield rate(f"decoding, {answers} at once", "all answers together", ours, theirs, 0.97)
+    story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
+    ours = with_ours(bench, story, bench.depth + ROOM)
+    theirs = with_theirs(bench, story, bench.depth + ROOM, slots=8, unified=True)
+    yield rate(f"decoding, 8 at once at {bench.depth // KIB}k", "all answers together", ours, theirs, 1.4)
+
+
+# ---- one engine at a time, so that neither disturbs the other --------------------------------------------------------
+
+
+def both(bench: Bench, story: Callable[[Engine], Figures], *, cells: int, slots: int = 1) -> tuple[Figures, Figures]:
+    return with_ours(bench, story, cells), with_theirs(bench, story, cells, slots=slots)
+
+
+def with_ours(bench: Bench, story: Callable[[Engine], Figures], cells: int, *, folder: Path | None = None) -> Figures:
+    with stopping(Ours(bench.model, cells, threads=bench.threads, folder=folder)) as engine:
+        return story(engine)
+
+
+def with_theirs(
+    bench: Bench, story: Callable[[Engine], Figures], cells: int, *, slots: int = 1, unified: bool = False
+) -> Figures:
+    with stopping(LlamaServer(bench.model, cells, slots=slots, unified=unified, threads=bench.threads)) as engine:
+        return story(engine)
+
+
+@contextmanager
+def stopping(engine: Engine) -> Iterator[Engine]:
+    try:
+        yield engine
+    finally:
+        engine.stop()

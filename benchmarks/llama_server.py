@@ -1,0 +1,84 @@
+"""llama-server as a person would run it, asked with token ids over its own HTTP, streaming."""
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from answers import WITHIN_S, Ids, Refused, Running
+from llama_server_build import llama_server
+
+
+class LlamaServer:
+    """`cells` is its context, `slots` how many answers it runs at once; `unified` shares one KV buffer among them."""
+
+    def __init__(
+        self, model: Path, cells: int, *, slots: int = 1, unified: bool = False, threads: int = 0, batch: int = 512
+    ) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="peer-")
+        self.log = Path(self.folder.name) / "log"
+        address = Path(self.folder.name) / "server.sock"  # it listens on a Unix socket when the host's name ends so
+        options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
+        options += ["-fa", "on", "--host", address, "--offline", "--slots", *(["--kv-unified"] if unified else [])]
+        with self.log.open("wb") as sink:
+            self.process = subprocess.Popen([llama_server(), *map(str, options)], stdout=sink, stderr=sink)
+        self.http = httpx2.Client(
+            transport=httpx2.HTTPTransport(uds=str(address)), base_url="http://localhost", timeout=WITHIN_S
+        )
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it serves. It tells nobody, so it is asked; it holds questions back itself while the model loads."""
+        while self.process.poll() is None:
+            try:
+                if self.http.get("/health").status_code == 200:
+                    return
+            except httpx2.TransportError:
+                threading.Event().wait(0.05)
+        raise Refused(f"llama-server ended: {self.log.read_text(errors='replace')[-2000:]}")
+
+    def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
+        running = Running()
+        threading.Thread(target=self.stream, args=([*floor, *tail], max_tokens, running), daemon=True).start()
+        return running
+
+    def stream(self, prompt: list[int], max_tokens: int, running: Running) -> None:
+        body = {"prompt": prompt, "n_predict": max_tokens, "stream": True, "temperature": 0, "ignore_eos": True}
+        timings: dict[str, int] = {}
+        try:
+            with self.http.stream("POST", "/completion", json=body) as response:
+                for event in filter(None, map(parsed, response.iter_lines())):
+                    timings = event.get("timings", timings)
+                    if not event.get("stop"):
+                        running.token()
+        except (httpx2.HTTPError, Refused) as error:
+            running.failed(f"llama-server: {error!r}")
+            return
+        computed = timings["prompt_n"]
+        running.done(len(prompt) - computed, computed, timings["predicted_n"])
+
+    def kv_bytes(self) -> int:
+        """What it said it allocated: its KV is one buffer of fixed size."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if "KV buffer size" in line]
+        return int(sum(float(line.rpartition("=")[2].split()[0]) for line in lines) * 2**20)
+
+    def stop(self) -> None:
+        self.http.close()
+        self.process.terminate()
+        self.process.wait(timeout=30)
+        self.folder.cleanup()
+
+
+def parsed(line: str) -> dict[str, Any] | None:
+    """One server-sent event's object. Raises Refused for an error."""
+    name, _, data = line.partition(": ")
+    if name not in ("data", "error") or not data:
+        return None
+    event = json.loads(data)
+    if name == "error" or "error" in event:
+        raise Refused(str(event.get("error", event)))
+    return dict(event)

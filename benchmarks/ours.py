@@ -1,0 +1,108 @@
+"""Our engine's child process, driven by its messages alone: no daemon, no prompt assembly, as llama-server has none."""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+from answers import Ids, Refused, Running
+
+from orchestrator.engine.messages import (
+    Completion,
+    Delta,
+    EngineSpec,
+    Grant,
+    Job,
+    LoadFailed,
+    ModelInfo,
+    Outcome,
+    PutFloor,
+    Ready,
+    Shutdown,
+    Snapshot,
+    ids_to_bytes,
+)
+from orchestrator.engine.transport import Wire
+
+
+class Ours:
+    """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it."""
+
+    def __init__(
+        self, model: Path, cells: int, *, threads: int = 0, batch: int = 512, folder: Path | None = None
+    ) -> None:
+        here, there = socket.socketpair()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.engine.worker", str(there.fileno())],
+            pass_fds=[there.fileno()],
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+            stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,
+        )
+        there.close()
+        self.wire = Wire(here)
+        self.connection = here
+        self.ready: Future[ModelInfo] = Future()
+        self.snapshot = Snapshot(0)
+        self.running: dict[int, Running] = {}
+        self.tickets = itertools.count(1)
+        self.floors: dict[bytes, str] = {}
+        budget = 8 << 30 if folder else 0
+        spec = EngineSpec(str(model), threads=threads, batch=batch, cache_folder=str(folder or ""), disk_budget=budget)
+        self.wire.send([spec])
+        threading.Thread(target=self.read, daemon=True).start()
+        self.info = self.ready.result(timeout=60)
+        self.wire.send([Grant(1, cells=cells, window=cells)])
+
+    def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
+        ticket, name = next(self.tickets), self.floor(floor)
+        running = self.running[ticket] = Running()
+        self.wire.send([Job(ticket, name, ids_to_bytes(tail), owner=0, max_tokens=max_tokens)])
+        return running
+
+    def floor(self, ids: Ids) -> str:
+        """A floor's ids cross once, as they do from the daemon."""
+        packed = ids_to_bytes(ids)
+        if packed not in self.floors:
+            self.floors[packed] = f"floor-{len(self.floors)}"
+            self.wire.send([PutFloor(self.floors[packed], packed)])
+        return self.floors[packed]
+
+    def kv_bytes(self) -> int:
+        return self.snapshot.kv_bytes
+
+    def stop(self) -> None:
+        self.wire.send([Shutdown()])
+        self.connection.shutdown(socket.SHUT_WR)
+        self.process.wait(timeout=60)
+        self.connection.close()
+
+    # ---- the reading thread ------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        for message in self.wire.receive():
+            match message:
+                case Ready(info):
+                    self.ready.set_result(info)
+                case LoadFailed(reason):
+                    self.ready.set_exception(Refused(reason))
+                case Snapshot():
+                    self.snapshot = message
+                case Delta(ticket):
+                    self.running[ticket].token()
+                case Completion(ticket):
+                    finish(self.running.pop(ticket), message)
+        if not self.ready.done():
+            self.ready.set_exception(Refused("the child ended before it was ready"))
+        for running in self.running.values():
+            running.failed("the child ended")
+
+
+def finish(running: Running, completion: Completion) -> None:
+    if completion.outcome is Outcome.DONE:
+        running.done(completion.cached, completion.computed, completion.generated)
+    else:
+        running.failed(f"{completion.reason}: {completion.detail}")

@@ -1,0 +1,79 @@
+"""`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
+
+    python benchmarks/run.py [--quick] [--only TEXT] [--runs N]
+
+With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
+the cases whose name holds TEXT.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import cases_daemon  # noqa: E402 - scripts and benchmarks are programs, not packages
+import cases_engine  # noqa: E402
+from answers import Refused  # noqa: E402
+from cases_engine import Bench  # noqa: E402
+from llama_sources import build_cache  # noqa: E402
+from machine import machine, sentence  # noqa: E402
+from private_daemon import DaemonError  # noqa: E402
+from report import Row, save, table  # noqa: E402
+
+from orchestrator.engine.builtin import ensure  # noqa: E402
+
+Case = Callable[[Bench], Iterator[Row]]
+
+
+def main() -> None:
+    options = arguments()
+    about = machine()
+    bench = Bench(
+        model=ensure("builtin:noise-s", build_cache() / "models"),
+        threads=os.cpu_count() or 1,
+        runs=options.runs,
+        depths=(2_048,) if options.quick else (8_158, 32_734),
+    )
+    rows: list[Row] = []
+    for name, case in chosen(options.only).items():
+        rows += run(name, case, bench)
+    path = ROOT / "build" / "bench" / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
+    save(path, about, rows)
+    print(f"\n{sentence(about)}\n\n{table(rows)}\n\nkept in {path.relative_to(ROOT)}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", metavar="TEXT")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="questions that a median is taken over")
+    return parser.parse_args()
+
+
+def chosen(text: str) -> dict[str, Case]:
+    every = {**cases_daemon.cases(), **cases_engine.cases()}
+    return {name: case for name, case in every.items() if text in name}
+
+
+def run(name: str, case: Case, bench: Bench) -> Iterator[Row]:
+    """A case that fails is a row that says so: the others still run."""
+    begun = time.monotonic()
+    print(f"{name} …", file=sys.stderr, flush=True)
+    try:
+        for row in case(bench):
+            print(
+                f"  {row.case}: {row.figure}: {row.ours} {row.unit} against {row.theirs}", file=sys.stderr, flush=True
+            )
+            yield row
+    except (Refused, DaemonError) as error:
+        yield Row(name, str(error)[:120], None, met=False, note="failed")
+    print(f"  {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What is done to an engine to measure it. Each story takes a fresh engine and returns plain figures."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from answers import Answer, Engine, Ids, Refused
+from prompts import ids, question
+
+TAIL = 200  # tokens of a conversation that has turns
+
+
+@dataclass(frozen=True)
+class Warm:
+    cold: Answer
+    warm_s: float  # median time to first token of new questions
+    computed: float  # median
+
+
+def warm_questions(engine: Engine, floor: Ids, runs: int) -> Warm:
+    """A cold question, then others about the same floor, one after the other."""
+    cold = engine.ask(floor, question(0), 1).answer()
+    warm = [engine.ask(floor, question(number), 1).answer() for number in range(1, runs + 1)]
+    return Warm(cold, median(a.first_s for a in warm), median(a.computed for a in warm))
+
+
+def one_question(engine: Engine, floor: Ids) -> Answer:
+    return engine.ask(floor, question(9), 1).answer()
+
+
+def question_after_change(engine: Engine, floor: Ids, changed: Ids, tail: Ids) -> Answer:
+    """A question about `floor`, then one whose prompt is `changed` and `tail`."""
+    engine.ask(floor, question(0), 1).answer()
+    return engine.ask(changed, tail, 1).answer()
+
+
+def second_while_first_runs(engine: Engine, floor: Ids) -> Answer:
+    first = engine.ask(floor, question(0), 400)
+    first.first.wait()
+    second = engine.ask(floor, question(1), 1).answer()
+    first.answer()
+    return second
+
+
+def first_again_after_second(engine: Engine, floor: Ids) -> Answer:
+    """Two conversations take turns; what the first must compute when it comes back."""
+    tails = [ids(TAIL, "conversation", number) for number in range(2)]
+    for tail in tails:
+        engine.ask(floor, tail, 1).answer()
+    return engine.ask(floor, [*tails[0], *question(0)], 1).answer()
+
+
+@dataclass(frozen=True)
+class Crowd:
+    answered: int
+    computed: int
+    last_first_s: float
+    kv_bytes: int
+
+
+def crowd(engine: Engine, floor: Ids, size: int) -> Crowd:
+    """`size` conversations arrive at the same moment about a cold floor."""
+    running = [engine.ask(floor, question(number), 8) for number in range(size)]
+    answers = []
+    for one in running:
+        try:
+            answers.append(one.answer())
+        except Refused:
+            continue
+    last = max((answer.first_s for answer in answers), default=float("inf"))
+    return Crowd(len(answers), sum(answer.computed for answer in answers), last, engine.kv_bytes())
+
+
+def largest_gap(engine: Engine, floor: Ids, tokens: int) -> float:
+    """Seconds that a streaming answer stands still while another, cold prompt is computed."""
+    stream = engine.ask([], question(0), tokens)
+    stream.first.wait()
+    other = engine.ask(floor, question(1), 1)
+    other.answer()
+    return max(stream.answer().gaps_s)
+
+
+def decode_rate(engine: Engine, floor: Ids, answers: int, tokens: int) -> float:
+    """Tokens a second over all answers, from the last first token to the end of the first that ends."""
+    if floor:
+        engine.ask(floor, question(99), 1).answer()
+    running = [engine.ask(floor, question(number), tokens) for number in range(answers)]
+    for one in running:
+        one.answer()
+    begun = max(one.marks[0] for one in running)
+    ended = min(one.marks[-1] for one in running)
+    counted = sum(sum(begun < mark <= ended for mark in one.marks) for one in running)
+    return counted / (ended - begun)
