@@ -41,7 +41,7 @@ def _section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
     for place, entry in enumerate(entries):
         yield Item(
             f"{key}/{place:04d}",
-            f"- {ended(entry.text)}",
+            ended(f"- {entry.text}"),
             entry.source or "karma",
             node=entry.node or "karma",
             pinned=entry.pinned,

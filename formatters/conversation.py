@@ -1,0 +1,94 @@
+"""Which slot of the prompt stands in which chat message, before any template has a say.
+
+    system      Identity · Codex · Environment · Karma
+    user        turn 0
+    assistant   turn 1                       …
+    user        artifacts of the question · Query
+    assistant   a tool call, user its result …            (only while a turn is running)
+
+Chat templates want user and assistant by turns, beginning with the user, and many refuse anything else; tool results stand
+as the user's, because templates agree on nothing about them. Knows roles and slots, not texts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from formatters.blocks import ORDER, BlockKind, Role
+from formatters.errors import InvalidPrompt
+
+SEAM = "\n\n"
+"""Between two turns that nothing of the template separates, so that no words merge."""
+
+_BEGAN_EARLIER = "(The conversation began earlier.)" + SEAM
+
+
+class Way(StrEnum):
+    """Where Identity to Karma go."""
+
+    SYSTEM = "system"
+    FIRST_USER = "first_user"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place to fill: the whole of a block, or its items of turn `index` in State and Query."""
+
+    block: BlockKind
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Said:
+    """One chat message as slots and fixed text. `role` is system, user or assistant."""
+
+    role: str
+    parts: tuple[Slot | str, ...]
+
+
+_HEAD: tuple[Slot, ...] = tuple(Slot(kind) for kind in ORDER[:4])
+
+
+def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[Said, ...]:
+    """The messages of a prompt with these earlier turns and what the running one has said. Raises InvalidPrompt."""
+    if running and running[-1] is Role.ASSISTANT:
+        raise InvalidPrompt("a running turn waits for an answer: it cannot end with the assistant's own words")
+    said = _opened(turns, way)
+    for index, role in enumerate(turns):
+        _say(said, side(role), Slot(BlockKind.STATE, index))
+    _say(said, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
+    for index, role in enumerate(running, start=1):
+        _say(said, side(role), Slot(BlockKind.QUERY, index))
+    return tuple(said)
+
+
+def side(role: Role) -> str:
+    return "assistant" if role is Role.ASSISTANT else "user"
+
+
+def speaker(slot: Slot, turns: Sequence[Role], running: Sequence[Role]) -> Role | None:
+    """Who fills a slot; None where nobody speaks."""
+    if slot.block is BlockKind.STATE and slot.index < len(turns):
+        return turns[slot.index]
+    if slot.block is BlockKind.QUERY:
+        return running[slot.index - 1] if slot.index else Role.USER
+    return None
+
+
+def _opened(turns: Sequence[Role], way: Way) -> list[Said]:
+    begins_late = bool(turns) and turns[0] is Role.ASSISTANT
+    if way is Way.FIRST_USER:
+        return [Said("user", (*_HEAD, _BEGAN_EARLIER) if begins_late else _HEAD)]
+    system = Said("system", _HEAD)
+    return [system, Said("user", (_BEGAN_EARLIER,))] if begins_late else [system]
+
+
+def _say(said: list[Said], role: str, *slots: Slot) -> None:
+    last = said[-1]
+    if last.role != role:
+        said.append(Said(role, slots))
+    elif last.parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
+        said[-1] = Said(role, (*last.parts, *slots))
+    else:
+        said[-1] = Said(role, (*last.parts, SEAM, *slots))

@@ -1,0 +1,186 @@
+"""The model's own chat template, cut at the seams between blocks.
+
+The template is rendered once with a sentinel in each slot and cut there. What lies between is the template's own text and
+the only text that may hold control tokens; what fills the slots is content and never control. So every block can be
+tokenised by itself, and the tokens of the first blocks are a prefix of the tokens of all.
+
+    <|im_start|>system\\n │Identity│Codex│Environment│Karma│ <|im_end|>\\n<|im_start|>user\\n │State 0│Query│ <|im_end|>…
+    literal of Identity                                       literal of State                          literal of Query
+"""
+
+import datetime
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import TypeAlias
+
+from jinja2 import Template
+
+from formatters.blocks import BlockKind, Item, Prompt, Role
+from formatters.conversation import SEAM, Said, Slot, Way, conversation, speaker
+from formatters.errors import TemplateRefused
+from formatters.jinja import compiled, rendered
+
+UNDATED = datetime.date(2024, 7, 26)
+"""What templates of the Llama 3 family say when nobody tells them the date."""
+
+PLAIN = (
+    "{% for message in messages %}"
+    "{% if message.role == 'user' %}{{ '\n### User:\n' }}{% elif message.role == 'assistant' %}{{ '\n### Assistant:\n' }}"
+    "{% endif %}{{ message.content }}{{ '' if message.role == 'system' else '\n' }}"
+    "{% endfor %}{{ '\n### Assistant:\n' }}"
+)
+"""Stands in for a template that is missing or cannot be used."""
+
+PLAIN_STOP = "\n### User:"
+"""Where an answer under PLAIN ends: no control token ends it."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """The template's own text, tokenised with control tokens on. It belongs to the block whose slot it leads to."""
+
+    text: str
+    block: BlockKind
+
+
+Piece: TypeAlias = Literal | Slot
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the final prompt to be tokenised by itself: the template's text, or one item's."""
+
+    block: BlockKind
+    text: str
+    item: Item | None = None
+
+    @property
+    def control(self) -> bool:
+        """Whether control tokens in the text are meant."""
+        return self.item is None
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A chat template with the tokens it may name.
+
+    bos, eos: their texts. add_bos: the model wants bos first; it is put there unless the template does so itself.
+    today:    the date a template is told if it asks; belongs to the floor, and changing it changes the floor.
+    """
+
+    source: str
+    bos: str = ""
+    eos: str = ""
+    add_bos: bool = False
+    today: datetime.date = UNDATED
+
+    def layout(
+        self, turns: Sequence[Role] = (), *, running: Sequence[Role] = (), way: Way = Way.SYSTEM, think: bool = True
+    ) -> tuple[Piece, ...]:
+        """The prompt's pieces in order, for these earlier turns and what the running turn has said since the question.
+
+        think: False tells the template not to let the model think; see `probe.Placement.no_think` before using it.
+        Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
+        """
+        return self._cached_layout(tuple(turns), tuple(running), way, think)
+
+    def reference(self, prompt: Prompt, *, way: Way = Way.SYSTEM, think: bool = True) -> str:
+        """The whole prompt as the template itself would write it, contents and all: the oracle for `joined`."""
+        said = conversation(prompt.turns, prompt.running, way)
+        return self._render(
+            said, lambda slot: "".join(item.text for item in prompt.at(slot.block, slot.index)), way, think
+        )
+
+    @cached_property
+    def _cached_layout(self) -> Callable[[tuple[Role, ...], tuple[Role, ...], Way, bool], tuple[Piece, ...]]:
+        return lru_cache(maxsize=512)(self._layout)
+
+    def _layout(self, turns: tuple[Role, ...], running: tuple[Role, ...], way: Way, think: bool) -> tuple[Piece, ...]:
+        said = conversation(turns, running, way)
+        sentinels = {part: _sentinel() for one in said for part in one.parts if isinstance(part, Slot)}
+        text = self._render(said, sentinels.__getitem__, way, think)
+        pieces = _parted(tuple(_cut(text, sentinels)), lambda slot: speaker(slot, turns, running))
+        return _begun(pieces, self.bos) if self.add_bos else pieces
+
+    def _render(self, said: Sequence[Said], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
+        messages = [{"role": one.role, "content": _content(one, text_of)} for one in said]
+        variables: dict[str, object] = {"bos_token": self.bos, "eos_token": self.eos}
+        if not think:
+            variables |= {"enable_thinking": False, "thinking": False}  # the two names that templates know
+        return rendered(self._plain if way is Way.NONE else self._compiled, messages, variables)
+
+    @cached_property
+    def _compiled(self) -> Template:
+        if not self.source.strip():
+            raise TemplateRefused("the model carries no chat template")
+        return compiled(self.source, self.today)
+
+    @cached_property
+    def _plain(self) -> Template:
+        return compiled(PLAIN, self.today)
+
+
+def parts(layout: Iterable[Piece], prompt: Prompt) -> Iterator[Part]:
+    """The prompt as stretches to tokenise one by one; their ids, joined, are the prompt. Empty ones are left out."""
+    for piece in layout:
+        if isinstance(piece, Literal):
+            yield Part(piece.block, piece.text)
+        else:
+            yield from (Part(piece.block, item.text, item) for item in prompt.at(piece.block, piece.index) if item.text)
+
+
+def joined(layout: Iterable[Piece], prompt: Prompt) -> str:
+    """The prompt's text: what `lore plan --prompt` shows."""
+    return "".join(part.text for part in parts(layout, prompt))
+
+
+def _content(said: Said, text_of: Callable[[Slot], str]) -> str:
+    return "".join(part if isinstance(part, str) else text_of(part) for part in said.parts)
+
+
+def _sentinel() -> str:
+    # Letters at both ends survive trimming. In between stands what escaping, splitting or reflowing would change: a
+    # template that does so to contents would do it to code, and must be found out. Random, so that none can hold it.
+    return f"Q{secrets.token_hex(12)}\"<&'\\\n{secrets.token_hex(4)}Q"
+
+
+def _cut(text: str, sentinels: Mapping[Slot, str]) -> Iterator[Piece]:
+    """The text around the sentinels, which must stand there once each and in their order."""
+    at = 0
+    for slot, sentinel in sentinels.items():
+        found = text.find(sentinel, at)
+        if found < 0 or text.count(sentinel) > 1:
+            raise TemplateRefused(f"the chat template {_fate(text, sentinel)} {slot.block} (turn {slot.index})")
+        if found > at:
+            yield Literal(text[at:found], slot.block)
+        yield slot
+        at = found + len(sentinel)
+    if at < len(text):
+        yield Literal(text[at:], BlockKind.QUERY)
+
+
+def _fate(text: str, sentinel: str) -> str:
+    count = text.count(sentinel)
+    if count == 1:
+        return "moves"
+    return "repeats" if count else "loses or changes"
+
+
+def _parted(pieces: tuple[Piece, ...], speaker_of: Callable[[Slot], Role | None]) -> tuple[Piece, ...]:
+    """With a seam behind an answer where the template has none, or the next words would run into it."""
+    parted: list[Piece] = list(pieces[:1])
+    for piece, following in pairwise(pieces):
+        if isinstance(piece, Slot) and isinstance(following, Slot) and speaker_of(piece) is Role.ASSISTANT:
+            parted.append(Literal(SEAM, following.block))
+        parted.append(following)
+    return tuple(parted)
+
+
+def _begun(pieces: tuple[Piece, ...], bos: str) -> tuple[Piece, ...]:
+    first = pieces[0]
+    if isinstance(first, Slot):
+        return (Literal(bos, BlockKind.IDENTITY), *pieces) if bos else pieces
+    return pieces if first.text.startswith(bos) else (Literal(bos + first.text, first.block), *pieces[1:])
