@@ -50,6 +50,7 @@ class AnswerParser:
     """Feed pieces, take parts. After a `Called` the parser is `done` and takes nothing more.
 
     thinking: the template opened a thought at the end of the prompt. calls: whether the model was told of tools.
+    beyond:   characters behind the call, which were dropped.
     """
 
     def __init__(self, *, thinking: bool = False, calls: bool = True, thoughts: bool = True) -> None:
@@ -57,6 +58,7 @@ class AnswerParser:
         self._opening = ([CALL[0]] if calls else []) + ([THOUGHT[0]] if thoughts else [])
         self._held = ""
         self.done = False
+        self.beyond = 0
 
     def feed(self, piece: str) -> Iterator[Part]:
         """Parts that are certain now."""
@@ -102,7 +104,7 @@ class AnswerParser:
         called = _called(body, raw)
         if called is None:
             return Said(raw), True
-        self._held, self.done = "", True
+        self._held, self.done, self.beyond = "", True, len(rest)
         return called, False
 
     def _enter(self, tag: str) -> None:

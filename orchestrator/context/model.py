@@ -136,7 +136,7 @@ class EngineResponse(StreamedResponse):
         for part in parser.end():
             for told in self._told(part):
                 yield told
-        self._conclude("".join(said), b"".join(ids))
+        self._conclude("".join(said), b"".join(ids), parser.beyond)
 
     def _told(self, part: Part) -> Iterable[ModelResponseStreamEvent]:
         if isinstance(part, Thought):
@@ -155,11 +155,11 @@ class EngineResponse(StreamedResponse):
                 input_tokens=event.prompt, cache_read_tokens=event.cached, output_tokens=event.generated
             )
 
-    def _conclude(self, said: str, ids: Ids) -> None:
-        self.metadata = {_SAID: said}
+    def _conclude(self, said: str, ids: Ids, beyond: int) -> None:
+        self.metadata = {_SAID: said[: len(said) - beyond]}
         # Never "length": the framework would refuse an empty answer that was cut, where we say that it was cut.
         self.finish_reason = "stop"
-        if said:
+        if said and not beyond:  # ids of a text that was cut within its last token would be another text's
             self.learn(said, ids)
 
     async def close_stream(self) -> None:

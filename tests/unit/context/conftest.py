@@ -16,7 +16,8 @@ from orchestrator.context.tokens import TokenCache
 from orchestrator.engine.messages import Ids
 
 TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{{ '<|im_start|>assistant\\n' }}"
 )
 CONTROL = {"<|im_start|>": 1_000, "<|im_end|>": 1_001}
 _TOKEN = re.compile(r"<\|im_start\|>|<\|im_end\|>|\w+|\W", re.DOTALL)
