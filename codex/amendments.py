@@ -66,11 +66,14 @@ def effective(base: Mapping[str, str], log: Sequence[Amendment]) -> dict[str, st
 def new_entries(
     base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], teller: Teller
 ) -> tuple[Amendment, ...]:
-    """What must be appended so that `effective(base, log + new)` is `current`; in order of path. Empty: nothing to tell."""
+    """What must be appended so that `effective(base, log + new)` is `current`; empty: nothing to tell.
+
+    By path, removals last: where a file moved, the old name must still be known when the new one is told.
+    """
     last = effective(base, log)
     gone = {digest: path for path, digest in sorted(last.items(), reverse=True) if path not in current}
     made: list[Amendment] = []
-    for path in sorted(last.keys() | current.keys()):
+    for path in (*sorted(current), *sorted(last.keys() - current.keys())):
         if last.get(path) != current.get(path):
             number = len(log) + len(made) + 1
             made.append(_entry(number, path, base, last.get(path), current.get(path), gone, teller))

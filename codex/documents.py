@@ -27,7 +27,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_PRINTABLE = bytes(range(32, 127))
+_PRINTABLE = bytes(code for code in range(32, 127) if code != ord("\\")) + rb"\x41\n"
 _WINDOWS_1252 = {code: bytes([code]).decode("cp1252", errors="ignore") or chr(code) for code in range(0x80, 0xA0)}
 _SELDOM_IN_TEXT = bytes(set(range(32)) - set(b"\t\n\r\f\x1b\b")) + b"\x7f"
 

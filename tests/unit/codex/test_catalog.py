@@ -1,0 +1,141 @@
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from codex.amendments import Amendment, Told
+from codex.catalog import SCHEMA, Catalog, pack
+from codex.documents import Document, digest_of
+from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
+from codex.generations import Entry, Generation, Known
+from codex.trees import TreeState
+
+
+def put(catalog: Catalog, name: str = "one", **files: str) -> tuple[Entry, ...]:
+    """Register, store and describe files, in the order given."""
+    catalog.register(name, f"/src/{name}#", [f"/src/{name}"], "{}")
+    raw = {path.replace("_dot_", "."): text.encode() for path, text in files.items()}
+    known = {path: Known("stamp", digest_of(body), len(body)) for path, body in raw.items()}
+    catalog.store(name, known, {digest_of(body): pack(body) for body in raw.values()})
+    return tuple(Entry(path, digest_of(body), len(body)) for path, body in raw.items())
+
+
+def test_a_generation_is_told_again_after_a_restart(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    entries = put(catalog, b_dot_py="b = 1\n", a_dot_py="a = 1\n")
+    made = catalog.freeze("one", TreeState("main", "abc", 2), entries, {"binary": 3}, ["a notice"])
+    catalog.close()
+    again = Catalog(tmp_path / "c.sqlite")
+    assert again.generation("one") == made
+    assert made == Generation("one", 1, TreeState("main", "abc", 2), entries, {"binary": 3}, ("a notice",))
+    assert list(again.documents(made.entries)) == [
+        Document("b.py", "b = 1\n", digest_of(b"b = 1\n"), 6),
+        Document("a.py", "a = 1\n", digest_of(b"a = 1\n"), 6),
+    ]
+    again.close()
+
+
+def test_equal_bytes_are_stored_once_and_dropped_with_their_last_holder(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    for name in ["one", "two"]:
+        catalog.freeze(name, TreeState(), put(catalog, name, a_dot_py="same\n"), {}, [])
+    digest = digest_of(b"same\n")
+    catalog.drop("one")
+    assert catalog.holds([digest]) == {digest}
+    catalog.drop("two")
+    assert catalog.holds([digest]) == set()
+
+
+def test_an_older_generation_keeps_its_bytes_until_it_is_released(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    first = catalog.freeze("one", TreeState(), put(catalog, a_dot_py="old\n"), {}, [])
+    second = catalog.freeze("one", TreeState(), put(catalog, a_dot_py="new\n"), {}, [])
+    assert [one.text for one in catalog.documents(first.entries)] == ["old\n"]
+    catalog.release("one", first.number)
+    assert catalog.generations("one") == (second.number,)
+    with pytest.raises(CatalogError, match=r"no longer holds a\.py"):
+        list(catalog.documents(first.entries))
+
+
+def test_numbers_of_generations_only_grow(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    entries = put(catalog, a_dot_py="a\n")
+    assert [catalog.freeze("one", TreeState(), entries, {}, []).number for _ in range(3)] == [1, 2, 3]
+
+
+def test_the_log_beside_a_generation_is_kept_in_order_and_whole(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    catalog.freeze("one", TreeState(), put(catalog, a_dot_py="a\n"), {}, [])
+    log = (Amendment(1, "b.py", Told.ADDED, "d1", "text"), Amendment(2, "a.py", Told.CHANGED, "d2", "def", whole=False))
+    catalog.append("one", 1, log[:1])
+    catalog.append("one", 1, log[1:])
+    assert catalog.amendments("one", 1) == log
+    with pytest.raises(CatalogError):
+        catalog.append("one", 1, (Amendment(3, "c.py", Told.REMOVED, None), Amendment(1, "x", Told.REMOVED, None)))
+    assert catalog.amendments("one", 1) == log
+
+
+def test_an_unknown_codex_is_named_with_those_there_are(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    put(catalog, a_dot_py="a\n")
+    with pytest.raises(UnknownCodex, match=r"no codex named 'two' \(there are: one\)"):
+        catalog.generation("two")
+    with pytest.raises(UnknownGeneration, match="no finished generation"):
+        catalog.generation("one")
+
+
+def test_a_catalog_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    Catalog(path, (*SCHEMA, "CREATE TABLE later (x)")).close()
+    before = path.read_bytes()
+    with pytest.raises(NewerCatalog, match="start the newer version"):
+        Catalog(path)
+    assert path.read_bytes() == before
+
+
+def test_a_catalog_is_copied_before_it_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    old = Catalog(path)
+    put(old, a_dot_py="a\n")
+    old.close()
+    new = Catalog(path, (*SCHEMA, "ALTER TABLE codex ADD COLUMN colour TEXT; CREATE TABLE later (x)"))
+    assert [one.name for one in new.codices()] == ["one"]
+    new.close()
+    copy = sqlite3.connect(tmp_path / f"c.sqlite.before-{len(SCHEMA) + 1}")
+    assert copy.execute("PRAGMA user_version").fetchone() == (len(SCHEMA),)
+    assert copy.execute("SELECT name FROM codex").fetchall() == [("one",)]
+    copy.close()
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    Catalog(path).close()
+    with pytest.raises(CatalogError):
+        Catalog(path, (*SCHEMA, "CREATE TABLE later (x); CREATE TABLE codex (name)"))
+    Catalog(path).close()
+
+
+def test_a_damaged_catalog_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(b"this is no database, and it is long enough to be looked at" * 40)
+    with pytest.raises(CatalogError, match=r"is damaged.*move it away"):
+        Catalog(path)
+
+
+def test_only_the_owner_can_read_the_catalog(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "c.sqlite"
+    Catalog(path).close()
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@pytest.mark.parametrize(
+    ("state", "label"),
+    [
+        (TreeState(), ""),
+        (TreeState("main", "1a2b3c4d5e", 0), "main@1a2b3c4"),
+        (TreeState("main", "1a2b3c4d5e", 2), "main@1a2b3c4 + 2 changed files"),
+        (TreeState(None, "1a2b3c4d5e", 1), "detached@1a2b3c4 + 1 changed file"),
+    ],
+)
+def test_the_state_of_the_code_is_told_in_words(state: TreeState, label: str) -> None:
+    assert Generation("one", 1, state, ()).label() == label

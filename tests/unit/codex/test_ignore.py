@@ -1,0 +1,93 @@
+import pytest
+
+from codex.ignore import Globs, IgnoreRules, Selection, SkipReason
+from codex.names import is_secret
+from codex.settings import SecretSettings, WalkSettings
+
+
+def rules(**files: str) -> IgnoreRules:
+    """Ignore files by folder; `top` is the root's."""
+    there = {("" if folder == "top" else f"{folder}/") + ".loreignore": text.encode() for folder, text in files.items()}
+    return IgnoreRules(".loreignore", there.get)
+
+
+def selection(*, include: tuple[str, ...] = (), exclude: tuple[str, ...] = (), named: str = "") -> Selection:
+    return Selection(WalkSettings(), SecretSettings(), Globs(include, exclude), frozenset(named.split()))
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("src/a.py", None),
+        (".github/workflows/ci.yml", None),
+        ("a/.git/config", SkipReason.VERSION_CONTROL),
+        ("web/node_modules/x/index.js", SkipReason.VENDORED),
+        ("x.egg-info/PKG-INFO", SkipReason.VENDORED),
+        ("Cargo.lock", SkipReason.LOCK_FILE),
+        ("web/package-lock.json", SkipReason.LOCK_FILE),
+        ("static/app.min.js", SkipReason.MINIFIED),
+        ("static/app.js.map", SkipReason.MINIFIED),
+        ("logo.PNG", SkipReason.BINARY),
+        (".env", SkipReason.SECRET_NAME),
+        ("deploy/.env.production", SkipReason.SECRET_NAME),
+        (".env.example", None),
+        ("home/.ssh/config", SkipReason.SECRET_NAME),
+        ("id_ed25519", SkipReason.SECRET_NAME),
+        ("id_ed25519.pub", None),
+        ("tls/server.KEY", SkipReason.SECRET_NAME),
+    ],
+)
+def test_names_alone_decide(path: str, reason: SkipReason | None) -> None:
+    assert selection().verdict(path, 10, None) == reason
+
+
+def test_a_file_larger_than_the_limit_is_left_out_by_its_size() -> None:
+    assert selection().verdict("a.py", 1 << 20, None) is None
+    assert selection().verdict("a.py", (1 << 20) + 1, None) == SkipReason.TOO_LARGE
+
+
+def test_loreignore_hides_and_takes_back() -> None:
+    ours = rules(top="*.sql\n!poetry.lock\n!vendor/\n", docs="!keep.sql\nold/\n")
+    verdicts = {
+        path: selection().verdict(path, 1, ours)
+        for path in ["a.sql", "docs/keep.sql", "docs/old/x.md", "poetry.lock", "uv.lock"]
+    }
+    assert verdicts == {
+        "a.sql": SkipReason.IGNORED,
+        "docs/keep.sql": None,
+        "docs/old/x.md": SkipReason.IGNORED,
+        "poetry.lock": None,
+        "uv.lock": SkipReason.LOCK_FILE,
+    }
+
+
+def test_loreignore_does_not_give_secrets_away() -> None:
+    assert selection().verdict(".env", 1, rules(top="!.env\n")) == SkipReason.SECRET_NAME
+
+
+def test_include_takes_only_what_matches_and_exclude_wins() -> None:
+    chosen = selection(include=("*.py", "docs/"), exclude=("test_*",))
+    verdicts = {path: chosen.verdict(path, 1, None) for path in ["src/a.py", "docs/b.md", "c.md", "src/test_a.py"]}
+    assert verdicts == {
+        "src/a.py": None,
+        "docs/b.md": None,
+        "c.md": SkipReason.NOT_INCLUDED,
+        "src/test_a.py": SkipReason.EXCLUDED,
+    }
+
+
+def test_a_file_that_was_named_is_taken_whatever_it_is_called() -> None:
+    assert selection(named=".env").verdict(".env", 1, None) is None
+    assert selection(include=(".env",)).verdict(".env", 1, None) is None
+    assert selection(include=(".env",)).verdict("deep/.env", 1, None) == SkipReason.SECRET_NAME
+
+
+def test_a_folder_is_entered_only_when_something_in_it_can_be_taken() -> None:
+    ours = rules(top="gone/\n!vendor/\n")
+    entered = {folder: selection().enters(folder, ours) for folder in ["src", ".git", "node_modules", "gone", "vendor"]}
+    assert entered == {"src": True, ".git": False, "node_modules": False, "gone": False, "vendor": True}
+    assert selection(exclude=("docs/",)).enters("docs", None) is False
+
+
+def test_examples_of_secrets_are_no_secrets() -> None:
+    assert not any(map(is_secret, [".env.example", "settings.env.template", "key.py", "keys/readme.md"]))

@@ -1,0 +1,76 @@
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from codex.tokens import TokenStore
+
+
+class Words:
+    """Ids are the lengths of words; remembers what it was asked."""
+
+    def __init__(self, name: str = "words") -> None:
+        self.name = name
+        self.asked: list[str] = []
+
+    def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
+        self.asked += texts
+        return [array("I", map(len, text.split())) for text in texts]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TokenStore:
+    return TokenStore(tmp_path / "tokens.sqlite")
+
+
+def test_a_text_is_tokenised_once_whoever_asks_again(store: TokenStore, tmp_path: Path) -> None:
+    words = Words()
+    assert store.ids(words, ["one three", "", "one three"]) == [array("I", [3, 5]), array("I"), array("I", [3, 5])]
+    store.close()
+    again = TokenStore(tmp_path / "tokens.sqlite")
+    assert again.counts(words, ["one three", ""]) == [2, 0]
+    assert words.asked == ["one three", ""]
+
+
+def test_another_tokenizer_has_its_own_ids(store: TokenStore) -> None:
+    one, other = Words("one"), Words("other")
+    store.ids(one, ["a b"])
+    store.ids(other, ["a b"])
+    assert (one.asked, other.asked) == (["a b"], ["a b"])
+
+
+def test_ids_use_the_whole_range_of_uint32(store: TokenStore) -> None:
+    class Large(Words):
+        def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
+            return [array("I", [0, 2**32 - 1]) for _ in texts]
+
+    for _ in range(2):
+        assert store.ids(Large(), ["x"]) == [array("I", [0, 2**32 - 1])]
+
+
+def test_trimming_drops_the_oldest_first(store: TokenStore) -> None:
+    words = Words()
+    for text in ["a b", "c d", "e f"]:
+        store.ids(words, [text])
+    assert store.bytes() == 24
+    assert store.trim(16) == 1
+    words.asked.clear()
+    store.counts(words, ["e f", "c d", "a b"])
+    assert words.asked == ["a b"]
+
+
+def test_a_damaged_store_is_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.sqlite"
+    path.write_bytes(b"damaged" * 1000)
+    store = TokenStore(path)
+    assert store.counts(Words(), ["a b c"]) == [3]
+
+
+def test_a_tokenizer_that_returns_too_few_is_found_out(store: TokenStore) -> None:
+    class Short(Words):
+        def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
+            return []
+
+    with pytest.raises(ValueError, match="shorter"):
+        store.ids(Short(), ["a"])
