@@ -72,6 +72,7 @@ HYBRID_BY_HEADS = frozenset(
 # Every n-th layer attends, where the file names no recurrent layers; the number is n where the file has none.
 HYBRID_BY_INTERVAL = {"minimax-01": 8, "qwen3next": 4, "qwen35": 4, "qwen35moe": 4}
 HYBRID_ALL = frozenset({"falcon-h1"})  # every layer does both
+UNGROUPED = frozenset({"mamba", "jamba"})  # their first generation of state space has no groups, whatever the file says
 
 # Layers from here on use the KV of an earlier one: a fixed count, or what the file says is shared.
 KV_FROM_START = {"gemma3n": 20}

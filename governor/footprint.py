@@ -108,11 +108,11 @@ def kv_types(shape: ModelShape) -> tuple[str, ...]:
 def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
     """An estimate of llama.cpp's compute and output buffers with flash attention: activations, logits, and the mask.
 
-    Logits of a whole batch and of every sequence, a few activations of the widest kind, and an f16 and f32 mask.
+    Logits of a whole batch and of every sequence, a few activations of the widest kind, and an f16 mask per cache.
     """
     wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
     batch = plan.ubatch * 4 * wide
-    mask = plan.ubatch * padded(cells) * (2 + 4)
+    mask = plan.ubatch * 2 * (padded(cells) + (window_cells(shape, plan, cells) if shape.window else 0))
     return batch + mask + plan.sequences * shape.vocabulary * 4
 
 
@@ -140,7 +140,9 @@ def _kv_type(name: str) -> TensorType:
 
 
 def _misfits(shape: ModelShape, keys: TensorType, values: TensorType) -> str:
-    """llama.cpp refuses a quantised cache whose blocks do not divide a head (llama_init_from_model)."""
+    """llama.cpp refuses a quantised cache whose blocks do not divide a head, and two types for one compressed cache."""
+    if shape.compressed and keys is not values:
+        return f"{shape.name} keeps keys and values in one: KV types {keys.name} and {values.name} must be the same"
     for layer in shape.layers:
         for kind, width in ((keys, layer.head_keys), (values, layer.head_values)):
             if width % kind.values:

@@ -16,6 +16,7 @@ from governor.architectures import (
     KV_SHARED,
     RECURRENT,
     SLIDING,
+    UNGROUPED,
     Sliding,
     unpredictable,
 )
@@ -44,8 +45,8 @@ class Layer:
 class ModelShape:
     """A model in numbers. Weights in bytes as the file holds them: `layers`' own, `input` embedding, `output` head.
 
-    `window` is the sliding window in tokens, 0 without. `tied`: there is no output tensor, the embedding serves twice.
-    `unpredictable` says why KV cannot be predicted; None when it can.
+    `window`: the sliding window in tokens, 0 without. `compressed`: MLA, values are read out of the keys. `tied`: there
+    is no output tensor, the embedding serves twice. `unpredictable` says why KV cannot be predicted; None when it can.
     """
 
     architecture: str
@@ -56,6 +57,7 @@ class ModelShape:
     feed_forward: int
     layers: tuple[Layer, ...]
     window: int
+    compressed: bool
     input: int
     output: int
     tied: bool
@@ -98,6 +100,7 @@ class _Reader:
             feed_forward=max(self.feed_forward, default=0),
             layers=layers,
             window=self.window() if any(layer.sliding for layer in layers) else 0,
+            compressed=self.mla,
             input=weights["input"],
             output=weights["output"],
             tied=not any(tensor.name == "output.weight" for tensor in self.gguf.tensors),
@@ -220,7 +223,8 @@ class _Reader:
         kernel = self.number("ssm.conv_kernel") or 0
         if head := self.number("kda.head_dim"):
             return 3 * (kernel - 1 if kernel else 3) * self.heads[0] * head
-        groups, state = self.number("ssm.group_count") or 0, self.number("ssm.state_size") or 0
+        grouped = self.architecture not in UNGROUPED
+        groups, state = (self.number("ssm.group_count") or 0) * grouped, self.number("ssm.state_size") or 0
         return max(0, kernel - 1) * ((self.number("ssm.inner_size") or 0) + 2 * groups * state)
 
     def state_memory(self) -> int:

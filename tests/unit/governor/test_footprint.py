@@ -1,0 +1,162 @@
+"""What a model costs, held against what llama.cpp itself allocates."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governor.errors import FootprintError
+from governor.footprint import (
+    KvPlan,
+    bytes_per_token,
+    cells_within,
+    kv_cost,
+    kv_types,
+    working_bytes,
+)
+from governor.gguf import read_gguf
+from governor.shape import ModelShape, shape_of
+
+MIB = 1024 * 1024
+CELLS = 16_384
+PLANS = (
+    KvPlan(),
+    KvPlan(sequences=8),
+    KvPlan("q8_0", "q8_0"),
+    KvPlan("q8_0", "q4_0", sequences=2, whole_window=True),
+    KvPlan("f32", "f32"),
+)
+LOGGED = 0.0051 * 3  # llama.cpp logs two decimals of a MiB, and up to three buffers add up
+
+
+@pytest.fixture(scope="module")
+def shapes(recipes: dict[str, Any], tiny_model: Callable[..., Path]) -> dict[str, tuple[Path, ModelShape]]:
+    paths = {name: tiny_model(name) for name in recipes}
+    return {name: (path, shape_of(read_gguf(path))) for name, path in paths.items()}
+
+
+@pytest.fixture(scope="module")
+def real(shapes: dict[str, tuple[Path, ModelShape]]) -> dict[str, list[list[float] | None]]:
+    """What llama.cpp allocates for every model and plan."""
+    plans = [asdict(plan) | {"cells": CELLS} for plan in PLANS]
+    asked = "\n".join(json.dumps({"path": str(path), "plans": plans}) for path, _ in shapes.values())
+    script = Path(__file__).with_name("measure_kv.py")
+    environment = os.environ | {"GGML_NO_BACKTRACE": "1"}
+    done = subprocess.run([sys.executable, script], input=asked, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(zip(shapes, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def test_predicted_kv_and_state_are_what_llama_cpp_allocates_for_every_architecture(
+    shapes: dict[str, tuple[Path, ModelShape]], real: dict[str, list[list[float] | None]]
+) -> None:
+    wrong = []
+    for name, (_, shape) in shapes.items():
+        for plan, seen in zip(PLANS, real[name], strict=True):
+            predicted = _predicted(shape, plan)
+            if (seen is None) != (predicted is None) or (seen and predicted and not _near(predicted, seen)):
+                wrong.append((name, plan, predicted, seen))
+    assert wrong == []
+    assert len(shapes) >= 50
+
+
+def _predicted(shape: ModelShape, plan: KvPlan) -> list[float] | None:
+    try:
+        cost = kv_cost(shape, plan, CELLS)
+    except FootprintError:
+        return None
+    return [(cost.dense + cost.sliding) / MIB, cost.state / MIB]
+
+
+def _near(predicted: list[float], seen: list[float]) -> bool:
+    return all(abs(one - other) <= LOGGED for one, other in zip(predicted, seen, strict=True))
+
+
+def test_the_largest_pool_within_a_size_fits_and_one_step_more_does_not(
+    shapes: dict[str, tuple[Path, ModelShape]],
+) -> None:
+    for name in ("llama", "gemma3", "deepseek2", "jamba"):
+        shape = shapes[name][1]
+        for size in (0, 100_000, 5_000_000, 77_777_777):
+            cells = cells_within(shape, KvPlan(), size)
+            assert cells is not None
+            assert cells == 0 or kv_cost(shape, KvPlan(), cells).total <= size
+            assert kv_cost(shape, KvPlan(), cells + 256).total > size
+
+
+def test_a_purely_recurrent_model_has_no_limit_of_cells_once_its_state_fits(
+    shapes: dict[str, tuple[Path, ModelShape]],
+) -> None:
+    shape = shapes["mamba"][1]
+    state = kv_cost(shape, KvPlan(), 256).total
+    assert cells_within(shape, KvPlan(), state) is None
+    assert cells_within(shape, KvPlan(), state - 1) == 0
+    assert bytes_per_token(shape, KvPlan()) == 0
+
+
+def test_a_token_behind_the_window_costs_the_dense_layers_only(shapes: dict[str, tuple[Path, ModelShape]]) -> None:
+    shape = shapes["gemma2"][1]
+    grown = kv_cost(shape, KvPlan(), 8_448).total - kv_cost(shape, KvPlan(), 8_192).total
+    assert grown == 256 * bytes_per_token(shape, KvPlan())
+    assert bytes_per_token(shape, KvPlan(whole_window=True)) == 2 * bytes_per_token(shape, KvPlan())
+
+
+def test_an_unknown_architecture_says_that_it_cannot_be_predicted(tiny_model: Callable[..., Path]) -> None:
+    shape = shape_of(read_gguf(tiny_model("llama9", "llama")))
+    assert shape.weights > 0
+    with pytest.raises(FootprintError, match="newer than this version's tables"):
+        kv_cost(shape, KvPlan(), 512)
+
+
+def test_sparse_attention_is_named_as_the_reason_it_is_not_predicted(tiny_model: Callable[..., Path]) -> None:
+    shape = shape_of(read_gguf(tiny_model("deepseek32", "llama")))
+    with pytest.raises(FootprintError, match="keeps an index beside the KV"):
+        kv_cost(shape, KvPlan(), 512)
+
+
+def test_a_kv_type_whose_blocks_do_not_divide_a_head_is_refused_with_those_that_do(
+    tiny_model: Callable[..., Path],
+) -> None:
+    keys = {"attention.key_length": 48, "attention.value_length": 48}
+    shape = shape_of(read_gguf(tiny_model("llama", **keys)))
+    assert kv_types(shape) == ("f32", "f16", "bf16")
+    with pytest.raises(FootprintError, match=r"needs heads of a multiple of 32, .* has 48; use one of: f32, f16, bf16"):
+        kv_cost(shape, KvPlan("q8_0", "q8_0"), 512)
+
+
+def test_a_name_that_is_no_kv_type_is_refused_with_the_names(shapes: dict[str, tuple[Path, ModelShape]]) -> None:
+    with pytest.raises(FootprintError, match="'q9' is no KV type; use one of: f32, f16"):
+        kv_cost(shapes["llama"][1], KvPlan("q9", "q9"), 512)
+
+
+def test_weights_are_counted_by_place_and_add_up_to_the_files_tensors(tiny_model: Callable[..., Path]) -> None:
+    header = read_gguf(tiny_model("llama"))
+    shape = shape_of(header)
+    assert shape.weights == sum(tensor.size for tensor in header.tensors) == sum(shape.by_type.values())
+    assert shape.input == 128 * 320 * 4
+    assert shape.tied
+    assert len({layer.weights for layer in shape.layers}) == 1
+
+
+def test_a_header_without_layers_is_no_language_model(tiny_model: Callable[..., Path]) -> None:
+    header = read_gguf(tiny_model("llama", block_count=None))
+    with pytest.raises(FootprintError, match="block_count is missing"):
+        shape_of(header)
+
+
+def test_a_per_layer_list_of_another_length_is_refused(tiny_model: Callable[..., Path]) -> None:
+    header = read_gguf(tiny_model("llama", **{"attention.head_count_kv": [2, 2]}))
+    with pytest.raises(FootprintError, match="head_count_kv has 2 values for 6 layers"):
+        shape_of(header)
+
+
+def test_working_memory_grows_with_the_batch_and_with_the_pool(shapes: dict[str, tuple[Path, ModelShape]]) -> None:
+    shape = shapes["llama"][1]
+    small = working_bytes(shape, KvPlan(ubatch=64), 4_096)
+    assert small < working_bytes(shape, KvPlan(ubatch=512), 4_096) < working_bytes(shape, KvPlan(ubatch=512), 65_536)
