@@ -5,7 +5,7 @@
 
 
 class LoreError(Exception):
-    """A fault for the user. `message` says what and where, `hint` what to do; `retry_after` in seconds where waiting helps."""
+    """A fault for the user: `message` says what and where, `hint` what to do; `retry_after` seconds where waiting helps."""
 
     code = "failed"
 

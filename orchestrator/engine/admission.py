@@ -31,7 +31,7 @@ class Admission:
 
     def __init__(self, backend: Backend, sequences: int, on_evict: Callable[[Pool, Node], None]) -> None:
         self.grant = Grant(0, 0, 0)
-        self.floors: dict[str, "array[int]"] = {}
+        self.floors: dict[str, array[int]] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
         self._sequences = sequences
@@ -56,13 +56,12 @@ class Admission:
             return Refusal(reason, f"{need} tokens of KV are needed, {self.grant.cells - SCRATCH_CELLS} are granted")
         return None
 
-    def admit(self, ticket: Ticket) -> bool:
-        """Gives the ticket its pool, its path and its reservation; False when it has to wait."""
-        job = ticket.job
-        need = len(ticket.ids) + job.max_tokens + SCRATCH_CELLS
-        pool = self._pool(job.floor, need)
-        if pool is None:
-            return False
+    def pool_for(self, ticket: Ticket) -> Pool | None:
+        """The pool that the ticket would run in, opened if need be; None when it has to wait for one."""
+        return self._pool(ticket.job.floor, len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
+
+    def admit(self, ticket: Ticket, pool: Pool) -> bool:
+        """Gives the ticket its path and its reservation in the pool; False when it has to wait."""
         tip = self._lease(pool, ticket)
         if tip is None and self._grow(pool):
             tip = self._lease(pool, ticket)

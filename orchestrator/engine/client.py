@@ -6,7 +6,7 @@ is handed in again once, alone; one that had, or that sees a second end, fails w
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -154,7 +154,7 @@ class EngineClient:
 
     # -- tickets
 
-    async def run(self, job: Job) -> AsyncIterator[TicketMessage]:
+    async def run(self, job: Job) -> AsyncGenerator[TicketMessage]:
         """One ticket's messages; the last is its Completion. Closing the iterator early cancels it within one step.
 
         Raises EngineUnavailable when no child will take it.

@@ -34,7 +34,7 @@ class Desk:
         self._wire = wire
         self._shadows = shadows
         self._forward = forward
-        self._floors: dict[str, "array[int]"] = {}
+        self._floors: dict[str, array[int]] = {}
 
     def serve(self) -> None:
         """Runs until the daemon closes its end."""

@@ -14,6 +14,7 @@ from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
 from orchestrator.engine.costs import Costs
+from orchestrator.engine.keeper import Keeper, Path, deepest
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -35,7 +36,10 @@ from orchestrator.engine.plan import Limits, Step, Want, plan_round
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.tree import Node
+
+BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 
 Post = Callable[[list[FromChild]], None]
 Clock = Callable[[], float]
@@ -53,10 +57,13 @@ class Counters:
 
 
 class Loop:
-    """`post` takes the messages of one round at once; `clock` gives seconds."""
+    """`post` takes the messages of one round at once; `clock` gives seconds; without `tiers` nothing outlives the cells."""
 
-    def __init__(self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock) -> None:
+    def __init__(
+        self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
+    ) -> None:
         self.backend = backend
+        self.keeper = Keeper(tiers, clock) if tiers is not None else None
         self.admission = Admission(backend, sequences, self._evicted)
         self.costs = Costs(backend.tile)
         self.counters = Counters()
@@ -105,14 +112,26 @@ class Loop:
     def _drop(self, name: str) -> None:
         for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
             self._end(ticket, Outcome.CANCELLED, Reason.CANCELLED, "its codex was dropped")
-        self.admission.floors.pop(name, None)
+        floor = self.admission.floors.pop(name, None)
         if name in self.admission.pools:
             self.admission.close(name)
+        if floor is not None and self.keeper is not None:
+            self.keeper.forget_floor(floor)
 
     # -- one round
 
     def busy(self) -> bool:
         return bool(self._tickets)
+
+    def behind(self) -> bool:
+        """Whether something is left to be done behind the answers."""
+        return self.keeper is not None and self.keeper.pending() > 0
+
+    def close(self) -> None:
+        """Keeps what stands, so that the next process finds it."""
+        if self.keeper is not None:
+            self.keeper.work(float("inf"))
+            self.keeper.tiers.close()
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known, posted at once."""
@@ -120,6 +139,8 @@ class Loop:
         for step in self._plan():
             self._run(step)
         self.flush()
+        if self.behind() and self.keeper is not None:
+            self.keeper.work(self._clock() + BEHIND_SECONDS)
 
     def predicted_seconds(self) -> float:
         """What the step that runs now should take."""
@@ -145,7 +166,8 @@ class Loop:
         except SchemaRefused as error:
             self._end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
             return True
-        if not self.admission.admit(ticket):
+        pool = self.admission.pool_for(ticket)
+        if pool is None or not self._revive(ticket, pool) or not self.admission.admit(ticket, pool):
             return False
         ticket.enter(Phase.PREFILL)
         ticket.admitted_at = self._clock()
@@ -158,6 +180,15 @@ class Loop:
         if ticket.unfinished() is None:
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
         return True
+
+    def _revive(self, ticket: Ticket, pool: Pool) -> bool:
+        """Brings back what is kept of the prompt; False while there is more to bring than this round has time for."""
+        if self.keeper is None:
+            return True
+        limit = len(ticket.ids) - 1 if ticket.job.max_tokens else len(ticket.ids)
+        path = Path(ticket.ids, ticket.cut, ticket.job.owner)
+        deadline = self._clock() + self._limits.budget_ms / 1000
+        return self.keeper.revive(pool, path, limit, deadline, ticket.restored)
 
     def _plan(self) -> tuple[Step, ...]:
         pools = dict(enumerate(self.admission.pools.values()))
@@ -290,13 +321,17 @@ class Loop:
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
         if ticket.tip is not None and ticket.pool is not None:
+            standing = deepest(ticket.tip)
             ticket.pool.release(ticket.number, ticket.tip)
+            if self.keeper is not None and outcome is Outcome.DONE:
+                self.keeper.remember(ticket.pool, standing)
         if ticket.sampler is not None:
             ticket.sampler.close()
         self._out.append(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
 
     def _evicted(self, pool: Pool, node: Node) -> None:
-        del pool
+        if self.keeper is not None:
+            self.keeper.evicting(pool, node)
         self.counters.evicted_tokens += node.filled
 
     # -- what others may see
@@ -314,7 +349,7 @@ class Loop:
             kv_bytes=sum(pool.memory.footprint for pool in self.admission.pools.values()),
             steps=self.counters.steps,
             decoded_tokens=self.counters.generated_tokens,
-            counters=vars(self.counters).copy(),
+            counters={**vars(self.counters), **(self.keeper.tiers.figures() if self.keeper else {})},
         )
 
     def check(self) -> None:
@@ -330,7 +365,7 @@ def ids_of(data: bytes) -> "array[int]":
 
 
 def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
-    """Ranges of the prompt that need no computing by this ticket: what stands, and what another one is computing."""
+    """Ranges of the prompt that need no computing by this ticket: what stands, was restored, or another one computes."""
     assert ticket.tip is not None
     end = 0
     for node in ticket.tip.path():
@@ -339,5 +374,8 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
             end = node.stands
             break
         end = node.end
-    parts = (Reuse(0, end, Tier.VRAM), Reuse(end, len(ticket.ids), Tier.COMPUTED))
+    parts, at = [], 0
+    for restored in [*ticket.restored, Reuse(end, len(ticket.ids), Tier.COMPUTED)]:
+        parts += [Reuse(at, restored.start, Tier.VRAM), restored]
+        at = restored.end
     return tuple(part for part in parts if part.end > part.start)

@@ -46,6 +46,7 @@ class Ticket:
     sampler: Sampler | None = None
     text: TextStream = field(default_factory=TextStream)
     pending: int | None = None  # sampled, not yet evaluated
+    restored: list[Reuse] = field(default_factory=list)
     reuse: tuple[Reuse, ...] = ()
     computed: int = 0
     generated: int = 0

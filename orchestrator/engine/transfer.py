@@ -21,14 +21,19 @@ def save_range(pool: Pool, node: Node) -> bytes:
         memory.remove(pool.scratch, 0, -1)
 
 
-def restore_range(memory: Memory, scratch: int, state: bytes, start: int, end: int, into: list[int]) -> bool:
-    """Loads a range and makes `into` members of it; False, with nothing left behind, when it is not what it should be."""
+def restore_range(
+    memory: Memory, scratch: int, state: bytes, length: int, wanted: tuple[int, int], into: list[int]
+) -> bool:
+    """Loads a state of `length` cells and makes `into` members of those in the half-open range `wanted`.
+
+    False, with nothing left behind, when as many cells do not stand afterwards.
+    """
     stands = memory.restore(scratch, state)
-    if stands == end - start:
+    if stands == length:
         for sequence in into:
-            memory.copy(scratch, sequence, start, end)
+            memory.copy(scratch, sequence, *wanted)
     memory.remove(scratch, 0, -1)
-    return stands == end - start
+    return stands == length
 
 
 def move(pool: Pool, open_memory: Callable[[], Memory]) -> None:
@@ -38,5 +43,6 @@ def move(pool: Pool, open_memory: Callable[[], Memory]) -> None:
     pool.memory = open_memory()
     pool.tree.rebind(pool.memory)
     for node, state in kept:
-        if not restore_range(pool.memory, pool.scratch, state, node.start, node.stands, pool.tree.members(node)):
+        wanted = (node.start, node.stands)
+        if not restore_range(pool.memory, pool.scratch, state, node.filled, wanted, pool.tree.members(node)):
             raise BackendError(f"a range of {node.filled} cells did not survive its move")

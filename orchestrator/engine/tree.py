@@ -43,6 +43,7 @@ class Node:
     filler: int | None = None  # the ticket that computes it now
     sequence: int | None = None
     used: int = 0  # clock of the last lease or release
+    gone: bool = False  # evicted
     children: list["Node"] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -234,6 +235,16 @@ class Tree:
         tip.ids.append(token)
         return tip
 
+    def graft(self, ids: Tokens, start: int, end: int, viewer: int, owner: int | None) -> Node:
+        """A leased node for tokens [start, end) of `ids`, whose path to `start` stands; its cells come from elsewhere."""
+        node, depth = self.match(ids[:start], viewer)
+        assert depth == start, "a range is restored behind what stands"
+        if depth < node.end:
+            node = self._split(node, depth)
+        grafted = self._grow(node, ids[start:end], owner)
+        self._count(grafted, +1)
+        return grafted
+
     # -- letting go
 
     def stalest(self) -> Node | None:
@@ -250,6 +261,7 @@ class Tree:
         assert tip.leases == 0 and not tip.children and tip.parent is not None
         if tip.filled:
             self._on_evict(tip)
+        tip.gone = True
         tip.parent.children.remove(tip)
         freed, sequence = tip.filled, tip.sequence
         if sequence is not None:

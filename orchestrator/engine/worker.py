@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.desk import Desk
@@ -23,6 +24,7 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import EngineSpec, LoadFailed, Ready, Shutdown
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
+from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.watchdog import Watchdog
 
@@ -59,6 +61,14 @@ def load(spec: EngineSpec) -> Backend:
     return LlamaBackend(spec)
 
 
+def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
+    """Checkpoints under the model's own name; None for memories that cannot be cut in ranges."""
+    if not backend.info.ranges or not (spec.ram_budget or spec.disk_budget):
+        return None
+    folder = Path(spec.cache_folder) / backend.info.fingerprint[:32] if spec.cache_folder and spec.disk_budget else None
+    return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)
+
+
 def die_with_parent() -> None:
     """A daemon that is killed must not leave a child that holds its GPU."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -70,7 +80,9 @@ class Worker:
     def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire) -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._loop = Loop(backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic)
+        self._loop = Loop(
+            backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic, tiers_of(backend, spec)
+        )
         self._shadows: Shadows = {}
         self._desk = Desk(backend, wire, lambda: self._shadows, self._inbox.put)
         self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
@@ -84,6 +96,7 @@ class Worker:
         while True:
             for message in self._arrived():
                 if isinstance(message, Shutdown):
+                    self._loop.close()
                     return
                 self._loop.handle(message)
             with self._watchdog.step():
@@ -95,8 +108,8 @@ class Worker:
         os._exit(0)  # the daemon is gone, and the loop may be inside llama.cpp
 
     def _arrived(self) -> Iterable[object]:
-        """All messages that are there; with nothing to compute, waits for one."""
-        if not self._loop.busy():
+        """All messages that are there; with nothing to compute or to write, waits for one."""
+        if not self._loop.busy() and not self._loop.behind():
             self._loop.check()
             yield self._inbox.get()
         while not self._inbox.empty():

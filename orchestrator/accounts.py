@@ -1,0 +1,81 @@
+"""What an answer says of itself, from the prompt's seams and what the engine reported. Pure."""
+
+from collections.abc import Sequence
+
+from governor.budget import Budget
+from orchestrator.context.assembled import Assembled
+from orchestrator.context.strategy import Decision
+from orchestrator.engine.messages import Completion, Reuse, Tier
+from orchestrator.wire.lore import BlockState, Break, GovernorState, PromptState, StrategyState, Timings
+
+
+def block_states(prompt: Assembled, reuse: Sequence[Reuse]) -> tuple[BlockState, ...]:
+    """Per block: its tokens, how many of them needed no computing, and the tier that gave most of those."""
+    return tuple(_block(str(kind), start, end, reuse) for kind, start, end in prompt.seams)
+
+
+def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockState:
+    shares: dict[Tier, int] = {}
+    for part in reuse:
+        shared = min(end, part.end) - max(start, part.start)
+        if shared > 0 and part.tier is not Tier.COMPUTED:
+            shares[part.tier] = shares.get(part.tier, 0) + shared
+    source = max(shares, key=lambda tier: shares[tier]) if shares else Tier.COMPUTED
+    return BlockState.model_validate(
+        {"kind": kind, "tokens": end - start, "cached": sum(shares.values()), "from": source.value}
+    )
+
+
+def prompt_state(prompt: Assembled, reuse: Sequence[Reuse]) -> PromptState:
+    cached = sum(part.end - part.start for part in reuse if part.tier is not Tier.COMPUTED)
+    return PromptState(tokens=prompt.tokens, cached=cached, computed=prompt.tokens - cached)
+
+
+def strategy_state(decision: Decision) -> StrategyState:
+    return StrategyState(
+        name=decision.strategy.value,
+        tier=decision.tier.value,
+        retrieval=decision.retrieval.value,
+        task=decision.task.value,
+        confidence=decision.confidence,
+        reason=decision.reason,
+        window=decision.window,
+        content_tokens=decision.content_tokens,
+        available_tokens=decision.available_tokens,
+        used_tokens=decision.used_tokens,
+        retrieval_budget=decision.retrieval_budget,
+        steps=decision.steps,
+    )
+
+
+def governor_state(
+    level: str, tokens: int, bytes_per_token: float, budget: Budget, actions: Sequence[str]
+) -> GovernorState:
+    return GovernorState(
+        level=level, kv_bytes=round(tokens * bytes_per_token), budget_tokens=budget.window, actions=tuple(actions)
+    )
+
+
+def timings(completions: Sequence[Completion], assemble_ms: float, first_token_ms: float, total_ms: float) -> Timings:
+    """Milliseconds since the question arrived at the daemon; queue and speed are those of the engine."""
+    queue = sum(one.timings.queue_ms for one in completions)
+    speed = completions[-1].timings.tokens_per_second if completions else 0.0
+    return Timings(
+        assemble_ms=round(assemble_ms, 2),
+        queue_ms=round(queue, 2),
+        ttft_ms=round(first_token_ms, 2),
+        total_ms=round(total_ms, 2),
+        tokens_per_second=round(speed, 1),
+    )
+
+
+def broke_at(before: Assembled | None, now: Assembled, why: str) -> Break | None:
+    """The first block in which this turn's prompt is not the continuation of its conversation's last one."""
+    if before is None:
+        return None
+    for earlier, later in zip(before.blocks, now.blocks, strict=True):
+        if earlier.kind in ("state", "query"):
+            return None
+        if earlier.ids != later.ids:
+            return Break(block=str(later.kind), item="", why=why or f"{later.kind} was written anew")
+    return None

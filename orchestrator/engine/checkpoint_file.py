@@ -1,0 +1,105 @@
+"""One segment's KV as a file: written whole or not at all, and believed only when every byte is as it was written.
+
+    magic, version, sizes │ root, name, parent, start, end, ids │ state │ crc32 of all before
+
+llama.cpp trusts a state blindly: flipped bytes give wrong answers, a truncated one aborts the process. So a file is checked
+here before a byte of it goes there; whatever is wrong with it makes it a miss.
+"""
+
+import os
+import struct
+import zlib
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = b"LOREKV"
+VERSION = 1
+_HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
+_PLACE = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
+_CRC = struct.Struct("<I")
+
+
+class Damaged(Exception):
+    """Not a checkpoint, not of this version, or not as it was written."""
+
+
+@dataclass(frozen=True)
+class Header:
+    root: str
+    name: str
+    parent: str
+    start: int
+    end: int
+    ids: "array[int]"
+
+
+def write(path: Path, header: Header, state: bytes) -> int:
+    """Bytes written. Raises OSError; then nothing is left behind."""
+    place = (
+        _PLACE.pack(header.root.encode(), header.name.encode(), header.parent.encode(), header.start, header.end)
+        + header.ids.tobytes()
+    )
+    head = _HEAD.pack(MAGIC, VERSION, len(place), len(state)) + place
+    crc = zlib.crc32(state, zlib.crc32(head))
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(head)
+            file.write(state)
+            file.write(_CRC.pack(crc))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return len(head) + len(state) + _CRC.size
+
+
+def read_header(path: Path) -> Header:
+    """Raises Damaged and OSError. Checks sizes; the checksum is `read_state`'s."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD.size)
+        place_size, state_size = _sizes(head, path)
+        place = file.read(place_size)
+        size = os.fstat(file.fileno()).st_size
+    if len(place) != place_size or size != _HEAD.size + place_size + state_size + _CRC.size:
+        raise Damaged(f"{path} is truncated")
+    return _header(place)
+
+
+def read_state(path: Path, expected: Header) -> bytes:
+    """The state of a file that is what `expected` says, verified to the last byte. Raises Damaged and OSError."""
+    data = path.read_bytes()
+    place_size, state_size = _sizes(data[: _HEAD.size], path)
+    if len(data) != _HEAD.size + place_size + state_size + _CRC.size:
+        raise Damaged(f"{path} is truncated")
+    body = memoryview(data)[: -_CRC.size]
+    if zlib.crc32(body) != _CRC.unpack(data[-_CRC.size :])[0]:
+        raise Damaged(f"{path} has a wrong checksum")
+    if _header(data[_HEAD.size : _HEAD.size + place_size]) != expected:
+        raise Damaged(f"{path} holds another segment than its name says")
+    return bytes(body[_HEAD.size + place_size :])
+
+
+def _sizes(head: bytes, path: Path) -> tuple[int, int]:
+    if len(head) < _HEAD.size:
+        raise Damaged(f"{path} is truncated")
+    magic, version, place_size, state_size = _HEAD.unpack(head)
+    if magic != MAGIC or version != VERSION:
+        raise Damaged(f"{path} is no checkpoint of version {VERSION}")
+    if place_size < _PLACE.size or (place_size - _PLACE.size) % 4:
+        raise Damaged(f"{path} has a damaged header")
+    return place_size, state_size
+
+
+def _header(place: bytes) -> Header:
+    root, name, parent, start, end = _PLACE.unpack(place[: _PLACE.size])
+    ids = array("I")
+    ids.frombytes(place[_PLACE.size :])
+    return Header(_text(root), _text(name), _text(parent), start, end, ids)
+
+
+def _text(name: bytes) -> str:
+    return name.rstrip(b"\0").decode("ascii", "replace")

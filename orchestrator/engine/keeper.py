@@ -1,0 +1,170 @@
+"""Carries segments between a pool's cells and the tiers below: saved behind the answers, restored before a prefill.
+
+    finished path ─ remember ─▶ queue ─ work, a slice a round ─▶ tiers, and through to disk
+    evicted node  ─ evicting ─▶ tiers (RAM first)
+    waiting job   ─ revive   ◀─ tiers, as far as its prompt is there and time allows
+
+Each restore is checked by the number of cells that stand afterwards. Knows no tickets and no files.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.engine.checkpoint_file import Header
+from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.pools import Pool
+from orchestrator.engine.segments import CUT, Segment, ground, named, segments, spans
+from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.transfer import restore_range
+from orchestrator.engine.tree import Node
+
+
+@dataclass(frozen=True)
+class Saving:
+    """One segment that waits to be saved: it lies on the path down to `tip`."""
+
+    pool: Pool
+    tip: Node
+    segment: Segment
+
+
+@dataclass(frozen=True)
+class Path:
+    """What names a prompt's segments."""
+
+    ids: "array[int]"
+    cut: int
+    owner: int
+
+
+class Keeper:
+    """`clock` gives seconds; deadlines are in it."""
+
+    def __init__(self, tiers: Tiers, clock: Callable[[], float]) -> None:
+        self.tiers = tiers
+        self._clock = clock
+        self._queue: deque[Saving] = deque()
+
+    # -- down
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        """Queues what of a path is not kept yet; it is written through to disk."""
+        path = path_of(tip)
+        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, tip.stands):
+            if not self.tiers.holds(segment.name):
+                self._queue.append(Saving(pool, tip, segment))
+
+    def pending(self) -> int:
+        return len(self._queue)
+
+    def work(self, deadline: float) -> None:
+        """Saves queued segments until the deadline, at least one."""
+        self.tiers.settle()
+        while self._queue:
+            saving = self._queue.popleft()
+            if not saving.tip.gone and not self.tiers.holds(saving.segment.name):
+                self._save(saving.pool, saving.tip, saving.segment, through=True)
+            if self._clock() >= deadline:
+                return
+
+    def evicting(self, pool: Pool, node: Node) -> None:
+        """Takes what a node alone holds, before its cells go."""
+        path = path_of(node)
+        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands):
+            if segment.end > node.start and not self.tiers.holds(segment.name):
+                self._save(pool, node, segment, through=False)
+
+    def _save(self, pool: Pool, tip: Node, segment: Segment, *, through: bool) -> None:
+        memory = pool.memory
+        memory.copy(pool.tree.covering(deepest(tip)), pool.scratch, segment.start, segment.end)
+        try:
+            state = memory.save(pool.scratch)
+        finally:
+            memory.remove(pool.scratch, 0, -1)
+        ids = path_of(tip).ids[segment.start : segment.end]
+        header = Header(self.tiers.root, segment.name, segment.parent, segment.start, segment.end, ids)
+        self.tiers.keep(header, state, through=through)
+
+    # -- up
+
+    def revive(self, pool: Pool, path: Path, limit: int, deadline: float, restored: list[Reuse]) -> bool:
+        """Restores what of [0, limit) is kept below and not in the pool. False when the deadline came first: call again.
+
+        What was restored is appended to `restored`.
+        """
+        node, depth = pool.tree.match(path.ids[:limit], path.owner)
+        if depth > node.stands:
+            return True  # another ticket is computing it
+        while depth < limit:
+            header = self._next(path, depth)
+            if header is None:
+                return True
+            end = min(header.end, limit)
+            tier = self._restore(pool, path, header, depth, end)
+            if tier is None:
+                return True
+            restored.append(Reuse(depth, end, tier))
+            depth = end
+            if self._clock() >= deadline:
+                return depth >= limit
+        return True
+
+    def _next(self, path: Path, depth: int) -> Header | None:
+        """The kept segment that goes on from `depth`; it may begin before."""
+        parent, start = self.tiers.root, 0
+        for start, end in spans(path.cut, depth + CUT):
+            if end > depth:
+                break
+            parent = named(ground(parent, start, path.cut, path.owner), path.ids[start:end])
+        header = self.tiers.find(parent, ground(parent, start, path.cut, path.owner), path.ids, start)
+        return header if header is not None and header.end > depth else None
+
+    def _restore(self, pool: Pool, path: Path, header: Header, start: int, end: int) -> Tier | None:
+        loaded = self.tiers.load(header)
+        if loaded is None:
+            return None
+        state, tier = loaded
+        owner = None if start < path.cut else path.owner
+        node = pool.tree.graft(path.ids, start, end, path.owner, owner)
+        try:
+            into = pool.tree.attach(node)
+            length = header.end - header.start
+            whole = pool.make_room(length) and restore_range(
+                pool.memory, pool.scratch, state, length, (start, end), [into]
+            )
+            if not whole:
+                self.tiers.forget(header.name)
+                return None
+            node.filled = end - start
+            return tier
+        finally:
+            pool.tree.release(node, -1)
+
+    def forget_floor(self, ids: "array[int]") -> None:
+        """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
+        chain = list(segments(self.tiers.root, ids, len(ids), 0, len(ids)))
+        self.tiers.forget_below(chain[-1].name if chain else self.tiers.root)
+        for segment in reversed(chain):
+            if self.tiers.has_below(segment.name):
+                return
+            self.tiers.forget(segment.name)
+
+
+def path_of(tip: Node) -> Path:
+    """Ids, end of the floor and owner of the path down to a node."""
+    ids, cut, owner = array("I"), None, 0
+    for node in tip.path():
+        if node.owner is not None and cut is None:
+            cut, owner = node.start, node.owner
+        ids.extend(node.ids)
+    return Path(ids, len(ids) if cut is None else cut, owner)
+
+
+def deepest(tip: Node) -> Node:
+    """The deepest node of the path that has cells: a sequence that covers it covers all above."""
+    node = tip
+    while not node.filled and node.parent is not None and node.parent.parent is not None:
+        node = node.parent
+    return node

@@ -1,0 +1,58 @@
+"""The names of a prompt's segments: what a checkpoint of a range of KV is called.
+
+    root ─sha256─▶ [0, 256) ─▶ [256, 512) ─▶ … ─▶ [7936, 8012) ─ owner ─▶ [8012, 8268) ─▶ …
+                   └────────────── floor ─────────────────┘      └──────── tail ────────
+
+Tokens are cut every 256 ids from the start of the floor and again from its end, so cuts depend on ids and positions alone.
+name = sha256(parent's name, ids as uint32); the root's name covers all that KV depends on; right of the floor the chain is
+salted with the owner's uid. Same name, same KV.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+CUT = 256
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Tokens [start, end) of a path, called `name`, right behind the segment called `parent`."""
+
+    name: str
+    parent: str
+    start: int
+    end: int
+
+
+def segments(root: str, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
+    """The segments of a path up to position `upto`; the last of floor and tail may be short."""
+    parent = root
+    for start, end in spans(cut, upto):
+        name = named(ground(parent, start, cut, owner), ids[start:end])
+        yield Segment(name, parent, start, end)
+        parent = name
+
+
+def spans(cut: int, upto: int) -> Iterator[tuple[int, int]]:
+    """Half-open ranges that tile [0, upto) and never cross the end of the floor."""
+    start = 0
+    while start < upto:
+        limit = cut if start < cut else upto
+        end = min(start + CUT, limit, upto)
+        yield start, end
+        start = end
+
+
+def named(parent: str, ids: "array[int]") -> str:
+    digest = hashlib.sha256(parent.encode())
+    digest.update(ids)
+    return digest.hexdigest()
+
+
+def ground(parent: str, start: int, cut: int, owner: int) -> str:
+    """What the name of the segment at `start` builds on: its parent, or at the end of the floor the owner's own ground."""
+    if start != cut:
+        return parent
+    return hashlib.sha256(f"{parent} owner {owner}".encode()).hexdigest()

@@ -1,0 +1,253 @@
+"""Checkpoints of segments below VRAM: host RAM, then disk, each within its budget.
+
+A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
+too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted, longest unused first.
+Deleting the whole folder at any moment is safe. Writing happens in a thread of its own; the loop never waits for it.
+Every fault of a file is a miss and is logged. Knows no tree and no llama.cpp.
+"""
+
+import logging
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.engine.checkpoint_file import Damaged, Header, read_header, read_state
+from orchestrator.engine.messages import Tier
+from orchestrator.engine.segments import named
+from orchestrator.engine.writer import Writer
+
+log = logging.getLogger("lorekeep.engine.tiers")
+
+SUFFIX = ".kv"
+
+
+@dataclass
+class TierCounters:
+    ram_hits: int = 0
+    disk_hits: int = 0
+    misses: int = 0
+    damaged: int = 0
+    restored_bytes: int = 0
+    ram_evicted: int = 0
+    disk_evicted: int = 0
+    write_failures: int = 0
+
+
+@dataclass
+class Kept:
+    """Where one segment lies: its state in RAM, or its bytes on disk, or both."""
+
+    header: Header
+    state: bytes | None = None
+    on_disk: int = 0  # bytes of the file; 0: not there
+
+
+@dataclass
+class Tiers:
+    """All segments of one root. `folder` None: no disk tier. Budgets in bytes."""
+
+    root: str
+    folder: Path | None
+    ram_budget: int
+    disk_budget: int
+    counters: TierCounters = field(default_factory=TierCounters)
+
+    def __post_init__(self) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # longest unused first
+        self._below: dict[str, dict[str, None]] = {}
+        self.ram_bytes = 0
+        self.disk_bytes = 0
+        self._writer = Writer(self._written)
+        if self.folder is not None:
+            self._find_files(self.folder)
+
+    # -- keeping
+
+    def holds(self, name: str) -> bool:
+        return name in self._kept
+
+    def keep(self, header: Header, state: bytes, *, through: bool) -> None:
+        """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out."""
+        kept = self._kept.setdefault(header.name, Kept(header))
+        self._below.setdefault(header.parent, {})[header.name] = None
+        if kept.state is None:
+            kept.state = state
+            self.ram_bytes += len(state)
+        self._kept.move_to_end(header.name)
+        if through:
+            self._write(kept)
+        self._fit_ram()
+
+    def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> Header | None:
+        """The longest segment behind `parent`, named on `ground`, whose ids are those of `ids` from `at` on."""
+        best: Header | None = None
+        for name in self._below.get(parent, ()):
+            header = self._kept[name].header
+            length = header.end - header.start
+            longer = best is None or length > best.end - best.start
+            if (
+                longer
+                and header.start == at
+                and header.ids == ids[at : at + length]
+                and named(ground, header.ids) == name
+            ):
+                best = header
+        return best
+
+    def load(self, header: Header) -> tuple[bytes, Tier] | None:
+        """The state of a segment and where it was; None when it is gone or damaged, and then forgotten."""
+        kept = self._kept.get(header.name)
+        if kept is None:
+            self.counters.misses += 1
+            return None
+        self._kept.move_to_end(header.name)
+        if kept.state is not None:
+            self.counters.ram_hits += 1
+            self.counters.restored_bytes += len(kept.state)
+            return kept.state, Tier.RAM
+        return self._load_file(kept)
+
+    def forget(self, name: str) -> None:
+        """Drops a segment from every tier."""
+        kept = self._kept.pop(name, None)
+        if kept is None:
+            return
+        self._below[kept.header.parent].pop(name, None)
+        if not self._below[kept.header.parent]:
+            del self._below[kept.header.parent]
+        if kept.state is not None:
+            self.ram_bytes -= len(kept.state)
+        if kept.on_disk:
+            self.disk_bytes -= kept.on_disk
+            self._path(name).unlink(missing_ok=True)
+
+    def has_below(self, name: str) -> bool:
+        return bool(self._below.get(name))
+
+    def forget_below(self, name: str) -> None:
+        """Drops all segments that go on from this one, whoever owns them."""
+        for below in list(self._below.get(name, ())):
+            self.forget_below(below)
+            self.forget(below)
+
+    def figures(self) -> dict[str, float]:
+        """Counters and bytes, for statistics."""
+        sizes = {"segments": len(self._kept), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
+        return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
+
+    def flush(self) -> None:
+        """Waits until all that was to be written is written."""
+        self._writer.flush()
+        self.settle()
+
+    def settle(self) -> None:
+        """Takes note of what the writer finished; called by the loop, so that only one thread changes the index."""
+        for name, size in self._writer.finished():
+            self._note_written(name, size)
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.close()
+
+    # -- RAM to disk
+
+    def _fit_ram(self) -> None:
+        for kept in self._oldest_in_ram():
+            if self.ram_bytes <= self.ram_budget:
+                return
+            if not kept.on_disk and self.folder is not None and not self._writer.has(kept.header.name):
+                self._write(kept)
+            if kept.on_disk or self._writer.has(kept.header.name):
+                self._leave_ram(kept)
+            else:
+                self.counters.ram_evicted += 1
+                self.forget(kept.header.name)
+
+    def _oldest_in_ram(self) -> Iterator[Kept]:
+        return iter([kept for kept in self._kept.values() if kept.state is not None])
+
+    def _leave_ram(self, kept: Kept) -> None:
+        assert kept.state is not None
+        if not kept.on_disk:
+            return  # it is being written; `_note_written` lets its bytes go
+        self.ram_bytes -= len(kept.state)
+        kept.state = None
+        self.counters.ram_evicted += 1
+
+    def _write(self, kept: Kept) -> None:
+        if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):
+            return
+        self._writer.put(self._path(kept.header.name), kept.header, kept.state)
+
+    def _written(self, name: str, error: OSError) -> None:
+        self.counters.write_failures += 1
+        log.warning("checkpoint %s was not written: %s", name[:12], error.strerror or error)
+
+    def _note_written(self, name: str, size: int) -> None:
+        kept = self._kept.get(name)
+        if kept is None:
+            self._path(name).unlink(missing_ok=True)
+            return
+        if size and not kept.on_disk:
+            kept.on_disk = size
+            self.disk_bytes += size
+        self._fit_disk()
+        if kept.state is not None and kept.on_disk and self.ram_bytes > self.ram_budget:
+            self._leave_ram(kept)
+
+    # -- disk
+
+    def _fit_disk(self) -> None:
+        for name in [name for name, kept in self._kept.items() if kept.on_disk]:
+            if self.disk_bytes <= self.disk_budget:
+                return
+            self.counters.disk_evicted += 1
+            kept = self._kept[name]
+            if kept.state is not None:
+                self.disk_bytes -= kept.on_disk
+                kept.on_disk = 0
+                self._path(name).unlink(missing_ok=True)
+            else:
+                self.forget(name)
+
+    def _load_file(self, kept: Kept) -> tuple[bytes, Tier] | None:
+        path = self._path(kept.header.name)
+        try:
+            state = read_state(path, kept.header)
+        except (OSError, Damaged) as error:
+            log.warning("a checkpoint is not usable and was dropped: %s", error)
+            self.counters.damaged += 1
+            self.forget(kept.header.name)
+            return None
+        self.counters.disk_hits += 1
+        self.counters.restored_bytes += len(state)
+        return state, Tier.DISK
+
+    def _find_files(self, folder: Path) -> None:
+        """Builds the index from the files' headers, longest unused first; what is damaged or foreign is deleted."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for leftover in folder.glob("*.tmp"):
+            leftover.unlink(missing_ok=True)
+        found = sorted((path.stat().st_mtime, path) for path in folder.glob(f"*{SUFFIX}"))
+        for _, path in found:
+            try:
+                header = read_header(path)
+            except (OSError, Damaged) as error:
+                log.warning("a checkpoint is not usable and was dropped: %s", error)
+                self.counters.damaged += 1
+                path.unlink(missing_ok=True)
+                continue
+            if header.root != self.root or path.stem != header.name:
+                path.unlink(missing_ok=True)
+                continue
+            size = path.stat().st_size
+            self._kept[header.name] = Kept(header, on_disk=size)
+            self._below.setdefault(header.parent, {})[header.name] = None
+            self.disk_bytes += size
+        self._fit_disk()
+
+    def _path(self, name: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{name}{SUFFIX}"

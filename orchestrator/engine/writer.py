@@ -1,0 +1,56 @@
+"""Writes checkpoint files in a thread, so that no answer waits for a disk."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orchestrator.engine.checkpoint_file import Header, write
+
+
+class Writer:
+    """`failed` is told, in the writing thread, what could not be written."""
+
+    def __init__(self, failed: Callable[[str, OSError], None]) -> None:
+        self._failed = failed
+        self._waiting: queue.SimpleQueue[tuple[Path, Header, bytes] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._pending: set[str] = set()
+        self._idle = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._thread.start()
+
+    def has(self, name: str) -> bool:
+        """Whether it waits or is being written."""
+        return name in self._pending
+
+    def put(self, path: Path, header: Header, state: bytes) -> None:
+        with self._idle:
+            self._pending.add(header.name)
+        self._waiting.put((path, header, state))
+
+    def finished(self) -> Iterator[tuple[str, int]]:
+        """Names written since the last call, with the bytes of their files; 0 for those that failed."""
+        while not self._done.empty():
+            yield self._done.get()
+
+    def flush(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._pending)
+
+    def close(self) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            path, header, state = job
+            size = 0
+            try:
+                size = write(path, header, state)
+            except OSError as error:
+                self._failed(header.name, error)
+            self._done.put((header.name, size))
+            with self._idle:
+                self._pending.discard(header.name)
+                self._idle.notify_all()

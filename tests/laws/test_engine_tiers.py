@@ -1,0 +1,188 @@
+"""Tiers are invisible: what was evicted, restarted or damaged changes what is computed, never what is answered."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.machine import Machine, naive_answer
+
+from orchestrator.engine.messages import DropFloor, Outcome, Tier
+from orchestrator.engine.segments import segments, spans
+
+CODE = [n % 50 for n in range(1000)]
+OTHER = [n % 50 for n in range(700)] + [77] * 300
+
+
+def test_the_first_question_after_a_restart_restores_the_floor_instead_of_computing_it(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [1, 2, 3], 5)
+    machine.finish()
+    machine.restart()
+    machine.ask(2, "code", [4, 5], 5)
+    machine.finish()
+    assert machine.ends[2][0].computed == 2
+    assert machine.answer(2) == naive_answer([*CODE, 4, 5], 5)
+
+
+def test_a_conversation_goes_on_after_a_restart_from_its_own_tail(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [1] * 300, 6)
+    machine.finish()
+    machine.restart()
+    follow_up = [1] * 300 + machine.answer(1)[:-1] + [9, 9]
+    machine.ask(2, "code", follow_up, 5)
+    machine.finish()
+    assert machine.ends[2][0].computed == 2
+    assert machine.answer(2) == naive_answer([*CODE, *follow_up], 5)
+
+
+def test_a_killed_process_loses_at_most_what_it_had_not_written(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [1, 2, 3], 5)
+    machine.finish()
+    while machine.loop.behind():
+        machine.round()
+    machine.tiers.flush()
+    machine.start()  # nothing was closed
+    machine.ask(2, "code", [4], 5)
+    machine.finish()
+    assert machine.ends[2][0].computed == 1
+
+
+def test_a_damaged_truncated_or_foreign_file_is_a_miss(tmp_path):
+    for number, spoil in enumerate([flip, truncate, swap, empty]):
+        folder = tmp_path / str(number)
+        machine = Machine(folder=folder)
+        machine.floor("code", CODE)
+        machine.ask(1, "code", [1, 2, 3], 5)
+        machine.finish()
+        machine.restart()
+        spoil(sorted(folder.glob("*.kv")))
+        machine.start()
+        machine.ask(2, "code", [4, 5], 5)
+        machine.finish()
+        assert machine.answer(2) == naive_answer([*CODE, 4, 5], 5)
+        assert machine.ends[2][0].computed > 2
+
+
+def flip(files):
+    for file in files:
+        data = bytearray(file.read_bytes())
+        data[-20] ^= 1
+        file.write_bytes(data)
+
+
+def truncate(files):
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-30])
+
+
+def swap(files):
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+        file.write_bytes(content)
+
+
+def empty(files):
+    for file in files:
+        file.write_bytes(b"")
+
+
+def test_evicted_tails_come_back_from_ram(tmp_path):
+    machine = Machine(cells=2600, ram_budget=1 << 20)
+    machine.floor("code", CODE)
+    for ticket in range(1, 9):
+        machine.ask(ticket, "code", [ticket] * 300, 4)
+        machine.finish()
+    again = [1] * 300 + machine.answer(1)[:-1] + [9]
+    machine.ask(20, "code", again, 4)
+    machine.finish()
+    assert machine.ends[20][0].computed == 1
+    assert machine.answers[20] == naive_answer([*CODE, *again], 4)
+
+
+def test_the_disk_keeps_to_its_budget(tmp_path):
+    machine = Machine(folder=tmp_path, disk_budget=20_000)
+    machine.floor("code", CODE)
+    for ticket in range(1, 30):
+        machine.ask(ticket, "code", [ticket] * 200, 3)
+        machine.finish()
+    machine.loop.close()
+    assert sum(file.stat().st_size for file in tmp_path.glob("*.kv")) <= 20_000
+
+
+def test_dropping_a_codex_deletes_its_checkpoints_and_keeps_what_another_shares(tmp_path):
+    machine = Machine(folder=tmp_path)
+    for name, ids in (("code", CODE), ("other", OTHER)):
+        machine.floor(name, ids)
+        machine.ask(len(machine.ends) + 1, name, [3, 4], 3)
+        machine.finish()
+    machine.loop.handle(DropFloor("code"))
+    del machine.floors["code"]
+    machine.restart()
+    machine.ask(9, "other", [5], 3)
+    machine.finish()
+    assert machine.ends[9][0].computed == 1
+    machine.loop.handle(DropFloor("other"))
+    machine.loop.close()
+    assert not list(tmp_path.glob("*.kv"))
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["code", "other"]), st.lists(st.integers(1, 2), min_size=1, max_size=600), st.integers(0, 9)
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40)
+@given(steps, st.integers(0, 2**32))
+def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed):
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("kv")
+    machine = Machine(folder=folder, cells=chance.choice([2200, 4096]), ram_budget=chance.choice([0, 30_000]))
+    machine.floor("code", CODE)
+    machine.floor("other", OTHER)
+    for ticket, (floor, tail, max_tokens) in enumerate(script, 1):
+        machine.ask(ticket, floor, tail, max_tokens)
+        machine.finish()
+        (end,) = machine.ends[ticket]
+        assert end.outcome is Outcome.DONE
+        assert machine.answer(ticket) == naive_answer([*machine.floors[floor], *tail], max_tokens)
+        event = chance.choice(["", "restart", "kill", "flip", "truncate", "delete"])
+        files = chance.sample(files_now, k=min(2, len(files_now))) if (files_now := sorted(folder.glob("*.kv"))) else []
+        if event == "restart":
+            machine.restart()
+        elif event == "kill":
+            machine.start()
+        elif event == "flip":
+            flip(files)
+        elif event == "truncate":
+            truncate(files)
+        elif event == "delete":
+            for file in files:
+                file.unlink(missing_ok=True)
+
+
+@given(st.integers(0, 2000), st.integers(0, 3000))
+def test_spans_tile_a_path_and_never_cross_the_end_of_the_floor(cut, upto):
+    tiles = list(spans(cut, upto))
+    assert [start for start, _ in tiles] == [0, *(end for _, end in tiles)][: len(tiles)]
+    assert (tiles[-1][1] if tiles else 0) == upto
+    assert all(not start < cut < end for start, end in tiles)
+
+
+def test_equal_prefixes_have_equal_names_and_owners_have_their_own_right_of_the_floor():
+    from array import array
+
+    ids = array("I", range(600))
+    mine = [one.name for one in segments("root", ids, 300, 1, 600)]
+    yours = [one.name for one in segments("root", ids, 300, 2, 600)]
+    assert mine[:2] == yours[:2]
+    assert not set(mine[2:]) & set(yours[2:])
+    assert Tier.DISK == "disk"
