@@ -37,7 +37,8 @@ def note(text: str) -> None:
 def progress(text: str) -> None:
     """One line that rewrites itself; nothing where nobody watches."""
     if is_terminal(sys.stderr):
-        sys.stderr.write(CLEAR_LINE + safe(text, sys.stderr)[: os.get_terminal_size(sys.stderr.fileno()).columns - 1])
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: a terminal that does not know
+        sys.stderr.write(CLEAR_LINE + safe(text, sys.stderr)[: columns - 1])
         sys.stderr.flush()
 
 

@@ -1,0 +1,57 @@
+"""Numbers and tables as people read them."""
+
+import pytest
+
+from orchestrator.cli.figures import duration, outline, seconds, size, table
+from orchestrator.cli.footer import code_state, footer
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**2, "5.0 MiB"), (3 * 1024**4, "3072.0 GiB")],
+)
+def test_bytes_have_binary_units(number, text):
+    assert size(number) == text
+
+
+def test_times_are_short():
+    assert [seconds(12.3), seconds(1234), duration(61), duration(5)] == ["12 ms", "1.2 s", "1 min 01 s", "5 s"]
+
+
+def test_columns_of_numbers_stand_right():
+    assert table(("name", "n"), [("a", "1"), ("bb", "1,000")]) == "name      n\na         1\nbb    1,000"
+
+
+@pytest.mark.parametrize(
+    ("codex", "text"),
+    [
+        ({"branch": "main", "revision": "1a2b3c4d5e"}, "main@1a2b3c4"),
+        ({"branch": "main", "revision": "1a2b3c4", "amendments": ["a"]}, "main@1a2b3c4 + 1 changed file"),
+        ({"revision": "1a2b3c4"}, "1a2b3c4"),
+        ({"amendments": ["a", "b"]}, "+ 2 changed files"),
+        ({}, ""),
+    ],
+)
+def test_the_state_of_the_code_is_one_phrase(codex, text):
+    assert code_state(codex) == text
+
+
+def test_the_footer_says_what_it_knows_and_no_more():
+    assert footer({}) == []
+    assert footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
+    noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
+    assert footer(noticed)[-1] == "no GPU support in this build"
+
+
+def test_a_report_without_a_page_of_its_own_is_an_outline():
+    report = {"a": {"kv_bytes": 2048, "on": True}, "list": [{"x": 1}], "names": ["p", "q"], "none": [], "unknown": None}
+    assert outline(report).splitlines() == [
+        "a",
+        "  kv_bytes  2.0 KiB",
+        "  on  yes",
+        "list",
+        "  - x  1",
+        "names  p, q",
+        "none  none",
+        "unknown  unknown",
+    ]
