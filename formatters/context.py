@@ -6,9 +6,9 @@ with every reading.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from formatters.blocks import Role
 
@@ -127,6 +127,12 @@ class Evidence(View):
     text: str
     symbol: Line = ""
 
+    @model_validator(mode="after")
+    def _runs_forwards(self) -> Self:
+        if self.end < self.start:
+            raise ValueError(f"{self.path}: lines {self.start} to {self.end} run backwards")
+        return self
+
 
 class Artifacts(View):
     """What stands before the words of a turn: news of the codex, attachments, evidence."""
@@ -148,7 +154,7 @@ class StateView(Artifacts):
 
     turns: tuple[Turn, ...] = ()
 
-    def closed(self, query: str, *after: Turn) -> "StateView":
+    def closed(self, query: str, *after: Turn) -> Self:
         """The state behind this turn: the question with its artifacts, then what was said after it."""
         asked = Turn(
             role=Role.USER,
@@ -157,7 +163,7 @@ class StateView(Artifacts):
             attachments=self.attachments,
             evidence=self.evidence,
         )
-        return StateView(turns=(*self.turns, asked, *after))
+        return type(self)(turns=(*self.turns, asked, *after))
 
 
 class TurnContext(View):

@@ -57,12 +57,14 @@ WAYS = {name: probe(template) for name, template in TEMPLATES.items()}
 texts = st.text(max_size=40)
 paths = st.from_regex(r"[a-z]{1,6}(/[a-z]{1,6})?\.py", fullmatch=True)
 evidence = st.builds(
-    Evidence,
-    path=paths,
-    start=st.integers(1, 99),
-    end=st.integers(1, 99),
-    text=texts,
-    symbol=st.sampled_from(["", "f"]),
+    lambda path, start, lines, text, symbol: Evidence(
+        path=path, start=start, end=start + lines, text=text, symbol=symbol
+    ),
+    paths,
+    st.integers(1, 99),
+    st.integers(0, 9),
+    texts,
+    st.sampled_from(["", "f"]),
 )
 artifacts = {
     "attachments": st.lists(st.builds(Attachment, name=paths, text=texts), max_size=2).map(tuple),

@@ -32,9 +32,10 @@ def test_a_path_with_a_line_break_cannot_forge_a_heading() -> None:
         CodexPiece(path="a.py ===\n=== b.py", text="")
 
 
-def test_lines_count_from_one() -> None:
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (3, 2)])
+def test_lines_count_from_one_and_run_forwards(start: int, end: int) -> None:
     with pytest.raises(ValidationError):
-        Evidence(path="a.py", start=0, end=1, text="")
+        Evidence(path="a.py", start=start, end=end, text="")
 
 
 def test_closing_a_turn_keeps_what_came_with_it() -> None:

@@ -1,0 +1,95 @@
+"""A third package, really installed: its formatters are found through entry points, keep the laws, and write prompts."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from formatters.blocks import BlockKind
+from formatters.registry import Registry, builtin, discover, write_prompt
+from formatters.testing import check_formatter, run_context, samples
+
+SAMPLE = Path(__file__).parent / "sample"
+RICH = run_context(samples()[1])  # on branch main
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that pip has installed the sample package into."""
+    folder = tmp_path_factory.mktemp("site")
+    wheel = built(SAMPLE, tmp_path_factory.mktemp("wheel"))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder, wheel]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(site)
+    yield
+    sys.modules.pop("sample_formatters", None)
+
+
+def built(project: Path, folder: Path) -> Path:
+    """The project's wheel. Written here, because a build backend would have to be downloaded for it."""
+    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    stem = f"{about['name'].replace('-', '_')}-{about['version']}"
+    groups = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in about["entry-points"].items()
+    ]
+    files = {
+        "sample_formatters.py": (project / "sample_formatters.py").read_text(),
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: {about['version']}\n",
+        f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{stem}.dist-info/entry_points.txt": "\n".join(groups),
+    }
+    files[f"{stem}.dist-info/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{stem}.dist-info/RECORD"])
+    wheel = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return wheel
+
+
+def of_the_sample(registry: Registry) -> list[str]:
+    return [failure.entry for failure in registry.failures if failure.distribution == "lorekeep-sample-formatters"]
+
+
+def test_an_installed_injector_takes_part_and_is_named(installed: None) -> None:
+    prompt = write_prompt(RICH, discover())
+    last = prompt[BlockKind.ENVIRONMENT].items[-1]
+    assert last.text == "House rule: Nothing is pushed to main without a review.\n\n"
+    assert (last.source, last.node) == ("house-rules", "house-rules")
+    assert prompt.failures == ()
+
+
+def test_an_installed_template_writes_its_block_only_when_it_is_chosen(installed: None) -> None:
+    usual = write_prompt(RICH, discover())
+    chosen = write_prompt(RICH, discover({BlockKind.IDENTITY: "terse"}))
+    assert usual[BlockKind.IDENTITY] == write_prompt(RICH, builtin())[BlockKind.IDENTITY]
+    assert chosen[BlockKind.IDENTITY].text == "You are keeper. Be terse.\n\n"
+    assert chosen.blocks[1:] == usual.blocks[1:]
+
+
+def test_an_entry_that_leads_nowhere_is_reported_and_the_others_work(installed: None) -> None:
+    registry = discover()
+    assert of_the_sample(registry) == ["moved_away"]
+    assert {"house-rules", "terse"} <= {*registry.injectors, *registry.templates}
+
+
+def test_the_samples_formatters_keep_the_laws(installed: None) -> None:
+    registry = discover()
+    check_formatter(registry.injectors["house-rules"].formatter)
+    check_formatter(registry.templates["terse"].formatter)
+
+
+def test_without_the_package_nothing_of_it_is_there() -> None:
+    registry = discover()
+    assert registry.holder("house-rules") is None
+    assert of_the_sample(registry) == []
