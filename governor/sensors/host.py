@@ -104,7 +104,7 @@ def _stalled(path: Path) -> float | None:
     if not path.exists():
         return None
     some = path.read_text().partition("avg10=")[2]
-    return float(some.split()[0])
+    return float(some.partition(" ")[0])
 
 
 def _network_up() -> bool:

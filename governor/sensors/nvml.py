@@ -184,10 +184,11 @@ def _index_of(entry: str, uuids: dict[int, str]) -> int | None:
 def _own_bytes(handle: Any, own_pids: frozenset[int]) -> int | None:
     """Bytes of our processes; None where the driver lists processes without saying what they use, or not at all.
 
-    A process may compute and draw: it is then in both lists with the same figure.
+    A process may compute and draw: it is then in both lists with the same figure. Versioned calls, because pynvml raises
+    another kind of error for the plain ones on a driver before 510, which has no version 3.
     """
     used: dict[int, int | None] = {}
-    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) + _drawing(handle):
+    for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle) + _drawing(handle):
         used[process.pid] = process.usedGpuMemory
     own = [size for pid, size in used.items() if pid in own_pids]
     return None if None in own else sum(size for size in own if size is not None)
@@ -195,7 +196,7 @@ def _own_bytes(handle: Any, own_pids: frozenset[int]) -> int | None:
 
 def _drawing(handle: Any) -> list[Any]:
     try:
-        return list(pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
+        return list(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3(handle))
     except pynvml.NVMLError as error:
         if error.value in _ABSENT:
             return []  # a compute board draws nothing

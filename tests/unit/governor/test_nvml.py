@@ -1,0 +1,176 @@
+"""The NVIDIA sensor over the real pynvml, on a stand-in driver whose figures change while the process runs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_in import GIB, StandIn, compiled
+
+HERE = Path(__file__).resolve().parent
+LOST, UNKNOWN_ERROR, NO_DRIVER = 15, 999, 9
+
+Read = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(tmp_path: Path, library: Path) -> StandIn:
+    return StandIn(tmp_path, library)
+
+
+@contextmanager
+def sensor(environment: dict[str, str]) -> Iterator[Read]:
+    """A running sensor: `read(now, pid, ...)` gives its readings and faults."""
+    inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    inherited |= {"PYTHONPATH": str(HERE.parents[2])} | environment
+    command = [sys.executable, HERE / "read_sensor.py"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=inherited) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def read(now: float = 0.0, *pids: int) -> dict[str, Any]:
+            print(json.dumps([now, pids]), file=process.stdin, flush=True)
+            answer: dict[str, Any] = json.loads(process.stdout.readline())
+            return answer
+
+        yield read
+
+
+def value(answer: dict[str, Any], field: str, gpu: int = 0) -> Any:
+    return answer["gpus"][gpu][field]["value"]
+
+
+def test_a_gpu_says_all_it_knows_with_units(driver: StandIn) -> None:
+    driver.show(free=20 * GIB, processes="4242:1073741824,4243:536870912", reasons=4 | 32, power=120_500)
+    with sensor(driver.environment) as read:
+        answer = read(7.0, 4242)
+    gpu = answer["gpus"][0]
+    assert (gpu["index"], gpu["name"]) == (0, "NVIDIA Stand-in")
+    assert gpu["total"] == {"value": 24 * GIB, "unit": "B", "at": 7.0}
+    assert (value(answer, "used"), value(answer, "free")) == (4 * GIB, 20 * GIB)
+    assert (value(answer, "own"), value(answer, "others")) == (GIB, 3 * GIB)
+    assert gpu["power"] == {"value": 120.5, "unit": "W", "at": 7.0}
+    assert (value(answer, "power_limit"), value(answer, "power_default")) == (350.0, 350.0)
+    assert (value(answer, "temperature"), value(answer, "utilisation")) == (41.0, 3.0)
+    assert value(answer, "clock_reasons") == ["power-cap", "thermal"]
+    assert value(answer, "performance_state") == 8
+    assert answer["faults"] == []
+
+
+def test_free_memory_that_falls_is_seen_while_the_process_runs(driver: StandIn) -> None:
+    with sensor(driver.environment) as read:
+        assert value(read(0.0), "free") == 23 * GIB
+        driver.show(free=2 * GIB)
+        assert value(read(1.0), "free") == 2 * GIB
+        driver.show(free=21 * GIB)
+        assert value(read(2.0), "free") == 21 * GIB
+
+
+def test_nvml_is_started_once_however_often_it_is_read(driver: StandIn) -> None:
+    with sensor(driver.environment) as read:
+        for now in range(5):
+            read(float(now))
+    assert driver.calls().count("nvmlInitWithFlags") == 1
+    assert driver.calls().count("nvmlShutdown") == 1
+
+
+def test_no_driver_at_all_is_no_gpu_and_is_reported(tmp_path: Path) -> None:
+    with sensor({"LD_LIBRARY_PATH": str(tmp_path)}) as read:
+        answer = read(0.0)
+    assert answer == {"gpus": [], "faults": [["nvml", "NVML Shared Library Not Found", 1]]}
+
+
+def test_a_driver_that_is_loaded_later_is_found_by_the_retry(driver: StandIn) -> None:
+    driver.fail("nvmlInitWithFlags", NO_DRIVER)
+    with sensor(driver.environment) as read:
+        assert read(0.0)["gpus"] == []
+        driver.fail("nvmlInitWithFlags", None)
+        assert read(29.0)["gpus"] == []
+        answer = read(30.0)
+    assert value(answer, "total") == 24 * GIB
+    assert answer["faults"] == []
+
+
+def test_a_lost_gpu_is_unknown_rather_than_gone_and_comes_back(driver: StandIn) -> None:
+    with sensor(driver.environment) as read:
+        read(0.0)
+        driver.show(lost=1)
+        lost = read(1.0)
+        assert value(lost, "total") is None
+        assert lost["faults"] == [["gpu 0", "GPU is lost", 1]]
+        driver.show(lost=None)
+        assert value(read(2.0), "total") is None
+        back = read(31.0)
+    assert value(back, "total") == 24 * GIB
+    assert back["faults"] == []
+
+
+def test_what_a_board_does_not_have_is_unknown_without_a_fault(driver: StandIn) -> None:
+    driver.show(power=None, power_limit=None, temperature=None, utilisation=None, total=None)
+    with sensor(driver.environment) as read:
+        answer = read()
+    for field in ("power", "power_limit", "temperature", "utilisation", "total", "used", "free", "others"):
+        assert value(answer, field) is None
+    assert value(answer, "performance_state") == 8
+    assert answer["faults"] == []
+
+
+def test_an_older_driver_without_some_calls_still_says_the_rest(driver: StandIn, tmp_path: Path) -> None:
+    older = compiled(tmp_path, "-DMISSING_SYMBOLS")
+    with sensor(driver.environment | {"LD_LIBRARY_PATH": str(older)}) as read:
+        answer = read()
+    assert value(answer, "free") == 23 * GIB
+    assert value(answer, "own") is None
+    assert value(answer, "others") is None
+    assert value(answer, "clock_reasons") is None
+
+
+def test_a_call_that_fails_is_reported_counted_and_forgotten_when_it_answers(driver: StandIn) -> None:
+    driver.fail("nvmlDeviceGetPowerUsage", UNKNOWN_ERROR)
+    with sensor(driver.environment) as read:
+        read(0.0)
+        answer = read(1.0)
+        assert answer["faults"] == [["gpu 0 power", "Unknown Error", 2]]
+        assert value(answer, "power") is None
+        assert value(answer, "free") == 23 * GIB
+        driver.fail("nvmlDeviceGetPowerUsage", None)
+        assert read(2.0)["faults"] == []
+
+
+def test_our_process_without_a_figure_makes_own_use_unknown(driver: StandIn) -> None:
+    driver.show(processes="4242:-1,4243:1073741824")
+    with sensor(driver.environment) as read:
+        assert value(read(0.0, 4242), "own") is None
+        assert value(read(1.0, 4243), "own") == GIB
+        assert value(read(2.0), "own") == 0
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        ("1", [1]),
+        ("1,0", [1, 0]),
+        ("GPU-beef", [1]),
+        ("0,GPU-beef", [0, 1]),
+        ("0,7,1", [0]),
+        ("-1", []),
+        ("", []),
+        ("0,0", [0]),
+        ("GPU-", []),
+    ],
+)
+def test_cuda_visible_devices_is_honoured(driver: StandIn, visible: str, seen: list[int]) -> None:
+    driver.set(count=2)
+    driver.show(1, name="second", uuid="GPU-beef0000", total=8 * GIB, free=8 * GIB)
+    with sensor(driver.environment | {"CUDA_VISIBLE_DEVICES": visible}) as read:
+        assert [gpu["index"] for gpu in read()["gpus"]] == seen
