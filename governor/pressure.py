@@ -1,0 +1,143 @@
+"""Pressure and power levels: a table of thresholds, each a switch with hysteresis and dwell. Pure: no clock, no sensor.
+
+pressure = (others' use + our claims that cannot be released at once) / limit
+
+         goes on at          goes off below
+elevated 0.70                0.67            each after it held for `worse_s` (on) or `better_s` (off);
+high     0.85                0.82            an unknown reading changes nothing and starts the waiting anew
+critical 0.95                0.92
+
+level = the highest threshold that is on, else calm. A higher one is never on without the lower ones: whatever turns
+it on has turned those on before, whatever turns those off has turned it off.
+
+power  throttled  heat or a power brake holds the clocks down
+       low-power  on battery, or the enforced limit under half the default
+       normal     otherwise
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from governor.readings import GpuReading, HostReading, MemoryReading
+from governor.settings import PressureSettings
+
+
+class Level(StrEnum):
+    CALM = "calm"
+    ELEVATED = "elevated"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Level).index(self)
+
+
+class Power(StrEnum):
+    NORMAL = "normal"
+    LOW_POWER = "low-power"
+    THROTTLED = "throttled"
+
+
+# Clock reasons that mean the hardware protects itself; a power cap under full load is its ordinary state.
+THROTTLING = frozenset({"thermal", "hardware-thermal", "slowdown", "power-brake"})
+
+
+@dataclass(frozen=True)
+class Switch:
+    """`waiting_since`: when what would turn it was first seen, without a break since; None while nothing would."""
+
+    on: bool = False
+    waiting_since: float | None = None
+
+
+@dataclass(frozen=True)
+class PressureState:
+    """One switch for each threshold, lowest first, and two for power. Starts calm and normal."""
+
+    levels: tuple[Switch, Switch, Switch] = (Switch(), Switch(), Switch())
+    throttled: Switch = Switch()
+    low_power: Switch = Switch()
+
+    @property
+    def level(self) -> Level:
+        return list(Level)[sum(switch.on for switch in self.levels)]
+
+    @property
+    def power(self) -> Power:
+        if self.throttled.on:
+            return Power.THROTTLED
+        return Power.LOW_POWER if self.low_power.on else Power.NORMAL
+
+
+@dataclass(frozen=True)
+class PressureReading:
+    """What a step looks at; None is unknown."""
+
+    pressure: float | None
+    throttled: bool | None = None
+    low_power: bool | None = None
+
+
+START = PressureState()
+
+
+def step(state: PressureState, reading: PressureReading, now: float, settings: PressureSettings) -> PressureState:
+    """The state after a reading at `now` (seconds, never going back)."""
+    elevated, high, critical = (
+        _turn(switch, _beyond(switch, reading.pressure, threshold, settings.hysteresis), now, settings)
+        for switch, threshold in zip(state.levels, thresholds(settings), strict=True)
+    )
+    return PressureState(
+        (elevated, high, critical),
+        _turn(state.throttled, reading.throttled, now, settings),
+        _turn(state.low_power, reading.low_power, now, settings),
+    )
+
+
+def thresholds(settings: PressureSettings) -> tuple[float, float, float]:
+    return settings.elevated, settings.high, settings.critical
+
+
+def pressure_of(memory: MemoryReading, ceiling: int, ours: int, claimed: int) -> float:
+    """Others' use and what of ours cannot be released at once, as a share of the ceiling.
+
+    `ours`: bytes that the engine knows to hold; `claimed`: those of them that no eviction gives back. Bytes.
+    """
+    others = max(0, memory.total - memory.free - max(memory.own or 0, ours))
+    return (others + claimed) / ceiling if ceiling > 0 else 1.0
+
+
+def reading_of(
+    pressure: float | None, gpu: GpuReading | None, host: HostReading, settings: PressureSettings
+) -> PressureReading:
+    """What the table needs of the sensors. Power is low when any sensor says so, unknown when none says anything."""
+    reasons = None if gpu is None else gpu.clock_reasons.value
+    throttled = None if reasons is None else bool(reasons & THROTTLING)
+    return PressureReading(pressure, throttled, _any((host.on_battery.value, _limited(gpu, settings))))
+
+
+def _beyond(switch: Switch, pressure: float | None, threshold: float, hysteresis: float) -> bool | None:
+    if pressure is None:
+        return None
+    return pressure >= (threshold - hysteresis if switch.on else threshold)
+
+
+def _turn(switch: Switch, wanted: bool | None, now: float, settings: PressureSettings) -> Switch:
+    if wanted is None or wanted == switch.on:
+        return replace(switch, waiting_since=None)
+    since = now if switch.waiting_since is None else switch.waiting_since
+    dwell = settings.worse_s if wanted else settings.better_s
+    return Switch(wanted) if now - since >= dwell else Switch(switch.on, since)
+
+
+def _limited(gpu: GpuReading | None, settings: PressureSettings) -> bool | None:
+    if gpu is None or gpu.power_limit.value is None or not gpu.power_default.value:
+        return None
+    return gpu.power_limit.value < gpu.power_default.value * settings.low_power_share
+
+
+def _any(answers: Iterable[bool | None]) -> bool | None:
+    known = [answer for answer in answers if answer is not None]
+    return any(known) if known else None
