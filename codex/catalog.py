@@ -242,7 +242,10 @@ class Catalog:
             _sweep(database)
 
     def _document(self, entry: Entry, body: bytes | None) -> Document:
-        document = None if body is None else document_from(entry.path, unpack(body))
+        try:
+            document = None if body is None else document_from(entry.path, unpack(body))
+        except zlib.error:
+            document = None
         if document is None or document.digest != entry.digest:
             raise CatalogError(f"{self._path} no longer holds {entry.path} as it was loaded; load the codex again")
         return document

@@ -10,6 +10,7 @@ Roots of one codex are told apart by a label, the last part of their path, which
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,13 +156,22 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
         url, _, named = source.partition("#")
         return Root("", Path(), url=url, revision=named or revision)
     path = Path(os.path.realpath(folder / Path(source).expanduser()))
-    if path.is_file():
+    kind = _kind_of(path)
+    if stat.S_ISREG(kind):
         return Root("", path.parent, files=(path.name,))
-    if not path.is_dir():
-        raise SourceError(f"{path} is not there or is neither a file nor a folder; name an existing one, or a git URL")
+    if not stat.S_ISDIR(kind):
+        raise SourceError(f"{path} is neither a file nor a folder; name one, or a git URL")
     if revision is not None or (available() and (path / "HEAD").is_file() and Git(path).is_bare()):
         return Root("", path, url=str(path), revision=revision)
     return Root("", path)
+
+
+def _kind_of(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError as error:
+        why = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise SourceError(f"{path} {why}; name an existing file or folder, or a git URL") from error
 
 
 def _with_files_joined(roots: Sequence[Root]) -> list[Root]:

@@ -60,7 +60,7 @@ class DiskTree:
         self.forget_rules()
 
     def scan(self) -> Scan:
-        if not self.root.is_dir():
+        if not _is_real_folder(self.root):
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()
         self.forget_rules()
@@ -147,7 +147,7 @@ class DiskTree:
     def _repository_of(self, path: str) -> str:
         """The nearest folder above the path that is a repository of its own; empty: the root."""
         folder = path.rstrip("/").rpartition("/")[0]
-        while folder and not (self.root / folder / ".git").exists():
+        while folder and not has_repository(self.root / folder):
             folder = folder.rpartition("/")[0]
         return f"{folder}/" if folder else ""
 
@@ -160,7 +160,7 @@ class DiskTree:
         elif self.repository() is not None:
             yield from self._list_by_git("")
         else:
-            if git.available() and (self.root / ".git").exists():
+            if git.available() and has_repository(self.root):
                 self._notices.append(
                     f"git refuses {self.root}, so its files were listed without it: see `git -C {self.root} status`"
                 )
@@ -174,7 +174,7 @@ class DiskTree:
                 yield _Listed(inside)
             elif is_linked_worktree(self.root / inside):
                 yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
-            elif (self.root / inside / ".git").exists():
+            elif has_repository(self.root / inside):
                 yield from self._list_by_git(inside + "/")
 
     def _list_by_walk(self, prefix: str) -> Iterator[_Listed]:
@@ -190,7 +190,7 @@ class DiskTree:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
                     yield _Listed(path, SkipReason.IGNORED if self._git_rules.verdict(path) else None)
-                elif git.available() and (self.root / path / ".git").exists():
+                elif git.available() and has_repository(self.root / path):
                     yield from self._nested_repository(path)
                 elif not self.selection.enters(path, self.rules):
                     yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))
@@ -266,8 +266,20 @@ def _reason_of(error: OSError) -> SkipReason:
     return SkipReason.VANISHED if isinstance(error, FileNotFoundError) else SkipReason.UNREADABLE
 
 
+def has_repository(path: Path) -> bool:
+    """Whether the folder is the top of a repository; no when it cannot be looked into."""
+    try:
+        os.lstat(path / ".git")
+    except OSError:
+        return False
+    return True
+
+
 def _is_real_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def is_linked_worktree(path: Path) -> bool:
