@@ -98,9 +98,8 @@ def register(registry: Registry, formatter: object, distribution: str) -> Regist
         raise BrokenFormatter(distribution, checked.name, f"the name is taken by one of {holder}; rename it")
     if isinstance(checked, PromptTemplate):
         return replace(registry, templates={**registry.templates, checked.name: Registered(checked, distribution)})
-    # By name, so that the order of injected items does not depend on the order of installation.
     injectors = {**registry.injectors, checked.name: Registered(checked, distribution)}
-    return replace(registry, injectors=dict(sorted(injectors.items())))
+    return replace(registry, injectors=injectors)
 
 
 def write_prompt(ctx: "Turning", registry: Registry) -> Prompt:
