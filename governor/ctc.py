@@ -1,0 +1,252 @@
+"""CTC, truncation and compression: claims on a prompt's budget in, a verdict for each out. Pure.
+
+    claims --depth: old turns to their shortest form--> --sacrifices, in order--> granted <= budget, or a refusal
+
+The order of sacrifice is the table SACRIFICES, first row first; within a row the lowest weight goes first. One sacrifice
+after the other is made until tokens and characters both fit, none is skipped and none is taken back, so:
+
+    granted <= budget, or refused with the numbers and nothing changed
+    pinned claims are never cut
+    with a larger budget no claim is granted less
+    same input, same output (ties are broken by the order of the claims)
+
+Knows numbers and kinds, never a text: who makes the shorter form, and whether it kept every identifier, is the caller's.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governor.settings import ClaimSettings
+
+
+class Kind(StrEnum):
+    """What a claim is to the budget. INSTRUCTION, QUERY and FACT are never cut, whether pinned or not."""
+
+    INSTRUCTION = "instruction"  # identity, environment, censors
+    QUERY = "query"
+    FACT = "fact"  # verbatim and consecrated entries
+    SUPERSEDED = "superseded"  # a tool's result that a later one replaced
+    TURN = "turn"
+    MEMORY = "memory"  # karma
+    EVIDENCE = "evidence"  # retrieved for this question
+    FLOOR = "floor"  # the codex's tier
+
+
+NEVER_CUT = frozenset({Kind.INSTRUCTION, Kind.QUERY, Kind.FACT})
+
+
+class Action(StrEnum):
+    KEEP = "keep"
+    CONDENSE = "condense"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An item that wants room. `filler` of its `tokens` are runs and repetitions that may go without loss.
+
+    `floor`: tokens of its shortest form (a stub, a micro summary, its part of a gist, the smallest tier); 0: it has none
+    and can only go whole. `weight`: the lower, the earlier it is sacrificed in its row (age, score, rank). `turn` counts
+    upwards from the oldest; None for what belongs to no turn.
+    """
+
+    id: str
+    kind: Kind
+    tokens: int
+    characters: int
+    weight: float = 0.0
+    floor: int = 0
+    filler: int = 0
+    pinned: bool = False
+    turn: int | None = None
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.floor <= self.tokens
+        assert 0 <= self.filler <= self.tokens
+        assert self.characters >= 0
+        assert self.tokens or not self.characters, f"{self.id} has characters but no token"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`tokens` and `characters` of the whole prompt; `depth`: how many of the last turns may stand in it."""
+
+    tokens: int
+    characters: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`tokens` and `characters` are the most the item may take now; `reason` names the row that took the rest."""
+
+    id: str
+    action: Action
+    tokens: int
+    characters: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why it cannot fit whatever is sacrificed, in a sentence with the numbers, and what would help."""
+
+    needed_tokens: int
+    needed_characters: int
+    sentence: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """A verdict per claim, in the claims' order. With a `refusal` all are kept and nothing has been lost."""
+
+    verdicts: tuple[Verdict, ...]
+    tokens: int
+    characters: int
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True)
+class Sacrifice:
+    """One row: claims of these `kinds` go down to their filler-free form, their floor, or nothing.
+
+    `elastic`: the last one needed goes down no further than it must, because any size between can be made of it.
+    """
+
+    name: str
+    kinds: frozenset[Kind]
+    to: str  # "lean", "floor" or "nothing"
+    elastic: bool = False
+    beyond_depth: bool = False  # only turns that fell out of the window of turns
+
+
+SACRIFICES = (
+    Sacrifice("filler", frozenset(Kind), "lean"),
+    Sacrifice("superseded tool results", frozenset({Kind.SUPERSEDED}), "floor"),
+    Sacrifice("turns beyond the depth", frozenset({Kind.TURN, Kind.SUPERSEDED}), "nothing", beyond_depth=True),
+    Sacrifice("memories to micro", frozenset({Kind.MEMORY}), "floor"),
+    Sacrifice("memories", frozenset({Kind.MEMORY}), "nothing"),
+    Sacrifice("older turns into a gist", frozenset({Kind.TURN}), "floor"),
+    Sacrifice("evidence", frozenset({Kind.EVIDENCE}), "nothing"),
+    Sacrifice("tier of the floor", frozenset({Kind.FLOOR}), "floor", elastic=True),
+)
+DEPTH = "message depth"  # the limit itself: a turn beyond it stands in its shortest form, whatever the budget
+
+
+def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> Limits:
+    """The limits of a prompt: `window` of one sequence, `reserved` for its answer, `kv_tokens` that can be held."""
+    tokens = max(0, min(window - reserved, kv_tokens))
+    cap = settings.characters if settings.characters is not None else window * settings.characters_per_token
+    return Limits(tokens, cap, settings.depth)
+
+
+def settle(claims: Sequence[Claim], limits: Limits) -> Settlement:
+    """The verdict on every claim under `limits`."""
+    old = _beyond_depth(claims, limits.depth)
+    granted = [_at_depth(claim) if at in old else _whole(claim) for at, claim in enumerate(claims)]
+    for at, sacrifice in _sacrifices(claims, old):
+        over = _over(granted, limits)
+        if not any(over):
+            break
+        granted[at] = _cut(claims[at], granted[at], sacrifice, over)
+    if any(_over(granted, limits)):
+        return _refused(claims, granted, limits)
+    return _settlement(granted)
+
+
+# ---- the order -----------------------------------------------------------------------------------------------------
+
+
+def may_be_cut(claim: Claim) -> bool:
+    return not claim.pinned and claim.kind not in NEVER_CUT
+
+
+def _beyond_depth(claims: Sequence[Claim], depth: int) -> frozenset[int]:
+    """Places of the claims of turns that are not among the last `depth`."""
+    turns = sorted({claim.turn for claim in claims if claim.turn is not None})
+    shown = set(turns[-depth:])
+    return frozenset(
+        at
+        for at, claim in enumerate(claims)
+        if may_be_cut(claim) and claim.turn is not None and claim.turn not in shown
+    )
+
+
+def _sacrifices(claims: Sequence[Claim], old: frozenset[int]) -> Iterator[tuple[int, Sacrifice]]:
+    """Every sacrifice that can be made, in the order in which it is."""
+    for sacrifice in SACRIFICES:
+        may = [at for at, claim in enumerate(claims) if may_be_cut(claim) and claim.kind in sacrifice.kinds]
+        chosen = [at for at in may if at in old] if sacrifice.beyond_depth else may
+        yield from ((at, sacrifice) for at in sorted(chosen, key=lambda at: _sooner(claims[at], at)))
+
+
+def _sooner(claim: Claim, at: int) -> tuple[float, int, int]:
+    return claim.weight, -1 if claim.turn is None else claim.turn, at
+
+
+# ---- one claim -----------------------------------------------------------------------------------------------------
+
+
+def _whole(claim: Claim) -> Verdict:
+    return Verdict(claim.id, Action.KEEP, claim.tokens, claim.characters)
+
+
+def _at_depth(claim: Claim) -> Verdict:
+    return _shrunk(claim, _whole(claim), claim.floor, DEPTH)
+
+
+def _cut(claim: Claim, now: Verdict, sacrifice: Sacrifice, over: tuple[int, int]) -> Verdict:
+    size = {"lean": claim.tokens - claim.filler, "floor": claim.floor, "nothing": 0}[sacrifice.to]
+    if sacrifice.elastic:
+        size = max(size, _just_enough(now, over))
+    return _shrunk(claim, now, size, sacrifice.name)
+
+
+def _just_enough(now: Verdict, over: tuple[int, int]) -> int:
+    """The most tokens that take `over` tokens and characters away."""
+    left = max(0, now.characters - over[1])
+    by_characters = now.tokens if not over[1] else left * now.tokens // now.characters
+    return max(0, min(now.tokens - over[0], by_characters))
+
+
+def _shrunk(claim: Claim, now: Verdict, tokens: int, reason: str) -> Verdict:
+    """Characters go down in the proportion of tokens, rounded down: both are limits that the shorter form must keep."""
+    if tokens >= now.tokens:
+        return now
+    action = Action.CONDENSE if tokens else Action.DROP
+    return Verdict(claim.id, action, tokens, claim.characters * tokens // claim.tokens, reason)
+
+
+# ---- sums ----------------------------------------------------------------------------------------------------------
+
+
+def _over(granted: Sequence[Verdict], limits: Limits) -> tuple[int, int]:
+    """Tokens and characters above the limits, never negative."""
+    tokens, characters = _sums(granted)
+    return max(0, tokens - limits.tokens), max(0, characters - limits.characters)
+
+
+def _sums(granted: Sequence[Verdict]) -> tuple[int, int]:
+    return sum(one.tokens for one in granted), sum(one.characters for one in granted)
+
+
+def _settlement(granted: Sequence[Verdict], refusal: Refusal | None = None) -> Settlement:
+    return Settlement(tuple(granted), *_sums(granted), refusal)
+
+
+def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: Limits) -> Settlement:
+    """All are kept as they were. `least` is what stays when everything that may go has gone."""
+    tokens, characters = _sums(least)
+    if tokens > limits.tokens:
+        sentence = f"the prompt needs at least {tokens:,} tokens and {limits.tokens:,} can be held"
+    else:
+        sentence = f"the prompt has at least {characters:,} characters and {limits.characters:,} are allowed"
+    kept = [claim for claim in claims if not may_be_cut(claim)]
+    largest = max(kept, key=lambda claim: claim.tokens, default=None)
+    hint = "shorten the question, or ask for a shorter answer"
+    if largest is not None:
+        hint += f"; the largest part that may not be cut is {largest.id} with {largest.tokens:,} tokens"
+    refusal = Refusal(tokens, characters, sentence, hint)
+    return _settlement([_whole(claim) for claim in claims], refusal)

@@ -1,0 +1,113 @@
+"""What the governor says at one moment, and how the next follows from it: levels, and a grant that is numbered. Pure.
+
+    snapshot -> memory that counts -> pressure -> levels
+                                   \\-> budget: a new number only when the grant has changed
+
+Where memory is unknown the last levels and grant stand. Knows no clock and no sensor.
+"""
+
+from dataclasses import dataclass, replace
+
+from governor.budget import Budget, Demand, ceiling_of, plan_budget, stores_of
+from governor.errors import FootprintError
+from governor.pressure import START, Level, Power, PressureState, pressure_of, reading_of, step
+from governor.readings import MemoryReading, Snapshot, chosen_gpu, memory_of
+from governor.settings import GovernorSettings, limit_bytes
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What the engine says of itself. `held`: bytes of the memory that counts; `claimed`: those no eviction gives back.
+
+    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen.
+    """
+
+    pids: frozenset[int] = frozenset()
+    held: int = 0
+    claimed: int = 0
+    demand: Demand | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
+
+    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `unplanned`
+    says why there is no budget, "" when there is one.
+    """
+
+    number: int
+    snapshot: Snapshot
+    pressure: float | None
+    state: PressureState
+    limit: int | None
+    budget: Budget | None
+    unplanned: str
+
+    @property
+    def level(self) -> Level:
+        return self.state.level
+
+    @property
+    def power(self) -> Power:
+        return self.state.power
+
+
+def first_outlook(snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+    blank = Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
+    return next_outlook(blank, snapshot, ours, settings)
+
+
+def next_outlook(before: Outlook, snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+    """The outlook after a reading of the sensors."""
+    memory = memory_of(snapshot, settings.memory.gpu)
+    limit = before.limit if before.limit is not None else _limit(memory, ours, settings)
+    pressure = None
+    if memory is not None:
+        ceiling = ceiling_of(memory.total, settings.memory, limit)
+        pressure = pressure_of(memory, ceiling, ours.held, ours.claimed)
+    gpu = chosen_gpu(snapshot, settings.memory.gpu)
+    looked_at = reading_of(pressure, gpu, snapshot.host, settings.pressure)
+    state = step(before.state, looked_at, snapshot.at, settings.pressure)
+    budget, unplanned = _budget(before, memory, snapshot, ours, settings, limit)
+    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned)
+    return after if _told(after) == _told(before) else replace(after, number=before.number + 1)
+
+
+def _told(outlook: Outlook) -> tuple[object, ...]:
+    """What others act on; figures that move with every reading are not among it."""
+    faults = tuple(fault.sensor for fault in outlook.snapshot.faults)
+    grant = None if outlook.budget is None else outlook.budget.number
+    return outlook.level, outlook.power, grant, outlook.unplanned, faults
+
+
+def _limit(memory: MemoryReading | None, ours: Ours, settings: GovernorSettings) -> int | None:
+    """The user's limit from what is free at the first reading; what we hold already counts as free for us."""
+    if memory is None:
+        return None
+    return limit_bytes(settings.memory.vram_limit, memory.free + max(memory.own or 0, ours.held))
+
+
+def _budget(
+    before: Outlook,
+    memory: MemoryReading | None,
+    snapshot: Snapshot,
+    ours: Ours,
+    settings: GovernorSettings,
+    limit: int | None,
+) -> tuple[Budget | None, str]:
+    if ours.demand is None:
+        return None, "no model is chosen"
+    if memory is None:
+        return before.budget, "" if before.budget else "how much memory there is cannot be read"
+    number = 1 if before.budget is None else before.budget.number + 1
+    stores = stores_of(snapshot.host.ram_available.value, snapshot.host.disk_free.value, settings.stores)
+    free = snapshot.host.ram_available.value or 0
+    demand = replace(ours.demand, ours=max(ours.demand.ours, ours.held), host_free=free)
+    try:
+        planned = plan_budget(number, memory, demand, settings.memory, limit, stores)
+    except FootprintError as error:
+        return None, str(error)
+    if before.budget is not None and before.budget.same_grant(planned, settings.memory.grant_step):
+        return before.budget, ""
+    return planned, ""
