@@ -19,9 +19,9 @@ MOST_PASSAGES = 40
 HEADLINE = 40  # tokens kept for the line that introduces the passages; longer than it is in any vocabulary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage found: lines start to end of a file, from 1 and inclusive, and its text, a line each."""
+    """A passage that was found: lines start to end of a file, from 1 and inclusive, and their text."""
 
     path: str
     start: int
@@ -31,10 +31,18 @@ class Hit:
     score: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hits, best first, and what the search could not see."""
+
+    hits: tuple[Hit, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
 class Searcher(Protocol):
     """Finds passages of a codex, best first, at most `n`; changes nothing. Raises CodexError."""
 
-    async def search(self, codex: str, query: str, n: int, graph: bool = False) -> Sequence[Hit]: ...
+    async def search(self, query: str, codex: str, n: int) -> Found: ...
 
 
 class Counter(Protocol):
@@ -45,33 +53,37 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence in rank order and its tokens as written; `failure` names a source that failed and was left out."""
+    """Evidence in rank order and its tokens as written. `found`: hits before anything was left out.
+
+    `notices`: what the search could not see, and a source that failed and was left out.
+    """
 
     evidence: tuple[Evidence, ...] = ()
     tokens: int = 0
     found: int = 0
-    failure: str = ""
+    notices: tuple[str, ...] = ()
+    failed: bool = False
 
 
 async def gather(
-    searcher: Searcher,
-    tokens: Counter,
-    codex: str,
-    question: str,
-    budget: int,
-    told: Sequence[Evidence] = (),
-    graph: bool = False,
+    searcher: Searcher, tokens: Counter, codex: str, question: str, budget: int, told: Sequence[Evidence] = ()
 ) -> Gathered:
     """Evidence of at most `budget` tokens. `told`: passages that stand in the conversation already."""
     if budget <= HEADLINE or not question.strip():
         return Gathered()
     try:
-        hits = await searcher.search(codex, question, _how_many(budget), graph)
+        found = await searcher.search(question, codex, _how_many(budget))
     except CodexError as fault:
-        return Gathered(failure=f"archive: {fault}")
-    passages = joined([hit for hit in hits if not _covered(hit, told)])
+        return Gathered(notices=(f"archive: {fault}",), failed=True)
+    passages = [_evidence(hit) for hit in joined([hit for hit in found.hits if not _covered(hit, told)])]
     taken, used = await _filled(passages, tokens, budget - HEADLINE)
-    return Gathered(tuple(_evidence(hit) for hit in taken), used + (HEADLINE if taken else 0), len(hits))
+    return Gathered(tuple(taken), used + (HEADLINE if taken else 0), len(found.hits), found.notices)
+
+
+def written(one: Evidence) -> str:
+    """The passage as State writes it."""
+    where = f"{one.path}:{one.start}-{one.end}"
+    return passage(f"{where} {one.symbol}" if one.symbol else where, one.text)
 
 
 def joined(hits: Sequence[Hit]) -> list[Hit]:
@@ -83,42 +95,37 @@ def joined(hits: Sequence[Hit]) -> list[Hit]:
             merged.append(hit)
             continue
         place = merged.index(touching[0])
+        whole = hit
         for other in touching:
-            hit = _union(hit, other)
+            whole = _union(whole, other)
             merged.remove(other)
-        merged.insert(place, hit)
+        merged.insert(place, whole)
     return merged
 
 
-async def _filled(passages: Sequence[Hit], tokens: Counter, budget: int) -> tuple[list[Hit], int]:
-    counts = await tokens.count([written(hit) for hit in passages])
+async def _filled(passages: Sequence[Evidence], tokens: Counter, budget: int) -> tuple[list[Evidence], int]:
+    counts = await tokens.count([written(one) for one in passages])
     taken, used = [], 0
-    for hit, count in zip(passages, counts, strict=True):
+    for one, count in zip(passages, counts, strict=True):
         if used + count <= budget:
-            taken.append(hit)
+            taken.append(one)
             used += count
     if passages and not taken:
         return await _cut(passages[0], counts[0], tokens, budget)
     return taken, used
 
 
-async def _cut(hit: Hit, count: int, tokens: Counter, budget: int) -> tuple[list[Hit], int]:
-    """The first lines that fit. Each try is smaller than the last, so it ends."""
-    lines = hit.text.splitlines(keepends=True)
+async def _cut(one: Evidence, count: int, tokens: Counter, budget: int) -> tuple[list[Evidence], int]:
+    """The first lines that fit. Each try is shorter than the last, so it ends."""
+    lines = one.text.splitlines(keepends=True)
     while count > budget:
         keep = min(len(lines) - 1, len(lines) * budget // count)
         if keep < 1:
             return [], 0
         lines = lines[:keep]
-        hit = replace(hit, text="".join(lines), end=hit.start + keep - 1)
-        (count,) = await tokens.count([written(hit)])
-    return [hit], count
-
-
-def written(hit: Hit) -> str:
-    """The passage as State writes it."""
-    where = f"{hit.path}:{hit.start}-{hit.end}"
-    return passage(f"{where} {hit.symbol}" if hit.symbol else where, hit.text)
+        one = one.model_copy(update={"text": "".join(lines), "end": one.start + keep - 1})
+        (count,) = await tokens.count([written(one)])
+    return [one], count
 
 
 def _how_many(budget: int) -> int:
@@ -136,13 +143,13 @@ def _touch(one: Hit, other: Hit) -> bool:
 def _union(one: Hit, other: Hit) -> Hit:
     """Both ranges' lines, each once. They touch, so there is no hole between them."""
     first, second = sorted((one, other), key=lambda hit: (hit.start, -hit.end))
-    best = max(one, other, key=lambda hit: hit.score)
+    score = max(first.score, second.score)
     if second.end <= first.end:
-        return replace(first, symbol=best.symbol, score=best.score)
+        return replace(first, score=score)
     new = second.text.splitlines(keepends=True)[first.end + 1 - second.start :]
-    above = first.text if not first.text or first.text.endswith("\n") else first.text + "\n"
-    symbol = best.symbol if first.symbol == second.symbol else ""
-    return Hit(first.path, first.start, second.end, above + "".join(new), symbol, best.score)
+    above = first.text if first.text.endswith("\n") or not first.text else first.text + "\n"
+    symbol = first.symbol if first.symbol == second.symbol else ""
+    return replace(first, end=second.end, text=above + "".join(new), symbol=symbol, score=score)
 
 
 def _evidence(hit: Hit) -> Evidence:

@@ -18,7 +18,6 @@ class InferenceRequest:
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     urgency: Urgency = Urgency.INTERACTIVE
-    grant: int = 0
     calls: bool = False
     thinking: bool = False
 

@@ -9,7 +9,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionToolset
 
 from formatters.context import ToolView, TurnContext
-from orchestrator.context.evidence import Counter, Hit, Searcher, gather, written
+from orchestrator.context.evidence import Counter, Searcher, gather, written
 from orchestrator.context.situation import may_use
 from orchestrator.context.steps import SEARCH_TOOL
 
@@ -37,10 +37,9 @@ class SearchArchive:
             return "refused: no codex was chosen for this conversation"
         told = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
         found = await gather(self._searcher, self._tokens, turn.codex.name, query, self._budget, told)
-        if found.failure:
-            return f"failed: {found.failure}"
-        passages = [written(Hit(one.path, one.start, one.end, one.text, one.symbol)) for one in found.evidence]
-        return "".join(passages) or "nothing found that was not told before"
+        if found.failed:
+            return f"failed: {'; '.join(found.notices)}"
+        return "".join(written(one) for one in found.evidence) or "nothing found that was not told before"
 
 
 def toolset_of(search: SearchArchive) -> FunctionToolset[TurnContext]:

@@ -15,7 +15,7 @@ from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, Turn, TurnContext
 from orchestrator.context.agent import MOST_REQUESTS, Answerer, AnswerEvent, Finished
 from orchestrator.context.composing import Composer
-from orchestrator.context.evidence import Hit
+from orchestrator.context.evidence import Found, Hit
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.context.model import EngineModel
 from orchestrator.context.tokens import TokenCache
@@ -65,11 +65,11 @@ class Archive:
     fault: CodexError | None = None
     queries: list[tuple[str, str]] = field(default_factory=list)
 
-    async def search(self, codex: str, query: str, n: int, graph: bool = False) -> Sequence[Hit]:
+    async def search(self, query: str, codex: str, n: int) -> Found:
         self.queries.append((codex, query))
         if self.fault:
             raise self.fault
-        return self.hits[:n]
+        return Found(tuple(self.hits[:n]))
 
 
 @dataclass
