@@ -3,7 +3,9 @@
 Standard library and typer at import; everything else when a command runs.
 """
 
+import os
 import sys
+from types import TracebackType
 
 from orchestrator.cli.commands import app
 from orchestrator.cli.faults import Failure
@@ -21,3 +23,11 @@ def main() -> None:
     except Failure as failure:
         failure.show()
         sys.exit(failure.status)
+    finally:
+        if not os.environ.get("LORE_DEBUG"):
+            sys.excepthook = one_line  # after app(), which sets its own
+
+
+def one_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    """For mistakes of ours: a person sees one line, and how to see more."""
+    sys.stderr.write(f"lore: a mistake in lore itself: {kind.__name__}: {error}\n      LORE_DEBUG=1 shows where\n")

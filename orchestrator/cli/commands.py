@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import codex, config, model, session
+from orchestrator.cli import codex, config, model, service, session, token
 from orchestrator.cli.ask import ask
+from orchestrator.cli.doctor import doctor
 from orchestrator.cli.load import load
 from orchestrator.cli.plan import plan
 from orchestrator.cli.search import search
@@ -16,9 +17,17 @@ from orchestrator.cli.status import status
 PLAIN = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "no_args_is_help": True}
 
 app = typer.Typer(name="lore", add_completion=True, **PLAIN)  # type: ignore[arg-type]
-for command in (serve, load, ask, plan, search, status):
+for command in (serve, load, ask, plan, search, status, doctor):
     app.command()(command)
-for name, group in {"codex": codex, "session": session, "model": model, "config": config}.items():
+GROUPS = {
+    "codex": codex,
+    "session": session,
+    "model": model,
+    "config": config,
+    "service": service,
+    "token": token,
+}
+for name, group in GROUPS.items():
     app.add_typer(group.app, name=name)
 
 

@@ -1,6 +1,7 @@
 """The few things the command line does without a daemon. Here alone it loads what is not its own, and only when called."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,3 +55,43 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
         return run(loaded.settings)
     except LoreError as error:
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
+
+
+def unit(*, user: bool, tcp: bool) -> Any:
+    """The installation's Unit and Place: what `lore service` writes and where."""
+    from orchestrator.service_unit.text import Unit
+    from orchestrator.service_unit.units import place_of
+    from orchestrator.settings import Paths
+
+    paths = Paths.of(os.environ)
+    writable = (paths.data, paths.state, paths.cache) if user else ()
+    executable = Path(sys.argv[0]).resolve()
+    return Unit(executable, user, writable, tcp), place_of(os.environ, user=user)
+
+
+def unit_action(action: str, *, user: bool) -> Any:
+    """Runs install, uninstall or state; install and uninstall answer with what systemd could not be told."""
+    from orchestrator.service_unit import units
+
+    tcp = bool(settings().settings.serve.tcp)
+    made, place = unit(user=user, tcp=tcp)
+    try:
+        if action == "install":
+            return units.install(made, place)
+        return units.uninstall(place) if action == "uninstall" else units.state(place)
+    except OSError as error:
+        hint = "for the system's service, run it as root" if not user else "check the folder's owner"
+        raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error
+
+
+def unit_files(*, user: bool) -> list[str]:
+    _, place = unit(user=user, tcp=False)
+    return [str(file) for file in place.files]
+
+
+def folders() -> list[Path]:
+    """Those the daemon writes to, the cache first: it grows."""
+    from orchestrator.settings import Paths
+
+    paths = Paths.of(os.environ)
+    return [paths.cache, paths.data, paths.state, paths.runtime]

@@ -19,7 +19,7 @@ from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
 
 PREFIX = "LORE_"
 SHORT = {"LORE_MODEL": "model.path", "LORE_SOCKET": "serve.socket", "LORE_TCP": "serve.tcp", "LORE_LOG": "log.level"}
-NOT_SETTINGS = {"LORE_CONFIG", "LORE_TOKEN"}  # read by the command line itself
+NOT_SETTINGS = {"LORE_CONFIG", "LORE_DEBUG"}  # read by the command line itself
 
 Values = Mapping[str, Any]  # dotted key: value
 

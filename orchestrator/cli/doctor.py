@@ -1,0 +1,31 @@
+"""`lore doctor`: checks the installation, and on request runs it once from end to end."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.terminal import bold, result, result_json
+from orchestrator.wire import faults
+
+SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
+
+
+def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Checks the installation; each finding comes with the command that mends it."""
+    from orchestrator.cli.checks import all_checks
+    from orchestrator.cli.selftest import run
+
+    checks = run() if self_test else all_checks(socket)
+    ok = all(check.ok for check in checks)
+    if as_json:
+        result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            result(f"{bold('good' if check.ok else 'BAD ', sys.stdout)}  {check.name:10} {check.detail}")
+            if check.fix:
+                result(f"{'':17}{'fix' if not check.ok else 'tip'}: {check.fix}")
+    if not ok:
+        raise typer.Exit(faults.FAILED)
