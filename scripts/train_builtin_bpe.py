@@ -8,9 +8,10 @@ around line ends: a token is either line ends or has none, which is what lets th
 import argparse
 import sysconfig
 from collections import Counter, defaultdict
+from itertools import pairwise
 from pathlib import Path
 
-import regex
+import regex  # type: ignore[import-untyped]  # comes with tiktoken
 
 from orchestrator.engine.builtin.alphabet import BYTE_TO_SIGN
 
@@ -67,7 +68,7 @@ def count_pairs(words: list[list[str]], weights: list[int]) -> tuple[Counter[Pai
     counts: Counter[Pair] = Counter()
     places: defaultdict[Pair, set[int]] = defaultdict(set)
     for index, word in enumerate(words):
-        for pair in zip(word, word[1:], strict=False):
+        for pair in pairwise(word):
             counts[pair] += weights[index]
             places[pair].add(index)
     return counts, places
@@ -82,10 +83,10 @@ def replace(
     places: defaultdict[Pair, set[int]],
 ) -> None:
     word = words[index]
-    for old in zip(word, word[1:], strict=False):
+    for old in pairwise(word):
         counts[old] -= weight
     words[index] = word = joined(word, pair)
-    for new in zip(word, word[1:], strict=False):
+    for new in pairwise(word):
         counts[new] += weight
         places[new].add(index)
 

@@ -16,10 +16,10 @@ Content is matched by rotary pairs that stand still, distance by pairs that turn
 off for 96 of 128 pairs. Sixteen turn fast and find a neighbour exactly; sixteen turn so slowly that over the whole window
 their sine is a straight line: layer 3's score falls with distance, by SLOW nats from the nearest place to the farthest.
 
-Exact at all positions up to n_ctx_train, with f16 or f32 KV: which of two places has more equal tokens, and that the later of two equal
-ones wins if they are a thousandth of their position apart (f16 rounds the slow pairs: 8 tokens at position 8,000, 128 at
-the end of the window). Not exact: the first eight tokens of a prompt, which have fewer predecessors. It does not know what
-the text means: a question without equal words in the context gets the least unlike line.
+Exact at all positions up to n_ctx_train, with f16 or f32 KV: which of two places has more equal tokens; and that the
+later of two equal ones wins if they are a thousandth of their position apart (f16 rounds the slow pairs), at least 16
+tokens. Not exact: the first eight tokens of a prompt, which have fewer predecessors. It does not know what the text means:
+a question without equal words in the context gets the least unlike line.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,0 +1,63 @@
+"""llama.cpp's own tokenizer, called on one text. May be called from several threads: it only reads the vocabulary."""
+
+import ctypes
+from array import array
+from typing import Any
+
+import llama_cpp as lib
+
+from orchestrator.engine.vocab.table import Table
+
+# A piece that SentencePiece puts its leading space before, in place of our text's; control characters merge with nothing.
+STARTERS = ("\x1f", "\x01", "\n")
+
+
+class NativeTokenizer:
+    """`encode` gives ids that stand for exactly this text in the middle of others: no space is put before it."""
+
+    def __init__(self, model: Any, table: Table) -> None:
+        self._vocab = lib.llama_model_get_vocab(model)
+        self._starters = [] if table.is_byte_bpe else self._find_starters()
+        self._pieces: dict[int, bytes] = {}
+
+    def encode(self, text: str, *, special: bool) -> "array[int]":
+        """Ids of a text; with `special` the texts of control tokens become control tokens."""
+        for starter, known in self._starters:
+            ids = self._tokenize(starter + text, special)
+            if ids[: len(known)] == known:
+                return ids[len(known) :]
+        return self._tokenize(text, special)
+
+    def piece(self, token: int) -> bytes:
+        """What a token stands for; nothing for a control token."""
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._read_piece(token)
+        return known
+
+    def _tokenize(self, text: str, special: bool) -> "array[int]":
+        data = text.encode("utf-8", "replace")
+        # At most one token a byte, and a leading space.
+        ids = array("I", bytes(4 * (len(data) + 8)))
+        buffer = (lib.llama_token * len(ids)).from_buffer(ids)
+        count = lib.llama_tokenize(self._vocab, data, len(data), buffer, len(ids), False, special)
+        del buffer  # it holds the array's size fixed
+        assert count >= 0, f"llama_tokenize wants {-count} ids for {len(data)} bytes"
+        del ids[count:]
+        return ids
+
+    def _read_piece(self, token: int) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = lib.llama_token_to_piece(self._vocab, token, buffer, size, 0, False)
+            if length >= 0:
+                return buffer.raw[:length]
+            size = -length
+
+    def _find_starters(self) -> "list[tuple[str, array[int]]]":
+        """Those whose ids stay the same whatever follows; none for a vocabulary that has no way to write them."""
+        alone = [(starter, self._tokenize(starter, special=False)) for starter in STARTERS]
+        return [
+            (starter, ids) for starter, ids in alone if ids and self._tokenize(starter + "a", False)[: len(ids)] == ids
+        ]
