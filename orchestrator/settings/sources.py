@@ -38,12 +38,15 @@ def load(environ: Mapping[str, str], *, config: Path | None = None, options: Val
     files = config_files(environ, config)
     sources = [(str(file), read_file(file)) for file in files]
     sources += [(name, {key: value}) for name, key, value in variables(environ)]
-    sources += [
-        (f"option --{key.rpartition('.')[2].replace('_', '-')}", {key: v}) for key, v in (options or {}).items()
-    ]
+    sources += [(f"option --{option_of(key)}", {key: v}) for key, v in (options or {}).items()]
     values = {key: value for _, found in sources for key, value in found.items()}
     origins = {key: origin for origin, found in sources for key in found}
     return Loaded(validated(values, origins), origins, files)
+
+
+def option_of(key: str) -> str:
+    """`lore serve`'s name for it."""
+    return "model" if key == "model.path" else key.rpartition(".")[2].replace("_", "-")
 
 
 def config_files(environ: Mapping[str, str], config: Path | None = None) -> tuple[Path, ...]:
