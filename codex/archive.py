@@ -5,19 +5,20 @@ Contract, which `tests/contracts/test_archive.py` holds every implementation to:
 * Who owns. The archive owns what it stores; documents are read during the call and not kept. What is found is a copy.
 * Who writes. Any thread may call; writes to one archive wait for each other. A search never waits for a write.
 * When visible. What a call wrote is found by every search that begins after the call returned. `replace` is atomic: a
-  search sees all documents of one call as before, or all as after.
+  search of chunks sees all documents of one call as before, or all as after.
 * What is held. `held` is the one truth about what is indexed: digest by path. A lost or damaged index holds nothing, so
   whoever compares `held` with the catalog builds it again.
 * Errors. `ArchiveDamaged` when what is stored cannot be read: it has then been set aside, and `held` is empty.
   `ArchiveError` for everything else the world does (disk full, no permission). An unknown codex is empty, not an error.
 
-Knows nothing of ranking beyond one number per hit: fusion and re-ranking are `codex.search`.
+It finds and reads; what is best for a question is decided in `codex.search`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from codex.definitions import Place
 from codex.documents import Document
 from codex.errors import CodexError
 
@@ -35,36 +36,24 @@ class ArchiveDamaged(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A chunk that was found. `score` orders the list it came in and means nothing outside it.
+class Match:
+    """A chunk as it stands in the index, without its text. `score` is BM25, comparable within one answer only.
 
-    `scores` are kept apart by kind, comparable only within one kind and one query. `snippet` is at most a few lines.
+    `names` are what it defines, `references` the names that it uses.
     """
 
-    path: str
-    start: int
-    end: int
+    place: Place
     symbol: str
     kind: str
     signature: str
-    score: float
-    scores: Mapping[str, float]
-    snippet: str
-    text: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
+    references: tuple[str, ...]
+    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Hits, best first, and what the search could not see."""
-
-    hits: tuple[Hit, ...] = ()
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileHit:
-    """A file that was found as a whole."""
+class FileMatch:
+    """A file that matches as a whole."""
 
     path: str
     score: float
@@ -79,7 +68,6 @@ class ArchiveStats:
     chunks: int
     size_bytes: int
     unindexed: int = 0  # chunks that are found by scanning, until `optimize`
-    notices: tuple[str, ...] = field(default=())
 
 
 Progress = Callable[[int], None]
@@ -90,7 +78,7 @@ def unheard(done: int) -> None:
 
 
 class Archive(Protocol):
-    """See the module's contract."""
+    """See the module's contract. A query is a list of words as `codex.identifiers.query_words` gives them."""
 
     def held(self, codex: str) -> Mapping[str, str]:
         """Digest by path of what is searchable; empty for a codex it does not know or whose index was lost."""
@@ -102,13 +90,12 @@ class Archive(Protocol):
         """
 
     def index(
-        self,
-        codex: str,
-        documents: Iterable[Document],
-        removed: Sequence[str] = (),
-        progress: Progress = unheard,
+        self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
     ) -> None:
-        """`replace` in batches for many documents, then `optimize`. Read once, in order, never wholly in memory."""
+        """`replace` in batches, then `optimize` where it pays. Read once, in order, never wholly in memory.
+
+        `progress(n)`: n more documents are searchable.
+        """
 
     def remove(self, codex: str, paths: Sequence[str]) -> None:
         """Forget these paths; those it does not know are no error."""
@@ -116,16 +103,22 @@ class Archive(Protocol):
     def drop(self, codex: str) -> None:
         """Forget the codex and free its room; no error when it is not known."""
 
-    def search(
-        self, query: Sequence[str], codex: str, n: int, *, paths: Sequence[str] | None = None
-    ) -> tuple[Hit, ...]:
-        """At most `n` chunks that hold any of these words, best first; only in `paths` when given.
+    def matches(
+        self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
+    ) -> tuple[Match, ...]:
+        """At most `n` chunks that hold any of these words, best first; only in `paths` when given."""
 
-        `query` are words as `codex.identifiers.query_words` gives them. A hit's `scores` has `chunk`.
-        """
-
-    def search_files(self, query: Sequence[str], codex: str, n: int) -> tuple[FileHit, ...]:
+    def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         """At most `n` files ranked as wholes, best first."""
+
+    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
+        """The chunks that define each of these names, sorted; names without one are left out."""
+
+    def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+        """The chunks at these places with their texts; places that are gone are left out."""
+
+    def chunks(self, codex: str) -> Iterator[Match]:
+        """All chunks, by path and line, with score 0: what a graph is made of."""
 
     def stats(self, codex: str) -> ArchiveStats:
         """Counts for a codex; zeros when it is not known."""

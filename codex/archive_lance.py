@@ -19,118 +19,131 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codex import lance_tables as tables
-from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileHit, Hit, Progress, unheard
+from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
 from codex.batches import batches
+from codex.definitions import Definitions, Place
 from codex.documents import Document
-from codex.prepare import PREPARE_VERSION, prepare
+from codex.prepare import PREPARE_VERSION, Prepared, prepare
+from codex.remembered import SqliteRemembered
 
-_SCHEMA = 1
+_SCHEMA = 2
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 
 
 class LanceArchive:
-    """An `Archive` under a folder of its own. Cheap to make: LanceDB is imported at the first use (0.5 s, 140 MB)."""
+    """An `Archive` under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
 
     def __init__(self, root: Path, branch_of: Callable[[str], str] | None = None) -> None:
         """`branch_of` names the branch that a codex stands on, for the tag of what is stored."""
         self._root = root
         self._branch_of = branch_of
+        self._remembered = SqliteRemembered(root / "prepared.sqlite3")
         self._open: dict[str, tables.Tables] = {}
+        self._defined: dict[str, Definitions] = {}
         self._writing = threading.RLock()
 
-    # -- what an Archive does ------------------------------------------------------------------------------------
+    # -- what it holds ---------------------------------------------------------------------------------------------
 
     def held(self, codex: str) -> Mapping[str, str]:
         try:
-            opened = self._tables(codex)
-            return {} if opened is None else tables.held(opened)
+            with self._translated(codex):
+                opened = self._opened(codex)
+                return {} if opened is None else tables.held(opened)
         except ArchiveDamaged:
             return {}
 
-    def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
-        prepared = list({one.path: prepare(one) for one in documents}.values())
-        with self._writing, _translated(self, codex):
-            opened = self._tables(codex)
+    def stats(self, codex: str) -> ArchiveStats:
+        with self._translated(codex):
+            opened = self._opened(codex)
             if opened is None:
-                opened = self._create(codex) if prepared else None
+                return ArchiveStats(codex, 0, 0, 0)
+            size = sum(path.stat().st_size for path in self._folder(codex).rglob("*") if path.is_file())
+            files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
+            return ArchiveStats(codex, files, chunks, size, tables.unindexed(opened.chunks))
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
+        latest = list({document.path: document for document in documents}.values())
+        prepared = prepare(latest, self._remembered)
+        with self._writing, self._translated(codex):
+            opened = self._opened(codex) or (self._create(codex) if prepared else None)
             if opened is None:
                 return 0
             gone = [*removed, *(one.path for one in prepared)]
-            tables.write(
-                opened.chunks, tables.chunk_rows(prepared, self._branch_of(codex) if self._branch_of else ""), gone
-            )
+            branch = self._branch_of(codex) if self._branch_of is not None else ""
+            tables.write(opened.chunks, tables.chunk_rows(prepared, branch), gone)
+            self._redefine(codex, prepared, gone)
             tables.write(opened.files, tables.file_rows(prepared), gone)
         return sum(len(one.chunks) for one in prepared)
 
     def index(
-        self,
-        codex: str,
-        documents: Iterable[Document],
-        removed: Sequence[str] = (),
-        progress: Progress = unheard,
+        self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
     ) -> None:
-        waiting = list(removed)
-        wrote = bool(waiting)
+        self.remove(codex, removed)
         for batch in batches(documents):
-            self.replace(codex, batch, waiting)
+            self.replace(codex, batch)
             progress(len(batch))
-            waiting, wrote = [], True
-        if waiting:
-            self.remove(codex, waiting)
-        if wrote and self.stats(codex).unindexed > _FLAT_ROWS:
+        if self.stats(codex).unindexed > _FLAT_ROWS:
             self.optimize(codex)
 
     def remove(self, codex: str, paths: Sequence[str]) -> None:
-        self.replace(codex, (), paths)
+        if paths:
+            self.replace(codex, (), paths)
 
     def drop(self, codex: str) -> None:
         with self._writing:
-            self._open.pop(codex, None)
+            self._forget(codex)
             shutil.rmtree(self._folder(codex), ignore_errors=True)
 
-    def search(
-        self, query: Sequence[str], codex: str, n: int, *, paths: Sequence[str] | None = None
-    ) -> tuple[Hit, ...]:
-        with _translated(self, codex):
-            opened = self._tables(codex)
-            if opened is None or not query or n <= 0:
-                return ()
-            where = None if paths is None else tables.among(paths)
-            rows = tables.match(opened.chunks, query, n, tables.HIT_COLUMNS, where)
-            return tuple(tables.hit(row, query) for row in rows)
-
-    def search_files(self, query: Sequence[str], codex: str, n: int) -> tuple[FileHit, ...]:
-        with _translated(self, codex):
-            opened = self._tables(codex)
-            if opened is None or not query or n <= 0:
-                return ()
-            rows = tables.match(opened.files, query, n, ("path", "_score"))
-            return tuple(FileHit(row["path"], row["_score"]) for row in rows)
-
-    def stats(self, codex: str) -> ArchiveStats:
-        with _translated(self, codex):
-            opened = self._tables(codex)
-            if opened is None:
-                return ArchiveStats(codex, 0, 0, 0)
-            folder = self._folder(codex)
-            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            return ArchiveStats(
-                codex, opened.files.count_rows(), opened.chunks.count_rows(), size, tables.unindexed(opened.chunks)
-            )
-
     def optimize(self, codex: str) -> None:
-        with self._writing, _translated(self, codex):
-            opened = self._tables(codex)
+        with self._writing, self._translated(codex):
+            opened = self._opened(codex)
             if opened is not None:
-                for table in (opened.chunks, opened.files):
-                    tables.fold(table)
+                tables.fold(opened.chunks)
+                tables.fold(opened.files)
 
-    # -- folders and tables --------------------------------------------------------------------------------------
+    # -- finding and reading ---------------------------------------------------------------------------------------
+
+    def matches(
+        self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
+    ) -> tuple[Match, ...]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            if opened is None or not query or n <= 0:
+                return ()
+            return tuple(tables.found(opened.chunks, query, n, None if paths is None else tables.among(paths)))
+
+    def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            if opened is None or not query or n <= 0:
+                return ()
+            return tuple(FileMatch(path, score) for path, score in tables.found_files(opened.files, query, n))
+
+    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
+        with self._translated(codex):
+            defined = self._definitions(codex)
+            found = {name: tuple(sorted(defined.of(name))) for name in names} if defined is not None else {}
+        return {name: places for name, places in found.items() if places}
+
+    def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            return {} if opened is None else tables.read(opened.chunks, places)
+
+    def chunks(self, codex: str) -> Iterator[Match]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            found = [] if opened is None else list(tables.scan(opened.chunks))
+        yield from sorted(found, key=lambda match: match.place)
+
+    # -- folders and tables ----------------------------------------------------------------------------------------
 
     def set_aside(self, codex: str) -> Path | None:
         """Renames a codex's folder so that nothing finds it again; returns where it now is."""
         with self._writing:
-            self._open.pop(codex, None)
+            self._forget(codex)
             folder = self._folder(codex)
             if not folder.exists():
                 return None
@@ -138,45 +151,78 @@ class LanceArchive:
             shutil.rmtree(target, ignore_errors=True)  # the newest damage is the one worth looking at
             return folder.rename(target)
 
+    def _forget(self, codex: str) -> None:
+        self._open.pop(codex, None)
+        self._defined.pop(codex, None)
+
     def _folder(self, codex: str) -> Path:
         safe = re.sub(r"[^A-Za-z0-9_-]+", "_", codex)[:40]
         name = hashlib.sha256(codex.encode()).hexdigest()[:10]
         return self._root / f"{safe}-{name}.v{_SCHEMA}.{PREPARE_VERSION}"
 
-    def _tables(self, codex: str) -> tables.Tables | None:
+    def _opened(self, codex: str) -> tables.Tables | None:
         known = self._open.get(codex)
         if known is not None:
             return known
         with self._writing:
-            folder = self._folder(codex)
-            if codex in self._open or not folder.is_dir():
-                return self._open.get(codex)
-            with _translated(self, codex):
+            if codex not in self._open:
+                folder = self._folder(codex)
+                if not folder.is_dir():
+                    return None
                 self._open[codex] = tables.open_tables(folder)
             return self._open[codex]
 
     def _create(self, codex: str) -> tables.Tables:
         folder = self._folder(codex)
-        stem = folder.name.split(".v", 1)[0]
-        if self._root.is_dir():
-            for other in self._root.glob(f"{stem}.v*"):
-                if not other.name.endswith(".damaged"):
-                    shutil.rmtree(other, ignore_errors=True)
+        for other in self._root.glob(f"{folder.name.split('.v', 1)[0]}.v*"):
+            if not other.name.endswith(".damaged"):
+                shutil.rmtree(other, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         self._open[codex] = tables.create_tables(folder)
+        self._defined[codex] = Definitions()
         return self._open[codex]
 
+    def _definitions(self, codex: str) -> Definitions | None:
+        """Where names are defined, read from the table once and then kept up to date by every write."""
+        known = self._defined.get(codex)
+        opened = self._opened(codex)
+        if known is not None or opened is None:
+            return known
+        with self._writing:
+            if codex not in self._defined:
+                by_path: dict[str, list[tuple[Place, tuple[str, ...]]]] = {}
+                for match in tables.scan(opened.chunks):
+                    by_path.setdefault(match.place.path, []).append((match.place, match.names))
+                defined = Definitions()
+                for path, found in by_path.items():
+                    defined.replace(path, found)
+                self._defined[codex] = defined
+            return self._defined[codex]
 
-@contextmanager
-def _translated(archive: LanceArchive, codex: str) -> Iterator[None]:
-    """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
-    try:
-        yield
-    except OSError as error:
-        raise ArchiveError(f"the archive of {codex!r} cannot be used: {error}") from error
-    except (RuntimeError, ValueError) as error:
-        why = str(error).split("\n", 1)[0][:200]
-        if "No space left" in why:
-            raise ArchiveError(f"no room for the archive of {codex!r}: {why}") from error
-        archive.set_aside(codex)
-        raise ArchiveDamaged(codex, why) from error
+    def _redefine(self, codex: str, prepared: Sequence[Prepared], gone: Sequence[str]) -> None:
+        defined = self._defined.get(codex)
+        if defined is None:
+            return
+        for path in gone:
+            defined.replace(path, ())
+        for one in prepared:
+            chunks = (each.chunk for each in one.chunks)
+            defined.replace(one.path, [(Place(one.path, each.start, each.end), each.names) for each in chunks])
+
+    @contextmanager
+    def _translated(self, codex: str) -> Iterator[None]:
+        """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
+        try:
+            yield
+        except (RuntimeError, ValueError, OSError) as error:
+            why = " ".join(str(error).split())[:200]
+            if _is_of_the_disk(error, why):
+                raise ArchiveError(f"the archive of {codex!r} cannot be written: {why}; free some room") from error
+            self.set_aside(codex)
+            raise ArchiveDamaged(codex, why) from error
+
+
+def _is_of_the_disk(error: Exception, why: str) -> bool:
+    """A full disk or a missing permission damages nothing: what was stored stays usable."""
+    words = ("no space left", "permission denied", "read-only file system", "quota exceeded", "conflict")
+    return isinstance(error, PermissionError) or any(word in why.lower() for word in words)

@@ -5,22 +5,24 @@ Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what Lan
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.archive import Hit
+from codex.archive import Match
+from codex.definitions import Place
 from codex.prepare import Prepared
-from codex.snippets import snippet
 
-HIT_COLUMNS = ("path", "start", "end", "symbol", "kind", "signature", "names", "text", "_score")
-_STRINGS = ("id", "path", "digest", "branch", "symbol", "kind", "signature", "names", "text", "words", "chunk_digest")
+_LISTS = ("names", "refs")  # stored as one string, a name a line: half the time of Arrow lists to read
+_STRINGS = ("id", "path", "digest", "branch", "symbol", "kind", "signature", *_LISTS, "text", "words", "chunk_digest")
 _FILE_STRINGS = ("id", "path", "digest", "words")
+_LIGHT = ("path", "start", "end", "symbol", "kind", "signature", *_LISTS)
 _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
 _CONFLICT_TRIES = 5
 _IN_LIST = 500  # paths in one condition: the parser is recursive
+_SCANNED = 8_192  # rows read at once when all are read
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Tables:
 
 
 def create_tables(folder: Path) -> Tables:
-    """New empty tables with their indexes in a folder that exists."""
+    """New empty tables in a folder that exists."""
     import pyarrow as pa
 
     numbers = [pa.field(name, pa.int32()) for name in ("start", "end")]
@@ -60,6 +62,7 @@ def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]
             "kind": one.chunk.kind,
             "signature": one.chunk.signature,
             "names": "\n".join(one.chunk.names),
+            "refs": "\n".join(one.references),
             "text": one.chunk.text,
             "words": one.words,
             "chunk_digest": one.chunk.digest,
@@ -86,63 +89,68 @@ def write(table: Any, rows: list[dict[str, Any]], paths: Sequence[str]) -> None:
     elif not rows:
         retried(lambda: table.delete(among(held)))
     else:
-        gone = among(held)
         merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        retried(lambda: merge.when_not_matched_by_source_delete(gone).execute(rows))
+        retried(lambda: merge.when_not_matched_by_source_delete(among(held)).execute(rows))
 
 
 def held(opened: Tables) -> Mapping[str, str]:
     """Digest by path where both tables agree; a file without chunks is one that is empty."""
-    chunks = _pairs(opened.chunks)
     of_chunks: dict[str, str | None] = {}
-    for path, digest in chunks:
+    for path, digest in _pairs(opened.chunks):
         of_chunks[path] = digest if of_chunks.get(path, digest) == digest else None
     return {path: digest for path, digest in _pairs(opened.files) if of_chunks.get(path, digest) == digest}
 
 
-def match(
-    table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None = None
-) -> list[dict[str, Any]]:
-    """The `n` rows that hold any of the words best, with `_score` (BM25), ties in the order of path and line."""
-    from lancedb.query import MatchQuery
-
-    search = table.search(MatchQuery(" ".join(query), "words"), query_type="fts").select(list(columns)).limit(n)
-    if where is not None:
-        search = search.where(where, prefilter=True)
-    rows: list[dict[str, Any]] = search.to_arrow().to_pylist()
-    return sorted(rows, key=lambda row: (-row["_score"], row["path"], row.get("start", 0)))
+def found(table: Any, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
+    """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
+    rows = _searched(table, query, n, (*_LIGHT, "_score"), where)
+    return sorted(map(_match, rows), key=lambda match: (-match.score, match.place))
 
 
-def hit(row: Mapping[str, Any], query: Sequence[str]) -> Hit:
-    """A row of `chunks` as it is handed out."""
-    return Hit(
-        path=row["path"],
-        start=row["start"],
-        end=row["end"],
-        symbol=row["symbol"],
-        kind=row["kind"],
-        signature=row["signature"],
-        score=row["_score"],
-        scores={"chunk": row["_score"]},
-        snippet=snippet(row["text"], query),
-        text=row["text"],
-        names=tuple(name for name in row["names"].split("\n") if name),
-    )
+def found_files(table: Any, query: Sequence[str], n: int) -> list[tuple[str, float]]:
+    """Paths and scores of the `n` files that hold any of the words best."""
+    rows = _searched(table, query, n, ("path", "_score"), None)
+    return sorted(((row["path"], row["_score"]) for row in rows), key=lambda pair: (-pair[1], pair[0]))
+
+
+def scan(table: Any) -> Iterator[Match]:
+    """All chunks."""
+    if table.count_rows():
+        reader = table.search().select(list(_LIGHT)).to_batches(_SCANNED)
+        for batch in reader:
+            yield from map(_match, batch.to_pylist())
+
+
+def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+    """The chunks at these places, with their texts."""
+    if not places or not table.count_rows():
+        return {}
+    starts = ", ".join(sorted({str(place.start) for place in places}))
+    where = f"({among(sorted({place.path for place in places}))}) AND start IN ({starts})"
+    rows = table.search().where(where).select([*_LIGHT, "text"]).to_arrow().to_pylist()
+    asked = set(places)
+    texts = {match.place: (match, row["text"]) for row in rows for match in [_match(row)]}
+    return {place: text for place, text in texts.items() if place in asked}
 
 
 def ensure_index(table: Any) -> None:
     """Makes the full-text index, which also says how rows outside it are scanned. Needs a row."""
-    if not table.count_rows() or any("words" in index.columns for index in table.list_indices()):
+    if not table.count_rows():
         return
-    from lancedb.index import FTS
+    from lancedb.index import FTS, BTree
 
-    # Stop words are left to the query: a question's are not those of code ("not", "with", "for" are names too).
-    config = FTS(base_tokenizer="whitespace", stem=True, remove_stop_words=False, max_token_length=64)
-    retried(lambda: table.create_index("words", config=config))
+    there = {column for index in table.list_indices() for column in index.columns}
+    if "words" not in there:
+        # Stop words are left to the query: a question's are not those of code ("not", "with", "for" are names too).
+        config = FTS(base_tokenizer="whitespace", stem=True, remove_stop_words=False, max_token_length=64)
+        retried(lambda: table.create_index("words", config=config))
+    if "path" not in there:
+        retried(lambda: table.create_index("path", config=BTree()))
 
 
 def fold(table: Any) -> None:
     """Brings the index up to all rows, compacts, frees old versions."""
+    ensure_index(table)
     retried(lambda: table.optimize(cleanup_older_than=_KEEP_VERSIONS))
 
 
@@ -174,9 +182,33 @@ def retried(write: Callable[[], Any]) -> None:
             time.sleep(0.02 * 2**attempt)
 
 
+def _searched(table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None) -> list[Any]:
+    if not table.count_rows():
+        return []
+    from lancedb.query import MatchQuery
+
+    search = table.search(MatchQuery(" ".join(query), "words"), query_type="fts").select(list(columns)).limit(n)
+    if where is not None:
+        search = search.where(where, prefilter=True)
+    rows: list[Any] = search.to_arrow().to_pylist()
+    return rows
+
+
+def _match(row: Mapping[str, Any]) -> Match:
+    return Match(
+        place=Place(row["path"], row["start"], row["end"]),
+        symbol=row["symbol"],
+        kind=row["kind"],
+        signature=row["signature"],
+        names=tuple(row["names"].split("\n")) if row["names"] else (),
+        references=tuple(row["refs"].split("\n")) if row["refs"] else (),
+        score=row.get("_score", 0.0),
+    )
+
+
 def _lancedb() -> Any:
     os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings would go to stderr, one per query
-    import lancedb
+    import lancedb  # 0.5 s and 140 MB, paid only by who searches
 
     return lancedb
 
@@ -190,5 +222,7 @@ def _any_held(table: Any, paths: Sequence[str]) -> list[str]:
 
 
 def _pairs(table: Any) -> list[tuple[str, str]]:
+    if not table.count_rows():
+        return []
     rows = table.search().select(["path", "digest"]).to_arrow().group_by(["path", "digest"]).aggregate([])
     return list(zip(rows.column("path").to_pylist(), rows.column("digest").to_pylist(), strict=True))

@@ -1,20 +1,124 @@
-"""Search: a question in, chunks of code out. Synchronous; call it from a worker thread.
+"""Search: a question in, chunks of code out, one list. Synchronous: call it from a worker thread.
 
-Knows an archive and how code is asked about, and no model.
+    words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
+
+Files differ before chunks repeat: the list begins with the best chunk of each file, further chunks of the best files
+follow where there is room, or stand beside the first with `per_file`. Knows an archive and how code is asked about.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codex.archive import Archive, Found
-from codex.identifiers import query_words
+from codex.archive import Archive, Match
+from codex.asked import Asked, asked
+from codex.definitions import Place
+from codex.embed import Embedder, VectorIndex
+from codex.ranking import RankedFile, rank
+from codex.snippets import snippet
+
+_CHUNKS = 200  # candidates by chunk: beyond, BM25 shares are below a third and change no first ten
+_FILES = 100
+_AGAIN = 0.7  # a further chunk of a file, beside its best one
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found: lines `start`–`end` (1-based, inclusive) of a file.
+
+    `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
+    vector, role), comparable only within one kind and one list. `snippet` is at most three lines, `text` the whole.
+    """
+
+    path: str
+    start: int
+    end: int
+    symbol: str
+    kind: str
+    signature: str
+    score: float
+    scores: Mapping[str, float]
+    snippet: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hits, best first, and what the search could not see."""
+
+    hits: tuple[Hit, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Search:
-    """Search over one archive."""
+    """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up."""
 
     archive: Archive
+    embedder: Embedder | None = None
+    vectors: VectorIndex | None = None
 
-    def search(self, query: str, codex: str, n: int = 10) -> Found:
-        """At most `n` hits for a question in words or code. Raises what the archive raises."""
-        return Found(self.archive.search(query_words(query), codex, n))
+    def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> Found:
+        """At most `n` hits for a question in words or code; up to `per_file` of a file before the next one's.
+
+        Empty for an unknown codex, or when no word was found. Raises what the archive raises.
+        """
+        question = asked(query)
+        if not question.words or n <= 0:
+            return Found()
+        chunks = self.archive.matches(codex, question.words, _CHUNKS)
+        files = self.archive.file_matches(codex, question.words, _FILES)
+        by_meaning = self._by_meaning(query, codex)
+        ranked = rank(question, chunks, files, lambda names: self.archive.definitions(codex, names), by_meaning)
+        ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
+        chosen = _chosen(ranked, n, max(1, per_file))
+        return Found(self._hits(chosen, question, codex))
+
+    def _by_meaning(self, query: str, codex: str) -> dict[Place, float]:
+        if self.embedder is None or self.vectors is None:
+            return {}
+        vector = self.embedder.embed([query])[0]
+        nearest = self.vectors.nearest(codex, vector, _CHUNKS)
+        best = max((score for _, score in nearest), default=0.0)
+        return {place: score / best for place, score in nearest if score > 0}
+
+    def _with_chunks(self, ranked: list[RankedFile], question: Asked, codex: str) -> list[RankedFile]:
+        """Files that only matched as wholes get their best chunk."""
+        bare = [one.path for one in ranked if not one.places]
+        if not bare:
+            return ranked
+        best: dict[str, Match] = {}
+        for match in self.archive.matches(codex, question.words, 4 * len(bare), bare):
+            best.setdefault(match.place.path, match)
+        return [one if one.places or one.path not in best else _placed(one, best[one.path].place) for one in ranked]
+
+    def _hits(
+        self, chosen: Sequence[tuple[Place, float, Mapping[str, float]]], question: Asked, codex: str
+    ) -> tuple[Hit, ...]:
+        read = self.archive.at(codex, [place for place, _, _ in chosen])
+        return tuple(_hit(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
+
+
+def _placed(one: RankedFile, place: Place) -> RankedFile:
+    return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
+
+
+def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int) -> list[tuple[Place, float, Mapping[str, float]]]:
+    """Which chunks, in order: `per_file` of each file, then what is left of the best ones."""
+    first: list[tuple[Place, float, Mapping[str, float]]] = []
+    rest: list[tuple[Place, float, Mapping[str, float]]] = []
+    for one in ranked:
+        for index, place in enumerate(one.places):
+            scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
+            (first if index < per_file else rest).append((place, one.score * _AGAIN**index, scores))
+    first.sort(key=lambda item: (-item[1], item[0]))
+    rest.sort(key=lambda item: (-item[1], item[0]))
+    lowest = first[-1][1] if first else 0.0
+    return [*first, *((place, min(score, lowest), scores) for place, score, scores in rest)][:n]
+
+
+def _hit(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
+    place = match.place
+    shown = snippet(text, question.words)
+    return Hit(
+        place.path, place.start, place.end, match.symbol, match.kind, match.signature, score, scores, shown, text
+    )

@@ -1,0 +1,154 @@
+"""From what was found to one ranked list of files and chunks. Pure: matches and definitions in, an order out.
+
+    1 chunk    BM25 of the chunk, raised where the question speaks of its names or writes one of them out
+    2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
+    3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
+    4 role     tests below source unless asked for, generated and vendored files last
+
+Every score is a share of the best of its kind in this one search; none is compared with a threshold. The constants were
+chosen by hand on three packages, lie on plateaus (halving or doubling one moves no mean by more than 0.02), and are not
+fitted to any.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from codex.archive import FileMatch, Match
+from codex.asked import Asked, name_stems, overlap
+from codex.definitions import Place
+from codex.roles import Role, role_of
+
+_NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
+_NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
+_EXACT_RAISE = 0.3  # a chunk that defines a name the question writes out
+_FILE_CHUNKS = 3  # best chunks of a file that count, each half of the one before
+_FILE_SHARE = 0.4  # of the whole file's score beside its chunks'
+_SEEDS = 20  # chunks whose references are followed
+_SEED_POWER = 3  # the best ones count: a chunk with half the score gives an eighth
+_PLACES = 5  # a name defined in more files than these leads nowhere
+_SPOKEN = 4.0  # a reference that the question speaks of weighs up to 1 + 4
+_HALF = 0.5  # of graph weight at which it counts half
+_GRAPH_ADDS = 0.2  # to a file that was found by words
+_GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
+_BELOW_BEST = 0.95
+ROLE_FACTORS = {Role.SOURCE: 1.0, Role.PROSE: 0.9, Role.TEST: 0.8, Role.VENDORED: 0.3, Role.GENERATED: 0.4}
+
+Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
+
+
+@dataclass(frozen=True)
+class RankedFile:
+    """A file with its chunks, best first; `scores` are its parts by kind."""
+
+    path: str
+    score: float
+    scores: Mapping[str, float]
+    places: tuple[Place, ...]
+    by_place: Mapping[Place, float] = field(default_factory=dict)
+
+
+def rank(
+    question: Asked,
+    chunks: Sequence[Match],
+    files: Sequence[FileMatch],
+    definitions: Definitions,
+    extra: Mapping[Place, float] | None = None,
+) -> list[RankedFile]:
+    """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors."""
+    raised = _raised(question, chunks, extra or {})
+    by_file = _by_file(raised)
+    whole = {one.path: one.score / files[0].score for one in files} if files else {}
+    words = {
+        path: (_chunks_share(by_file.get(path, {})) + _FILE_SHARE * whole.get(path, 0.0)) / (1 + _FILE_SHARE)
+        for path in {*by_file, *whole}
+    }
+    linked = _linked(question, chunks, raised, words, definitions)
+    ranked = [
+        _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, words)
+        for path in {*words, *linked}
+    ]
+    return sorted(ranked, key=lambda one: (-one.score, one.path))
+
+
+def _raised(question: Asked, chunks: Sequence[Match], extra: Mapping[Place, float]) -> dict[Place, float]:
+    """Chunk scores as shares of the best, raised by names."""
+    best = chunks[0].score if chunks else 1.0
+    found = {match.place: match.score / best * _raise(question, match) for match in chunks}
+    for place, share in extra.items():
+        found[place] = found.get(place, 0.0) + share
+    top = max(found.values(), default=1.0)
+    return {place: score / top for place, score in found.items()}
+
+
+def _raise(question: Asked, match: Match) -> float:
+    names = {*match.symbol.split(".")[-2:], *match.names} - {""}
+    spoken = max((_spoken(question, name) for name in names), default=0.0)
+    exact = bool(question.names.intersection(match.names))
+    return 1 + _NAME_RAISE * spoken + (_EXACT_RAISE if exact else 0.0)
+
+
+def _spoken(question: Asked, name: str) -> float:
+    """How far a question speaks of a name: the share of its parts, less for names of one or two parts."""
+    share = overlap(question, name)
+    return share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
+
+
+def _by_file(raised: Mapping[Place, float]) -> dict[str, dict[Place, float]]:
+    found: dict[str, dict[Place, float]] = defaultdict(dict)
+    for place, score in sorted(raised.items(), key=lambda item: (-item[1], item[0])):
+        found[place.path][place] = score
+    return found
+
+
+def _chunks_share(chunks: Mapping[Place, float]) -> float:
+    best = list(chunks.values())[:_FILE_CHUNKS]
+    weights = [1 / (1 << rank) for rank in range(_FILE_CHUNKS)]
+    return sum(score * weight for score, weight in zip(best, weights, strict=False)) / sum(weights)
+
+
+def _linked(
+    question: Asked,
+    chunks: Sequence[Match],
+    raised: Mapping[Place, float],
+    words: Mapping[str, float],
+    definitions: Definitions,
+) -> dict[str, dict[Place, float]]:
+    """Graph weight by file and chunk, from the references of the best chunks."""
+    seeds = sorted(chunks, key=lambda one: (-(raised[one.place] + words[one.place.path]), one.place))[:_SEEDS]
+    found = definitions(dict.fromkeys(name for seed in seeds for name in seed.references))
+    linked: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
+    for seed in seeds:
+        weight = raised[seed.place] ** _SEED_POWER
+        for name in seed.references:
+            places = found.get(name, ())
+            paths = {place.path for place in places}
+            if not paths or len(paths) > _PLACES or seed.place.path in paths:
+                continue
+            share = weight / len(paths) * (1 + _SPOKEN * overlap(question, name))
+            for place in {place.path: place for place in reversed(places)}.values():
+                linked[place.path][place] += share
+    return linked
+
+
+def _file(
+    path: str,
+    words: float,
+    chunks: Mapping[Place, float],
+    whole: float | None,
+    linked: Mapping[Place, float] | None,
+    question: Asked,
+    all_words: Mapping[str, float],
+) -> RankedFile:
+    scores = {"chunk": max(chunks.values(), default=0.0), "file": whole or 0.0}
+    score, places = words, dict(chunks)
+    if linked:
+        total = sum(linked.values())
+        share = total / (total + _HALF)
+        score = max(words + _GRAPH_ADDS * share, min(_GRAPH_ALONE * share, _BELOW_BEST * max(all_words.values())))
+        scores["graph"] = share
+        for place in sorted(linked, key=lambda one: (-linked[one], one)):
+            places.setdefault(place, 0.0)
+    role = role_of(path)
+    factor = 1.0 if role is Role.TEST and question.tests else ROLE_FACTORS[role]
+    return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)

@@ -1,0 +1,41 @@
+"""What a file is for, from its path: source, test, prose, vendored or generated."""
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+
+class Role(StrEnum):
+    """What a file is for."""
+
+    SOURCE = "source"
+    TEST = "test"
+    PROSE = "prose"
+    VENDORED = "vendored"
+    GENERATED = "generated"
+
+
+_TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "testdata", "fixtures", "e2e"})
+_TEST_NAME = re.compile(r"^(?:test_|conftest\.)|(?:_test|_spec|\.test|\.spec|Test|Tests|Spec)\.[A-Za-z0-9]+$")
+_VENDORED = frozenset(
+    {"vendor", "vendored", "_vendor", "third_party", "third-party", "node_modules", "extern", "external"}
+)
+_PROSE = frozenset({".md", ".markdown", ".rst", ".txt", ".adoc", ".org"})
+_GENERATED_NAME = re.compile(
+    r"(?:_pb2(?:_grpc)?\.pyi?|\.pb\.\w+|\.min\.\w+|\.g\.\w+|_generated\.\w+|\.generated\.\w+)$"
+)
+
+
+@lru_cache(maxsize=100_000)
+def role_of(path: str) -> Role:
+    """The role of a file by its path."""
+    pure = PurePosixPath(path)
+    folders = {part.lower() for part in pure.parts[:-1]}
+    if folders & _VENDORED:
+        return Role.VENDORED
+    if _GENERATED_NAME.search(pure.name) or "generated" in folders:
+        return Role.GENERATED
+    if folders & _TEST_FOLDERS or _TEST_NAME.search(pure.name):
+        return Role.TEST
+    return Role.PROSE if pure.suffix.lower() in _PROSE else Role.SOURCE
