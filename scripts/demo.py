@@ -15,7 +15,7 @@ from typing import Any
 
 from demo_picture import picture
 from demo_quotes import Quote, quotes
-from llama_sources import ROOT
+from llama_sources import ROOT, unpack
 from private_daemon import DaemonError, PrivateDaemon
 
 # Versions are pinned so that the demo asks the same questions next year.
@@ -119,8 +119,7 @@ def fetch(place: Path, name: str, version: str, part: str) -> Path | None:
     archives = sorted(place.glob(f"{name}-*.tar.gz"))
     if done.returncode != 0 or not archives:
         return None
-    shutil.unpack_archive(archives[0], place, filter="data")
-    return (place / f"{name}-{version}" / part).resolve()
+    return (unpack(archives[0], place) / part).resolve()
 
 
 def copy(tree: Path, target: Path) -> Path:
