@@ -206,9 +206,11 @@ def _cut(claim: Claim, now: Verdict, sacrifice: Sacrifice, over: tuple[int, int]
 
 def _just_enough(now: Verdict, over: tuple[int, int]) -> int:
     """The most tokens that take `over` tokens and characters away."""
+    by_tokens = max(0, now.tokens - over[0])
+    if not over[1] or not now.characters:
+        return by_tokens
     left = max(0, now.characters - over[1])
-    by_characters = now.tokens if not over[1] else left * now.tokens // now.characters
-    return max(0, min(now.tokens - over[0], by_characters))
+    return min(by_tokens, left * now.tokens // now.characters)
 
 
 def _shrunk(claim: Claim, now: Verdict, tokens: int, reason: str) -> Verdict:

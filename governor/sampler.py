@@ -11,6 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -136,7 +137,7 @@ def _in_thread(
 
     def work() -> None:
         snapshot = read(pids, now)
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop was closed while the driver hung: nobody is left to tell
             loop.call_soon_threadsafe(deliver, snapshot)
 
     threading.Thread(target=work, name="sensors", daemon=True).start()

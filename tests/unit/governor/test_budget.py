@@ -1,0 +1,199 @@
+"""The grant: margin and ceiling kept, others' growth shrinks it, RAM takes VRAM's place, layers spill from a small GPU."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, stores_of, weights_on_gpu
+from governor.errors import FootprintError, SettingError
+from governor.fit import fit, short_count, size
+from governor.footprint import KvPlan, kv_cost
+from governor.gguf import read_gguf
+from governor.readings import MemoryReading
+from governor.settings import GIB, MIB, MemorySettings, StoreSettings, limit_bytes
+from governor.shape import Layer, ModelShape, shape_of
+
+NO_STORES = Stores(0, 0)
+SETTINGS = MemorySettings()
+
+# The 8B shape of the llama family: 32 layers, 8 KV heads of 128, 4 GiB of weights.
+LLAMA_8B = ModelShape(
+    architecture="llama",
+    name="llama 8B",
+    trained=131_072,
+    embedding=4_096,
+    vocabulary=128_256,
+    feed_forward=14_336,
+    layers=tuple(Layer(120 * MIB, 1_024, 1_024, 128, 128) for _ in range(32)),
+    window=0,
+    compressed=False,
+    input=128 * MIB,
+    output=128 * MIB,
+    tied=False,
+    by_type={"q4_k": 4 * GIB},
+    unpredictable=None,
+)
+
+
+def vram(free: float, total: float = 24, own: float | None = 0) -> MemoryReading:
+    return MemoryReading("VRAM", int(total * GIB), int(free * GIB), None if own is None else int(own * GIB))
+
+
+def granted(memory: MemoryReading, limit: int | None = None, **demand: object) -> Budget:
+    wanted = Demand(LLAMA_8B, KvPlan(), **demand)  # type: ignore[arg-type]
+    return plan_budget(1, memory, wanted, SETTINGS, limit, NO_STORES)
+
+
+def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> None:
+    budget = granted(vram(24))
+    assert budget.ceiling == int(24 * GIB * 0.95) + 1 or budget.ceiling == 24 * GIB - int(24 * GIB * 0.05)
+    assert budget.others == 0
+    assert budget.kv == int(budget.ceiling * 0.70) - budget.weights - budget.working
+    assert budget.gpu_layers == budget.layers == 33
+    assert budget.cells % 256 == 0
+    assert kv_cost(LLAMA_8B, KvPlan(), budget.cells).total <= budget.kv
+    assert budget.window == min(LLAMA_8B.trained, budget.cells) == budget.n_ctx
+
+
+def test_what_others_hold_is_not_granted_and_what_we_hold_is() -> None:
+    empty = granted(vram(24))
+    assert granted(vram(18)).others == 6 * GIB
+    assert granted(vram(18)).cells < empty.cells
+    assert granted(vram(18, own=6)).cells == empty.cells
+    assert granted(vram(18, own=None), ours=6 * GIB).cells == empty.cells
+
+
+def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_granted() -> None:
+    budget = granted(vram(8), gpu_layers=33)
+    assert int(budget.ceiling * 0.70) - budget.others - budget.weights - budget.working < 0
+    assert budget.cells == 4_096
+
+
+def test_figures_from_loading_take_the_estimates_place() -> None:
+    budget = granted(vram(24), loaded=Loaded(5 * GIB, 300 * MIB))
+    assert (budget.weights, budget.working) == (5 * GIB, 300 * MIB)
+
+
+def test_a_measured_length_and_the_trained_one_bound_the_window_but_not_the_pool() -> None:
+    assert granted(vram(80, total=80), measured=32_000).window == 32_000
+    assert granted(vram(80, total=80)).window == LLAMA_8B.trained
+    shared = replace(granted(vram(80, total=80)), number=1)
+    assert shared.cells == 131_072
+
+
+def test_without_gpu_ram_takes_its_place() -> None:
+    memory = MemoryReading("RAM", 32 * GIB, 30 * GIB, 1 * GIB)
+    budget = granted(memory)
+    assert (budget.where, budget.gpu_layers) == ("RAM", 0)
+    assert budget.weights == LLAMA_8B.weights
+    assert budget.cells > 0
+
+
+def test_a_small_gpu_takes_the_last_layers_and_ram_bounds_the_rest() -> None:
+    budget = granted(vram(3, total=3), host_free=64 * GIB)
+    assert 0 < budget.gpu_layers < budget.layers
+    assert budget.weights == weights_on_gpu(LLAMA_8B, budget.gpu_layers)
+    assert budget.cells >= 4_096
+    assert granted(vram(3, total=3), host_free=0).cells == 0
+
+
+def test_weights_on_the_gpu_begin_with_the_output_and_end_with_all_layers() -> None:
+    assert weights_on_gpu(LLAMA_8B, 0) == 0
+    assert weights_on_gpu(LLAMA_8B, 1) == 128 * MIB
+    assert weights_on_gpu(LLAMA_8B, 33) == LLAMA_8B.weights - LLAMA_8B.input
+    assert weights_on_gpu(replace(LLAMA_8B, tied=True, output=0), 1) == LLAMA_8B.input
+
+
+def test_an_architecture_that_cannot_be_predicted_is_said_so(tiny_model: Callable[..., Path]) -> None:
+    shape = shape_of(read_gguf(tiny_model("llama9", "llama")))
+    with pytest.raises(FootprintError, match="cannot be predicted"):
+        plan_budget(1, vram(24), Demand(shape, KvPlan()), SETTINGS, None, NO_STORES)
+
+
+@given(st.floats(0, 24), st.floats(0, 24), st.none() | st.floats(0.1, 24))
+def test_more_free_memory_never_grants_less_and_the_margin_is_never_planned_away(
+    one: float, other: float, limit: float | None
+) -> None:
+    bound = None if limit is None else int(limit * GIB)
+    less, more = (granted(vram(free), bound) for free in sorted((one, other)))
+    assert less.kv_hard <= more.kv_hard or less.gpu_layers < more.gpu_layers
+    assert less.gpu_layers <= more.gpu_layers
+    for budget in (less, more):
+        assert budget.ceiling <= 24 * GIB - max(512 * MIB, int(24 * GIB * 0.05))
+        assert 0 <= budget.kv <= budget.kv_hard
+        if budget.kv_hard:
+            assert budget.others + budget.weights + budget.working + budget.kv_hard <= budget.ceiling
+
+
+@given(st.floats(0, 24), st.floats(0, 24))
+def test_with_layers_placed_more_free_memory_never_grants_fewer_cells(one: float, other: float) -> None:
+    less, more = (granted(vram(free), gpu_layers=33) for free in sorted((one, other)))
+    assert less.cells <= more.cells
+    assert less.window <= more.window
+
+
+def test_a_grant_that_moves_less_than_a_step_is_the_same_grant() -> None:
+    budget = granted(vram(20), gpu_layers=33)
+    assert budget.same_grant(replace(budget, number=9, cells=budget.cells - 256), 0.02)
+    assert not budget.same_grant(replace(budget, cells=budget.cells // 2), 0.02)
+    assert not budget.same_grant(replace(budget, gpu_layers=10), 0.02)
+
+
+# ---- sentences, limits and stores ----------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_said_in_gib_with_the_kv_type_that_would_help() -> None:
+    budget = replace(granted(vram(24)), kv=int(6.9 * GIB))
+    found = fit(budget, LLAMA_8B, KvPlan(), 100_000)
+    assert not found.fits
+    assert found.kv_type == "q8_0"
+    assert found.sentence == (
+        "100k tokens need 12.2 GiB of KV and 6.9 GiB of VRAM are free; KV type q8_0 would make it fit"
+    )
+    assert 0 < found.granted < 100_000
+    assert kv_cost(LLAMA_8B, KvPlan(), found.granted).total <= found.free
+
+
+def test_what_fits_is_granted_whole_and_others_promises_are_taken_off() -> None:
+    budget = replace(granted(vram(24)), kv=int(13 * GIB))
+    assert fit(budget, LLAMA_8B, KvPlan(), 100_000).granted == 100_000
+    shared = fit(budget, LLAMA_8B, KvPlan(), 100_000, taken=12 * GIB)
+    assert shared.free == 1 * GIB
+    assert shared.kv_type == ""
+    assert shared.granted == 8_192
+
+
+def test_sizes_and_counts_read_as_a_person_writes_them() -> None:
+    assert [size(count) for count in (13_100_000_000, 340 * MIB, 12 * 1024)] == ["12.2 GiB", "340 MiB", "12 KiB"]
+    assert [short_count(count) for count in (900, 8_192, 8_000, 100_000)] == ["900", "8.2k", "8k", "100k"]
+
+
+def test_the_margin_is_the_larger_of_its_two_and_the_limit_counts_when_it_is_less() -> None:
+    assert ceiling_of(4 * GIB, SETTINGS, None) == 4 * GIB - 512 * MIB
+    assert ceiling_of(80 * GIB, SETTINGS, None) == 80 * GIB - int(80 * GIB * 0.05)
+    assert ceiling_of(80 * GIB, SETTINGS, 10 * GIB) == 10 * GIB
+    assert ceiling_of(100 * MIB, SETTINGS, None) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("90%", 9 * GIB), ("12GiB", 12 * GIB), ("800 MB", 800_000_000), ("1.5 gib", 3 * GIB // 2), ("4096", 4_096)],
+)
+def test_a_limit_is_bytes_or_a_share_of_what_was_free(text: str, bytes_: int) -> None:
+    assert limit_bytes(text, 10 * GIB) == bytes_
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "120%", "0", "0%", "12 parsecs", "1e9"])
+def test_a_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        limit_bytes(text, 10 * GIB)
+
+
+def test_stores_are_shares_of_what_is_free_and_0_when_that_is_unknown() -> None:
+    assert stores_of(8 * GIB, 100 * 10**9, StoreSettings()) == Stores(2 * GIB, 20 * 10**9)
+    assert stores_of(8 * GIB, 10**13, StoreSettings()).disk == 50 * 10**9
+    assert stores_of(None, None, StoreSettings()) == Stores(0, 0)

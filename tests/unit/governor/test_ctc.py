@@ -1,0 +1,117 @@
+"""The order of sacrifice, row by row, and what a refusal says."""
+
+from governor.ctc import Action, Claim, Kind, Limits, Settlement, limits_of, settle
+from governor.settings import ClaimSettings
+
+
+def claim(name: str, kind: Kind, tokens: int = 100, **more: object) -> Claim:
+    fields: dict[str, object] = {"characters": tokens * 4} | more
+    return Claim(name, kind, tokens, **fields)  # type: ignore[arg-type]
+
+
+def prompt() -> list[Claim]:
+    """One of each kind, 100 tokens each but the floor's 1,000."""
+    return [
+        claim("identity", Kind.INSTRUCTION),
+        claim("codex", Kind.FLOOR, 1_000, floor=50),
+        claim("fact", Kind.FACT),
+        claim("memory low", Kind.MEMORY, weight=0.2, floor=10),
+        claim("memory high", Kind.MEMORY, weight=0.9, floor=10),
+        claim("old turn", Kind.TURN, turn=1, floor=5),
+        claim("turn", Kind.TURN, turn=2, floor=20),
+        claim("tool", Kind.SUPERSEDED, turn=2, floor=8),
+        claim("log", Kind.EVIDENCE, weight=0.5, filler=60),
+        claim("query", Kind.QUERY, turn=3),
+    ]
+
+
+def under(tokens: int, depth: int = 2, characters: int = 1_000_000) -> Settlement:
+    return settle(prompt(), Limits(tokens, characters, depth))
+
+
+def sizes(settled: Settlement) -> dict[str, int]:
+    return {verdict.id: verdict.tokens for verdict in settled.verdicts}
+
+
+ALL_KEPT = {
+    "identity": 100,
+    "codex": 1_000,
+    "fact": 100,
+    "memory low": 100,
+    "memory high": 100,
+    "old turn": 5,
+    "turn": 100,
+    "tool": 100,
+    "log": 100,
+    "query": 100,
+}
+TOTAL = sum(ALL_KEPT.values())
+
+
+def test_with_room_only_the_turn_beyond_the_depth_is_in_its_shortest_form() -> None:
+    settled = under(TOTAL)
+    assert sizes(settled) == ALL_KEPT
+    cut = [verdict for verdict in settled.verdicts if verdict.action is not Action.KEEP]
+    assert [(verdict.id, verdict.action, verdict.reason) for verdict in cut] == [
+        ("old turn", Action.CONDENSE, "message depth")
+    ]
+
+
+ORDER = (
+    ("log", 40),
+    ("tool", 8),
+    ("old turn", 0),
+    ("memory low", 10),
+    ("memory high", 10),
+    ("memory low", 0),
+    ("memory high", 0),
+    ("turn", 20),
+    ("log", 0),
+)
+
+
+def test_one_token_too_many_costs_exactly_the_next_sacrifice_of_the_declared_order() -> None:
+    left = dict(ALL_KEPT)
+    for name, size in ORDER:
+        too_many = sum(left.values()) - 1
+        left[name] = size
+        assert sizes(under(too_many)) == left, name
+
+
+def test_the_floor_gives_only_what_it_must() -> None:
+    least_but_floor = 100 + 100 + 20 + 8 + 100
+    settled = under(least_but_floor + 700)
+    assert sizes(settled)["codex"] == 700
+    assert settled.verdicts[1].reason == "tier of the floor"
+    assert settled.tokens == least_but_floor + 700
+
+
+def test_too_many_characters_are_sacrificed_for_in_the_same_order() -> None:
+    settled = under(1_000_000, characters=TOTAL * 4 - 1)
+    assert sizes(settled) == ALL_KEPT | {"log": 40}
+
+
+def test_a_prompt_that_cannot_fit_is_refused_with_numbers_and_nothing_lost() -> None:
+    settled = under(300)
+    assert settled.refusal is not None
+    assert settled.refusal.sentence == "the prompt needs at least 378 tokens and 300 can be held"
+    assert settled.refusal.hint.endswith("the largest part that may not be cut is identity with 100 tokens")
+    assert all(verdict.action is Action.KEEP for verdict in settled.verdicts)
+    assert under(378).refusal is None
+
+
+def test_too_many_characters_to_fit_say_so() -> None:
+    settled = settle([claim("query", Kind.QUERY, characters=5_000)], Limits(1_000, 4_000, 20))
+    assert settled.refusal is not None
+    assert settled.refusal.sentence == "the prompt has at least 5,000 characters and 4,000 are allowed"
+
+
+def test_a_pinned_turn_stays_whatever_its_age() -> None:
+    claims = [claim("pinned", Kind.TURN, turn=1, pinned=True), claim("query", Kind.QUERY, turn=9)]
+    assert [verdict.action for verdict in settle(claims, Limits(200, 800, 1)).verdicts] == [Action.KEEP, Action.KEEP]
+
+
+def test_limits_take_the_tighter_of_window_and_kv_and_four_characters_a_token() -> None:
+    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == Limits(8_000, 40_000, 20)
+    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == Limits(5_000, 40_000, 3)
+    assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == Limits(0, 9, 20)

@@ -1,0 +1,84 @@
+"""What pressure is made of, and what the power levels look at."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from governor.errors import SettingError
+from governor.pressure import START, Level, Power, PressureReading, pressure_of, reading_of, step
+from governor.readings import GpuReading, HostReading, MemoryReading, Reading
+from governor.settings import GIB, PressureSettings
+
+SETTINGS = PressureSettings()
+
+
+def reading(value: Any) -> Reading[Any]:
+    return Reading(value, "", 0.0)
+
+
+UNKNOWN = reading(None)
+HOST = HostReading(*(UNKNOWN for _ in range(12)))
+GPU = GpuReading(0, "GPU-1", "gpu", *(UNKNOWN for _ in range(12)))
+
+
+def test_our_evictable_cells_do_not_count_as_pressure() -> None:
+    memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, 18 * GIB)
+    assert pressure_of(memory, 20 * GIB, 18 * GIB, 6 * GIB) == pytest.approx(10 / 20)
+    assert pressure_of(memory, 20 * GIB, 18 * GIB, 18 * GIB) == pytest.approx(22 / 20)
+
+
+def test_where_the_driver_does_not_tell_whose_memory_it_is_the_engines_word_counts() -> None:
+    memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, None)
+    assert pressure_of(memory, 20 * GIB, 18 * GIB, 0) == pytest.approx(4 / 20)
+
+
+def test_no_ceiling_at_all_is_full_pressure() -> None:
+    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, 0, 0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gpu", "host", "throttled", "low_power"),
+    [
+        (None, HOST, None, None),
+        (GPU, HOST, None, None),
+        (GPU, replace(HOST, on_battery=reading(True)), None, True),
+        (GPU, replace(HOST, on_battery=reading(False)), None, False),
+        (replace(GPU, clock_reasons=reading(frozenset({"power-cap", "idle"}))), HOST, False, None),
+        (replace(GPU, clock_reasons=reading(frozenset({"thermal"}))), HOST, True, None),
+        (replace(GPU, power_limit=reading(100.0), power_default=reading(350.0)), HOST, None, True),
+        (replace(GPU, power_limit=reading(300.0), power_default=reading(350.0)), HOST, None, False),
+    ],
+)
+def test_power_looks_at_battery_limit_and_clock_reasons(
+    gpu: GpuReading | None, host: HostReading, throttled: bool | None, low_power: bool | None
+) -> None:
+    assert reading_of(0.5, gpu, host, SETTINGS) == PressureReading(0.5, throttled, low_power)
+
+
+def test_a_level_is_entered_after_10_s_and_left_after_60() -> None:
+    state = START
+    seen = []
+    for now, pressure in ((0, 0.96), (9, 0.96), (10, 0.96), (11, 0.5), (70, 0.5), (71, 0.5)):
+        state = step(state, PressureReading(pressure), float(now), SETTINGS)
+        seen.append(state.level)
+    assert seen == [Level.CALM, Level.CALM, Level.CRITICAL, Level.CRITICAL, Level.CRITICAL, Level.CALM]
+
+
+def test_a_spike_that_passes_and_an_unknown_reading_change_nothing() -> None:
+    state = START
+    for now, pressure in ((0, 0.99), (8, 0.1), (9, 0.99), (15, None), (20, 0.99), (29, 0.99)):
+        state = step(state, PressureReading(pressure), float(now), SETTINGS)
+        assert state.level is Level.CALM
+    assert state.power is Power.NORMAL
+
+
+def test_levels_have_an_order() -> None:
+    assert [level.rank for level in Level] == [0, 1, 2, 3]
+
+
+def test_thresholds_that_do_not_rise_are_refused() -> None:
+    with pytest.raises(SettingError, match="must rise"):
+        PressureSettings(elevated=0.9, high=0.85)
+    with pytest.raises(SettingError, match="hysteresis"):
+        PressureSettings(hysteresis=0.8)
