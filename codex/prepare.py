@@ -21,7 +21,7 @@ from codex.identifiers import words
 from codex.languages import language_of
 from codex.symbols import OUTLINE_VERSION, Outline, outline
 
-PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.2"
+PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.3"
 _TEXT_CHARS = 16_000  # of one chunk; only a single line can be longer, and its rest is data
 _NAME_WEIGHT = 2
 _PATH_WEIGHT = 2
@@ -87,12 +87,17 @@ def _key(document: Document) -> str:
 
 
 def _rows(document: Document) -> list[list[Any]]:
-    """A row a chunk, of what does not depend on the path; in JSON's own types."""
+    """A row a chunk, of what does not depend on the path; in JSON's own types.
+
+    The first chunk also refers to the modules that the file imports, wherever they stand in it.
+    """
     parsed = outline(document)
+    heads = parsed.imports[:_REFERENCES]
     return [
         [
             *(one.start, one.end, one.symbol, one.kind, one.signature),
-            *(list(one.names), one.digest, _words(one), _references(parsed, one)),
+            *(list(one.names), one.digest, _words(one)),
+            [*_references(parsed, one), *(heads if one.start == 1 else ())],
         ]
         for one in chunk(document, parsed)
     ]

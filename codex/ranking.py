@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from codex.archive import FileMatch, Match
 from codex.asked import Asked, name_stems, overlap
 from codex.definitions import Place
-from codex.roles import Role, role_of
+from codex.roles import ROLE_SHARES, Role, role_of
 
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
@@ -32,7 +32,6 @@ _HALF = 0.5  # of graph weight at which it counts half
 _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
-ROLE_FACTORS = {Role.SOURCE: 1.0, Role.PROSE: 0.9, Role.TEST: 0.8, Role.VENDORED: 0.3, Role.GENERATED: 0.4}
 
 Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
 
@@ -150,5 +149,5 @@ def _file(
         for place in sorted(linked, key=lambda one: (-linked[one], one)):
             places.setdefault(place, 0.0)
     role = role_of(path)
-    factor = 1.0 if role is Role.TEST and question.tests else ROLE_FACTORS[role]
+    factor = 1.0 if role is Role.TEST and question.tests else ROLE_SHARES[role]
     return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)

@@ -16,6 +16,9 @@ class Role(StrEnum):
     GENERATED = "generated"
 
 
+# What a file counts beside a source file of equal merit. Tests repeat the words of what they test; copies and generated
+# code repeat those of everything.
+ROLE_SHARES = {Role.SOURCE: 1.0, Role.PROSE: 0.9, Role.TEST: 0.8, Role.VENDORED: 0.3, Role.GENERATED: 0.4}
 _TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "testdata", "fixtures", "e2e"})
 _TEST_NAME = re.compile(r"^(?:test_|conftest\.)|(?:_test|_spec|\.test|\.spec|Test|Tests|Spec)\.[A-Za-z0-9]+$")
 _VENDORED = frozenset(

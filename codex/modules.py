@@ -1,0 +1,71 @@
+"""Which files an import names: `flask.json.provider`, `./util`, `<net/socket.h>`, `com.acme.Thing`.
+
+By the longest run of trailing parts that is unique among the codebase's paths. Knows no language: dots, slashes and
+`::` part names alike.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+_PARTED = re.compile(r"[./\\]|::")
+_INDEX_NAMES = frozenset({"__init__", "index", "mod", "lib", "main"})
+_AMBIGUOUS = 3  # files that one import may lead to
+
+
+class Modules:
+    """The files of a codebase by the trailing parts of their names."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._by_tail: dict[str, list[str]] = defaultdict(list)
+        self._parts: dict[str, tuple[str, ...]] = {}
+        for path in sorted(paths):
+            parts = _parts_of(path)
+            if parts:
+                self._parts[path] = parts
+                self._by_tail[parts[-1]].append(path)
+
+    def of(self, imported: str, by: str = "") -> tuple[str, ...]:
+        """Paths that an import may mean, at most three; those nearest to the importing file `by` first."""
+        parts = [part for part in _PARTED.split(imported.strip()) if part.isidentifier() or "-" in part]
+        if parts and imported.rstrip().endswith((".h", ".hpp", ".js", ".ts", ".css", ".rb")):
+            parts.pop()
+        for tail in (parts, parts[:-1]):  # the last part may be a name inside the module
+            found = self._ending(tail) if tail else []
+            if found:
+                return tuple(sorted(found, key=lambda path: (-_shared(path, by), path))[:_AMBIGUOUS])
+        return ()
+
+    def _ending(self, tail: list[str]) -> list[str]:
+        """Files whose parts end in as much of the tail as any file's do; none when that is only a common last part."""
+        candidates = self._by_tail.get(tail[-1], [])
+        matched = [(_common(self._parts[path], tail), path) for path in candidates]
+        best = max((count for count, _ in matched), default=0)
+        found = [path for count, path in matched if count == best]
+        return found if best == len(tail) or len(found) == 1 else []
+
+
+def _parts_of(path: str) -> tuple[str, ...]:
+    pure = PurePosixPath(path)
+    parts = (*pure.parts[:-1], pure.stem)
+    return parts[:-1] if parts[-1] in _INDEX_NAMES and len(parts) > 1 else parts
+
+
+def _common(parts: tuple[str, ...], tail: list[str]) -> int:
+    count = 0
+    for one, other in zip(reversed(parts), reversed(tail), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _shared(path: str, by: str) -> int:
+    """Leading folders that two paths share."""
+    count = 0
+    for one, other in zip(PurePosixPath(path).parts, PurePosixPath(by).parts, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

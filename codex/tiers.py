@@ -1,0 +1,93 @@
+"""How a file stands in the floor: whole, as a skeleton, or whole because it is hot. Pure and deterministic.
+
+A skeleton is the signatures and first doc lines of everything, each with its line, so that it can be cited:
+
+    83 class App(Scaffold): The application object.
+    212   def route(self, rule, **options): Registers a view function.
+
+Text without definitions is shown by its first lines. Which floor a codex gets is decided elsewhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from codex.documents import Document
+from codex.plain import first_lines
+from codex.symbols import Outline, Symbol, outline
+
+_FIRST_LINES = 3  # of a text without headings
+_SYMBOLS = 3_000  # of one file: more is data in the shape of code
+_LEFT_OUT = frozenset({"key", "rule", "element", "table"})  # of data files: their names are their content
+_INNER_FUNCTIONS = frozenset({"function", "method"})
+_WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: what questions touched says most about the next one
+
+
+def full(document: Document) -> str:
+    """The whole text."""
+    return document.text
+
+
+def skeleton(document: Document, parsed: Outline | None = None) -> str:
+    """Signatures and first doc lines with their line numbers, one a line; ends with a newline unless it is empty."""
+    found = parsed if parsed is not None else outline(document)
+    shown = [symbol for symbol in _visible(found.symbols) if symbol.kind not in _LEFT_OUT][:_SYMBOLS]
+    lines = [_line(symbol, found.language) for symbol in shown]
+    if not lines:
+        lines = [f"{number} {text}" for number, text in first_lines(document.text, _FIRST_LINES)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _visible(symbols: Iterable[Symbol]) -> Iterable[Symbol]:
+    """Without what is defined inside a function: nobody can use it from elsewhere."""
+    hidden_to = 0
+    for symbol in symbols:
+        if symbol.start <= hidden_to and symbol.end <= hidden_to:
+            continue
+        if symbol.kind in _INNER_FUNCTIONS:
+            hidden_to = max(hidden_to, symbol.end)
+        yield symbol
+
+
+def _line(symbol: Symbol, language: str) -> str:
+    depth = 0 if not language else max(0, symbol.qualname.count(".") - symbol.name.count("."))
+    head = symbol.signature or symbol.name
+    doc = f": {symbol.doc}" if symbol.doc and symbol.doc != head else ""
+    return f"{symbol.start} {'  ' * depth}{head}{doc}"
+
+
+@dataclass(frozen=True)
+class Heat:
+    """What speaks for a file's whole body in the floor. Numbers of any scale, compared among the files alone.
+
+    `tokens`: what its body costs beyond its skeleton; `churn`: recent commits; `centrality`: share of attention;
+    `touched`: questions whose answers used it.
+    """
+
+    path: str
+    tokens: int
+    churn: float = 0.0
+    centrality: float = 0.0
+    touched: float = 0.0
+
+
+def hot(files: Sequence[Heat], budget: int) -> tuple[str, ...]:
+    """Paths whose bodies fill `budget` tokens, hottest first; one that does not fit leaves its room to the next."""
+    chosen: list[str] = []
+    left = budget
+    greatest = tuple(max((each[kind] for each in map(_parts, files)), default=0.0) for kind in range(len(_WEIGHTS)))
+    for one in sorted(files, key=lambda heat: (-_heat(heat, greatest), heat.path)):
+        if 0 < one.tokens <= left:
+            chosen.append(one.path)
+            left -= one.tokens
+    return tuple(chosen)
+
+
+def _parts(one: Heat) -> tuple[float, ...]:
+    return (one.churn, one.centrality, one.touched)
+
+
+def _heat(one: Heat, greatest: Sequence[float]) -> float:
+    """A weighted sum of shares of the greatest."""
+    return sum(
+        weight * part / top for weight, part, top in zip(_WEIGHTS, _parts(one), greatest, strict=True) if top > 0
+    )
