@@ -14,12 +14,12 @@ Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's bus
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from dulwich.ignore import IgnoreFilter, IgnoreFilterManager, read_ignore_patterns
+from dulwich.ignore import IgnoreFilter, Pattern, read_ignore_patterns
 
 from codex import names
 from codex.settings import SecretSettings, WalkSettings
@@ -54,47 +54,55 @@ RulesReader = Callable[[str], bytes | None]
 
 
 class IgnoreRules:
-    """Nested ignore files of one name below one root, with git's semantics (dulwich's implementation of them)."""
+    """Nested ignore files of one name below one root, decided as git does.
+
+    From the top down, the last matching pattern of the deepest file decides about each folder; what lies in an ignored
+    folder is ignored and cannot be taken back. dulwich matches the patterns; its own decision about a folder speaks of
+    the folder's content (`a/*` ignores `a/`), which is not what a walk asks.
+    """
 
     def __init__(self, file_name: str, read: RulesReader) -> None:
-        self._stack = _Stack(file_name, read)
+        self._file_name = file_name
+        self._read = read
+        self._patterns: dict[str, list[Pattern]] = {}
         self._folders: dict[str, bool | None] = {"": None}
+        self._ruled: dict[str, bool] = {}
 
     def verdict(self, path: str, *, is_folder: bool = False) -> bool | None:
         """True: ignored. False: a `!` rule takes it. None: no rule speaks of it. `path` is raw and relative."""
-        if is_folder:
-            return self._folder(path)
-        return True if self._folder(_parent(path)) else self._stack.is_ignored(path)
-
-    def _folder(self, path: str) -> bool | None:
-        """What lies below an ignored folder is ignored, so the answer for a folder is asked once."""
+        above = _parent(path)
+        if path == "" or not self._has_rules(above):
+            return None
+        if not is_folder:
+            return self._decide(path, above, is_folder=False)
         if path not in self._folders:
-            above = self._folder(_parent(path))
-            self._folders[path] = True if above else self._stack.is_ignored(path + "/")
+            self._folders[path] = self._decide(path, above, is_folder=True)
         return self._folders[path]
 
-    def may_prune(self, path: str) -> bool:
-        """Whether nothing below the folder can be taken, so that a walk need not enter it."""
-        return self._folder(path) is True and self._stack.may_prune_directory(path)
+    def _decide(self, path: str, above: str, *, is_folder: bool) -> bool | None:
+        if self.verdict(above, is_folder=True):
+            return True
+        folder: str | None = above
+        while folder is not None:
+            name = os.fsencode(path[len(folder) + 1 :] if folder else path)
+            for pattern in reversed(self._patterns_of(folder)):
+                if pattern.matches(name, is_folder):
+                    return bool(pattern.is_exclude)
+            folder = _parent(folder) if folder else None
+        return None
 
+    def _has_rules(self, folder: str) -> bool:
+        """Whether any ignore file speaks of what lies in the folder; most trees have one, if any, so this saves most."""
+        if folder not in self._ruled:
+            above = folder != "" and self._has_rules(_parent(folder))
+            self._ruled[folder] = above or bool(self._patterns_of(folder))
+        return self._ruled[folder]
 
-class _Stack(IgnoreFilterManager):  # type: ignore[misc]
-    """Dulwich's stack of ignore files, with the name and the way of reading them passed in."""
-
-    def __init__(self, file_name: str, read: RulesReader) -> None:
-        super().__init__("", [], False)
-        self._file_name = file_name
-        self._read = read
-        self._loaded: dict[str, IgnoreFilter | None] = {}
-
-    def _load_path(self, path: str) -> IgnoreFilter | None:
-        if path not in self._loaded:
-            raw = self._read(f"{path}/{self._file_name}" if path else self._file_name)
-            self._loaded[path] = None if raw is None else _filter(raw.split(b"\n"))
-        return self._loaded[path]
-
-    def _is_dir(self, path: str) -> bool:
-        return path.endswith("/")
+    def _patterns_of(self, folder: str) -> list[Pattern]:
+        if folder not in self._patterns:
+            raw = self._read(f"{folder}/{self._file_name}" if folder else self._file_name)
+            self._patterns[folder] = IgnoreFilter(read_ignore_patterns((raw or b"").split(b"\n"))).patterns
+        return self._patterns[folder]
 
 
 @dataclass(frozen=True)
@@ -121,8 +129,8 @@ class Selection:
     ) -> None:
         self._walk = walk
         self._secrets = secrets
-        self._include = _filter(map(os.fsencode, globs.include)) if globs.include else None
-        self._exclude = _filter(map(os.fsencode, globs.exclude)) if globs.exclude else None
+        self._include = _rules_of(globs.include)
+        self._exclude = _rules_of(globs.exclude)
         self._named = named | globs.literal()
 
     def is_named(self, path: str) -> bool:
@@ -139,17 +147,17 @@ class Selection:
             return False
         if any(name.startswith(path + "/") for name in self._named):
             return True
-        if self._exclude is not None and _matches(self._exclude, path + "/x"):
+        if self._exclude is not None and self._exclude.verdict(path, is_folder=True):
             return False
         ruled = None if rules is None else rules.verdict(path, is_folder=True)
         if ruled is not None:
-            return ruled is False or (rules is not None and not rules.may_prune(path))
+            return not ruled
         return not (self._walk.skip_vendored and names.is_vendored_folder(PurePosixPath(path).name))
 
     def _by_globs(self, path: str) -> SkipReason | None:
-        if self._exclude is not None and _matches(self._exclude, path):
+        if self._exclude is not None and self._exclude.verdict(path):
             return SkipReason.EXCLUDED
-        if self._include is not None and not _matches(self._include, path) and path not in self._named:
+        if self._include is not None and not self._include.verdict(path) and path not in self._named:
             return SkipReason.NOT_INCLUDED
         return None
 
@@ -179,12 +187,9 @@ class Selection:
         return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
 
 
-def _filter(patterns: Iterable[bytes]) -> IgnoreFilter:
-    return IgnoreFilter(read_ignore_patterns(patterns))
-
-
-def _matches(patterns: IgnoreFilter, path: str) -> bool:
-    return bool(patterns.is_ignored(path))
+def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:
+    text = b"\n".join(map(os.fsencode, globs))
+    return IgnoreRules("", {"": text}.get) if globs else None
 
 
 def _parent(path: str) -> str:

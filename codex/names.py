@@ -5,7 +5,6 @@ files, and what OpenSSH, GnuPG, PostgreSQL, curl, pip, npm and the cloud tools d
 """
 
 import re
-from fnmatch import fnmatchcase
 
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "_darcs"})
 
@@ -95,19 +94,7 @@ _SECRET_NAMES = frozenset(
         ),
     }
 )
-_SECRET_PATTERNS = (
-    "*.pem",
-    "*.key",
-    "*.p8",
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    "*.ppk",
-    "*.env",
-    ".env.*",
-)
+_SECRET_ENDINGS = (".pem", ".key", ".p8", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 
 
@@ -143,4 +130,4 @@ def is_secret(path: str) -> bool:
         return True
     if name.endswith(_EXAMPLES):
         return False
-    return name in _SECRET_NAMES or any(fnmatchcase(name.lower(), pattern) for pattern in _SECRET_PATTERNS)
+    return name in _SECRET_NAMES or name.startswith(".env.") or name.lower().endswith(_SECRET_ENDINGS)

@@ -66,8 +66,8 @@ class Source:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Absolute folder or URL of each root."""
-        return tuple(root.url or str(root.path) for root in self.roots)
+        """Absolute folder, or URL without credentials, of each root."""
+        return tuple(_shown(root.url) if root.url else str(root.path) for root in self.roots)
 
     @property
     def lasting(self) -> tuple[str, ...]:
@@ -223,10 +223,15 @@ def _lasting(root: Root) -> tuple[str, ...]:
 
 
 def _title(root: Root) -> str:
-    where = root.url or str(root.path)
+    where = _shown(root.url) if root.url else str(root.path)
     if root.files:
         return ", ".join(f"{where}/{name}" for name in root.files)
     return f"{where}#{root.revision}" if root.revision else where
+
+
+def _shown(url: str) -> str:
+    """A URL as it may be printed and logged: a token before the host is a secret."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 def _join(label: str, path: str) -> str:

@@ -194,7 +194,7 @@ class DiskTree:
                     yield from self._nested_repository(path)
                 elif not self.selection.enters(path, self.rules):
                     yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))
-                elif self._git_rules.may_prune(path):
+                elif self._git_rules.verdict(path, is_folder=True):
                     yield _Listed(path + "/", SkipReason.IGNORED)
                 else:
                     waiting.append(path + "/")
