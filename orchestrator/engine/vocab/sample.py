@@ -9,8 +9,10 @@ _WORDS = (
     "<div class=\"x\">&amp;</div> {{ jinja }} {% if x %} $HOME /usr/lib/x86_64 foo.bar?baz=1&q='2'#frag\n"
     "SELECT * FROM t WHERE x != 'it''s';;; ---- ==== #### !!!??? ... :::: ((([[[{{{}}}]]])))\n"
     "The quick brown fox; naïve café façade, Straße, ÆØÅ, İstanbul, ĳsvrij, Ωμέγα, Привет мир, שלום, مرحبا بالعالم\n"
-    "日本語のテキスト 中文字符，标点。 한국어 문장 ไทย हिन्दी বাংলা ᏣᎳᎩ ½ ² ① Ⅷ ٣ ৪ ％ € £ ¥ → ⇒ ∀x∈ℝ ≤ ≥ ≠ ± × ÷ • … — – “q” ‘s’\n"
-    "😀👩‍👩‍👧‍👦🏳️‍🌈👍🏽🇩🇪 e\u0301 a\u0308 \u00a0nbsp\u2003em\u3000ideographic\u200bzero\ufeffbom \u2028ls\u2029ps\x0bvt\x0cff\x85nel\n"
+    "日本語のテキスト 中文字符，标点。 한국어 문장 ไทย हिन्दी বাংলা ᏣᎳᎩ\n"
+    "½ ² ① Ⅷ ٣ ৪ ％ € £ ¥ → ⇒ ∀x∈ℝ ≤ ≥ ≠ ± × ÷ • … — – “q” ‘s’\n"
+    "😀👩‍👩‍👧‍👦🏳️‍🌈👍🏽🇩🇪 e\u0301 a\u0308 \u00a0nbsp\u2003em\u3000ideographic\u200b"
+    "zero\ufeffbom \u2028ls\u2029ps\x0bvt\x0cff\x85nel\n"
 )
 _SPACES = ("", " ", "  ", "   ", "\t", "\n", "\n\n", "\r\n", " \n", "\n  ", "\t\t ", "  \t", "\r", "\n \n\n   ")
 _BESIDE = ("", "a", "Z", "1", "1234", ".", "'s", "'S", "-", "é", "中", "😀", "_", "\u0301", "½", "#")

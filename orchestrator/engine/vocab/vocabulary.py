@@ -1,8 +1,8 @@
 """The vocabulary of a loaded model: what crosses between text and ids.
 
 Content is never control. It is cut inside every reserved text, tokenised with special tokens off, and the ids are checked
-afterwards. Only `template` makes control tokens. It knows no blocks, caches nothing but the pieces of single tokens, and may
-be used from one thread while another one decodes.
+afterwards. Only `template` makes control tokens. It knows no blocks, caches nothing but the pieces of single tokens,
+and may be used from one thread while another one decodes.
 """
 
 from array import array

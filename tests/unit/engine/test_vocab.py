@@ -1,0 +1,175 @@
+"""Tokenising: the fast way gives llama.cpp's own ids, ids give the text back, and vocabularies are told apart."""
+
+import functools
+import inspect
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp as lib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine import native
+from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.vocab import Vocabulary
+from orchestrator.engine.vocab.native import NativeTokenizer
+from orchestrator.engine.vocab.patterns import PATTERNS
+from orchestrator.engine.vocab.reserved import TextFinder, cut
+from orchestrator.engine.vocab.sample import sample
+from orchestrator.engine.vocab.table import read_table
+
+FAST = ("command-r", "gpt-2", "llama-bpe", "qwen2", "qwen35", "refact", "starcoder")
+EXACT = (
+    *FAST,
+    "aquila",
+    "baichuan",
+    "deepseek-coder",
+    "deepseek-llm",
+    "falcon",
+    "gemma-4",
+    "llama-spm",
+    "mpt",
+    "phi-3",
+)
+CODE = inspect.getsource(gguf.GGUFReader) + inspect.getsource(st)
+
+
+@functools.cache
+def load(path: Path) -> Any:
+    native.start()
+    settings = lib.llama_model_default_params()
+    settings.vocab_only = True
+    model = lib.llama_model_load_from_file(str(path).encode(), settings)
+    assert model, path
+    return model
+
+
+@functools.cache
+def vocabulary(path: Path) -> tuple[Vocabulary, NativeTokenizer]:
+    model = load(path)
+    return Vocabulary(model), NativeTokenizer(model, read_table(model))
+
+
+def file(llama_sources: Path, name: str) -> Path:
+    return llama_sources / "models" / f"ggml-vocab-{name}.gguf"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def with_pre(folder: Path, pre: str) -> Path:
+    """A vocabulary-only file: the built-in tokens under another pre-tokenizer's name."""
+    path = folder / f"{pre}.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    for add in (
+        writer.add_context_length,
+        writer.add_embedding_length,
+        writer.add_block_count,
+        writer.add_head_count,
+        writer.add_feed_forward_length,
+    ):
+        add(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    tokens().describe(writer)
+    writer.kv_data[0]["tokenizer.ggml.pre"].value = pre
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_fast_way_gives_the_ids_of_llama_cpp_on_real_code(llama_sources: Path, name: str) -> None:
+    ours, theirs = vocabulary(file(llama_sources, name))
+    assert ours.fast
+    assert ours.content(CODE) == theirs.encode(CODE, special=False)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_fast_way_gives_the_ids_of_llama_cpp_on_any_text(llama_sources: Path, name: str) -> None:
+    ours, theirs = vocabulary(file(llama_sources, name))
+
+    @given(st.text() | st.text(st.sampled_from(list("aZ1 .'\n\r\t-é中½\u0301\u00a0😀sStTlL"))))
+    def law(text: str) -> None:
+        assert ours.content(text) == theirs.encode(text, special=False)
+
+    law()
+
+
+@pytest.mark.parametrize("pattern", sorted(set(PATTERNS.values())))
+def test_every_pattern_agrees_with_llama_cpp_on_every_character(folder: Path, pattern: str) -> None:
+    """Each character between letters, beside spaces, digits and signs, over the first two planes of Unicode."""
+    pre = next(name for name, text in PATTERNS.items() if text == pattern)
+    ours, theirs = vocabulary(with_pre(folder, pre))
+    assert ours.fast
+    signs = [chr(code) for code in (*range(0xD800), *range(0xE000, 0x20000))]
+    lines = [f"a{sign}B {sign}{sign}1{sign}.{sign} x\n" for sign in signs]
+    for at in range(0, len(lines), 4096):
+        text = "".join(lines[at : at + 4096])
+        assert ours.content(text) == theirs.encode(text, special=False), hex(ord(signs[at]))
+
+
+@pytest.mark.parametrize("pre", sorted(PATTERNS))
+def test_every_name_that_has_a_pattern_is_fast(folder: Path, pre: str) -> None:
+    assert Vocabulary(load(with_pre(folder, pre))).fast
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_ids_give_the_text_back(llama_sources: Path, name: str) -> None:
+    ours, _ = vocabulary(file(llama_sources, name))
+    for text in (CODE, sample(), " leading", "trailing ", "\n\n  x", "▁", "x" * 3000, ""):
+        assert ours.text(ours.content(text)).decode() == text
+
+
+@pytest.mark.parametrize("name", ["llama-spm", "phi-3", "baichuan"])
+def test_sentencepiece_puts_no_space_before_a_piece(llama_sources: Path, name: str) -> None:
+    ours, _ = vocabulary(file(llama_sources, name))
+    assert ours.text([*ours.content("one"), *ours.content("two"), *ours.template("three")]) == b"onetwothree"
+
+
+def test_template_text_makes_control_tokens_and_content_none(llama_sources: Path) -> None:
+    ours, _ = vocabulary(file(llama_sources, "llama-bpe"))
+    assert list(ours.template("<|begin_of_text|>hi")) == [128000, *ours.content("hi")]
+    assert 128000 not in ours.content("<|begin_of_text|>hi")
+    assert ours.text(ours.template("<|begin_of_text|>hi")) == b"hi"
+
+
+def test_a_lone_surrogate_becomes_the_replacement_character(quoter_model: Path) -> None:
+    ours, _ = vocabulary(quoter_model)
+    assert ours.text(ours.content("a\udcffb")).decode() == "a\ufffdb"
+
+
+def test_many_texts_are_tokenised_one_by_one(quoter_model: Path) -> None:
+    ours, _ = vocabulary(quoter_model)
+    assert ours.content_many(["a b", "", "c"]) == [ours.content("a b"), ours.content(""), ours.content("c")]
+
+
+def test_fingerprints_tell_vocabularies_apart_and_nothing_else(folder: Path, quoter_model: Path) -> None:
+    quoter = Vocabulary(load(quoter_model)).fingerprint
+    assert vocabulary(quoter_model)[0].fingerprint == quoter
+    assert Vocabulary(load(with_pre(folder, "qwen2"))).fingerprint != quoter
+
+
+def test_threads_get_the_same_ids(quoter_model: Path) -> None:
+    ours, _ = vocabulary(quoter_model)
+    wanted = ours.content(CODE)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(ids == wanted for ids in pool.map(ours.content, [CODE] * 8))
+
+
+@given(st.text("<|a>"), st.lists(st.text("<|a>", min_size=2, max_size=4), min_size=1, max_size=4))
+def test_a_cut_text_is_whole_again_when_joined_and_no_part_holds_a_reserved_text(
+    text: str, reserved: list[str]
+) -> None:
+    parts = cut(text, TextFinder(reserved))
+    assert "".join(parts) == text
+    assert not any(word in part for part in parts for word in reserved)
