@@ -4,6 +4,7 @@ Formatters write, the model's chat template lays out, the assembler tokenises. K
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from pydantic_ai import RunContext
@@ -14,7 +15,7 @@ from formatters.blocks import Prompt
 from formatters.context import TurnContext
 from formatters.probe import NoThink, Placement
 from formatters.registry import Registry, write_prompt
-from formatters.template import ChatTemplate, joined
+from formatters.template import ChatTemplate, Literal, joined
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.assembly import Assembler, Layout
 
@@ -29,6 +30,12 @@ class Composed:
     def text(self) -> str:
         """The exact text that the engine gets, for people."""
         return joined(self.layout, self.prompt)
+
+    @cached_property
+    def characters(self) -> int:
+        """The text's length."""
+        items = sum(len(item.text) for block in self.prompt.blocks for item in block.items)
+        return items + sum(len(piece.text) for piece in self.layout if isinstance(piece, Literal))
 
 
 class Composer:
