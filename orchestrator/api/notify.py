@@ -1,5 +1,6 @@
 """systemd's notifications: ready, status, alive, stopping. Without systemd every call does nothing."""
 
+import asyncio
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ class Notifier:
 
     def stopping(self) -> None:
         self.send("STOPPING=1")
+
+    async def keep_alive(self) -> None:
+        """Tells systemd twice in each interval that the event loop still turns. Runs until cancelled."""
+        while self.watchdog_s > 0:
+            self.alive()
+            await asyncio.sleep(self.watchdog_s / 2)
 
     def send(self, message: str) -> None:
         if not self.address:

@@ -27,6 +27,7 @@ class Answer:
     finish_reason: str = ""
     lore: dict[str, Any] = field(default_factory=dict)
     usage: dict[str, Any] = field(default_factory=dict)
+    waited: bool = False  # a line of progress stands on the terminal
 
 
 def ask(
@@ -80,7 +81,11 @@ def received(events: "Iterator[Event]", *, show: bool) -> Answer:
     for event in events:
         if event.aside:
             progress(waiting(event.data))
+            answer.waited = True
             continue
+        if answer.waited:
+            clear_progress()
+            answer.waited = False
         take(answer, event.data, show=show)
     if not answer.finish_reason:
         raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again; `lore status` tells how it is")
@@ -96,8 +101,6 @@ def take(answer: Answer, chunk: dict[str, Any], *, show: bool) -> None:
         if thought := delta.get("reasoning_content"):
             think(thought, show=show)
         if text := delta.get("content"):
-            if not answer.text:
-                clear_progress()
             answer.text.append(text)
             if show:
                 result(text, end="")

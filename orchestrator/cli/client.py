@@ -74,7 +74,7 @@ class Daemon:
             self.close()
 
     def request(self, method: str, route: str, body: Any) -> http.client.HTTPResponse:
-        raw = None if body is None else json.dumps(body).encode()
+        raw = None if body is None else encoded(body)
         headers = {"Content-Type": "application/json"} if raw is not None else {}
         try:
             self.connection.request(method, route, raw, headers)
@@ -114,6 +114,14 @@ def tell_versions(daemon: str) -> None:
     mine = installed_version()
     if daemon and daemon != mine:
         note(f"lore is version {mine}, the daemon {daemon}: restart the daemon (lore serve)")
+
+
+def encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        wrong = error.object[max(0, error.start - 20) : error.end]
+        raise Failure(faults.USAGE, f"{wrong!r} is not UTF-8", "only text in UTF-8 can be sent") from error
 
 
 def decoded(raw: bytes) -> Any:

@@ -122,10 +122,5 @@ def show(codex: dict[str, Any]) -> None:
 
 
 def absolute(path: str) -> str:
-    """Links in it are the daemon's to resolve; a name that is not UTF-8 cannot be sent."""
-    whole = os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
-    try:
-        whole.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Failure(faults.USAGE, f"{path!r} is not UTF-8", "rename it, or load the directory above it") from None
-    return whole
+    """Links in it are the daemon's to resolve."""
+    return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links

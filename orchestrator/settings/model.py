@@ -1,6 +1,6 @@
 """Every setting: default, unit, range and one line of help. Frozen slices; a part receives its own and never the whole.
 
-Knows no file, variable or option: `sources` reads those.
+Defaults that a part has are the part's own. Knows no file, variable or option: `sources` reads those.
 """
 
 import re
@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from orchestrator.settings.units import Bytes, BytesOrShare, Limit, Seconds
+from codex.settings import IngestSettings, SecretSettings, WalkSettings
+from governor.settings import ClaimSettings, MemorySettings, SamplerSettings, StoreSettings
+from orchestrator.context.strategy import StrategySettings as Decision
+from orchestrator.context.tier import TierSettings
+from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
 
 GIB = 1024**3
 MIB = 1024**2
@@ -70,12 +74,18 @@ class GovernorSettings(Slice):
 
     gpu: str = Field("", description="index or UUID of the GPU; empty: the first of CUDA_VISIBLE_DEVICES")
     vram_limit: BytesOrShare = Field(
-        Limit(share=0.9),
+        MemorySettings.vram_limit,
         description="most VRAM to use: bytes, or a share of what was free at start",
         json_schema_extra=unit("bytes or %"),
     )
     margin: Bytes = Field(
-        512 * MIB, ge=0, description="memory that is never planned away (at least 5 %)", json_schema_extra=unit("bytes")
+        MemorySettings.margin_bytes,
+        ge=0,
+        description="memory that is never planned away, or margin_share if that is more",
+        json_schema_extra=unit("bytes"),
+    )
+    margin_share: float = Field(
+        MemorySettings.margin_share, ge=0, lt=1, description="the same, as a share of the total"
     )
     idle_unload: Seconds = Field(
         1800.0,
@@ -84,51 +94,89 @@ class GovernorSettings(Slice):
         json_schema_extra=unit("s"),
     )
     sensor_busy: Seconds = Field(
-        0.25, ge=0.05, le=60, description="time between readings while answering", json_schema_extra=unit("s")
+        SamplerSettings.busy_s,
+        ge=0.05,
+        le=60,
+        description="time between readings while answering",
+        json_schema_extra=unit("s"),
     )
     sensor_idle: Seconds = Field(
-        2.0, ge=0.1, le=600, description="time between readings when idle", json_schema_extra=unit("s")
+        SamplerSettings.idle_s,
+        ge=0.1,
+        le=600,
+        description="time between readings when idle",
+        json_schema_extra=unit("s"),
     )
-    turns: int = Field(20, ge=1, le=10_000, description="turns of a conversation kept word for word")
+    depth: int = Field(
+        ClaimSettings.depth, ge=1, le=10_000, description="turns of a conversation that may stand in a prompt"
+    )
 
 
 class CodexSettings(Slice):
     """Which files belong to a codex, and how it follows them."""
 
     max_file: Bytes = Field(
-        MIB, ge=1024, le=GIB, description="larger files are skipped, unread", json_schema_extra=unit("bytes")
+        WalkSettings.max_file_bytes,
+        ge=1024,
+        le=GIB,
+        description="larger files are skipped, unread",
+        json_schema_extra=unit("bytes"),
     )
     max_files: int = Field(
-        500_000, ge=1, description="a load of more files is refused", json_schema_extra=unit("files")
+        WalkSettings.max_files, ge=1, description="a load of more files is refused", json_schema_extra=unit("files")
     )
-    skip_vendored: bool = Field(True, description="skip third-party trees and minified copies")
-    skip_lock_files: bool = Field(True, description="skip files written by package managers")
-    hidden: bool = Field(True, description="take dot-files that git tracks")
-    secrets: bool = Field(False, description="load .env, keys and files in which a key was found")
-    watch: bool = Field(True, description="follow changes on disk")
-    readers: int = Field(4, ge=1, le=64, description="threads that read and hash files")
+    skip_vendored: bool = Field(WalkSettings.skip_vendored, description="skip third-party trees and minified copies")
+    skip_lock_files: bool = Field(WalkSettings.skip_lock_files, description="skip files written by package managers")
+    hidden: bool = Field(WalkSettings.hidden, description="take dot-files that git tracks")
+    secrets: bool = Field(
+        SecretSettings.load_secret_names, description="load .env, keys and files in which a key was found"
+    )
+    watch: bool = Field(True, description="follow changes on disk, unless a load says otherwise")
+    readers: int = Field(IngestSettings.readers, ge=1, le=64, description="threads that read and hash files")
 
 
 class StrategySettings(Slice):
     """How a codex reaches the model."""
 
     tier: Tier = Field("auto", description="what of a codex stands in the cached prefix")
-    window_share: float = Field(0.7, gt=0, le=1, description="most of the window that a codex may take")
-    overhead: float = Field(0.25, ge=0, lt=1, description="share of the window kept for system, turns and output")
-    evidence: int = Field(
-        12, ge=1, le=200, description="passages fetched for a question", json_schema_extra=unit("passages")
+    window_share: float = Field(
+        TierSettings.window_share, gt=0, le=1, description="most of the window that a codex may take"
     )
+    overhead: float = Field(
+        TierSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
+    )
+    small_content: int = Field(
+        Decision.small_content,
+        ge=0,
+        description="a whole codex up to this is asked as it stands",
+        json_schema_extra=unit("tokens"),
+    )
+    graph_content: int = Field(
+        Decision.graph_content,
+        ge=0,
+        description="above it search also follows the symbol graph",
+        json_schema_extra=unit("tokens"),
+    )
+    hybrid_share: float = Field(
+        Decision.hybrid_share, gt=0, le=1, description="share of the free window that HYBRID fills with evidence"
+    )
+    rag_share: float = Field(Decision.rag_share, gt=0, le=1, description="the same for RAG")
 
 
 class StorageSettings(Slice):
     """What may be kept, and for how long."""
 
-    checkpoint_disk: BytesOrShare = Field(
-        Limit(bytes=50 * 10**9), description="checkpoints on disk", json_schema_extra=unit("bytes or %")
+    checkpoint_disk: Bytes = Field(
+        StoreSettings.disk_bytes,
+        ge=0,
+        description="most that checkpoints take on disk",
+        json_schema_extra=unit("bytes"),
     )
-    checkpoint_disk_share: float = Field(0.2, gt=0, le=1, description="and never more than this share of what is free")
-    checkpoint_ram: BytesOrShare = Field(
-        Limit(share=0.25), description="checkpoints in RAM, of what is available", json_schema_extra=unit("bytes or %")
+    checkpoint_disk_share: float = Field(
+        StoreSettings.disk_share, ge=0, le=1, description="and never more than this share of what is free"
+    )
+    checkpoint_ram_share: float = Field(
+        StoreSettings.ram_share, ge=0, le=1, description="checkpoints in RAM, as a share of what is available"
     )
     trace_days: int = Field(
         30, ge=0, le=36_500, description="traces are kept this long", json_schema_extra=unit("days")

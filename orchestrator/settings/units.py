@@ -1,10 +1,9 @@
 """Values with units, as people write them: "512 MiB", "90 %", "30 min"."""
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator
 
 NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)\s*\Z")
 BYTES = {"": 1, "b": 1} | {
@@ -39,38 +38,16 @@ def in_seconds(value: object) -> float:
     return number * SECONDS[unit]
 
 
-@dataclass(frozen=True)
-class Limit:
-    """Either bytes or a share of something that is known only later."""
-
-    bytes: int | None = None
-    share: float | None = None
-
-    def of(self, whole: int) -> int:
-        """In bytes, where `whole` is what the share is of. Never more than `whole`."""
-        wanted = int(whole * self.share) if self.share is not None else self.bytes
-        assert wanted is not None
-        return min(wanted, whole)
-
-    def __str__(self) -> str:
-        return f"{self.share * 100:g} %" if self.share is not None else f"{self.bytes} bytes"
-
-
-def as_limit(value: object) -> Limit:
-    if isinstance(value, Limit):
-        return value
+def as_limit(value: object) -> str:
+    """Bytes, or a share of something that is known only later: "6442450944" or "90%"."""
     number, unit = split(value, '"6 GiB" or "90 %"')
     if unit != "%":
-        return Limit(bytes=in_bytes(value))
+        return str(in_bytes(value))
     if not 0 < number <= 100:
         raise ValueError("is not between 0 % and 100 %")
-    return Limit(share=number / 100)
-
-
-def plain(value: Any) -> str:
-    return str(value)
+    return f"{number:g}%"
 
 
 Bytes = Annotated[int, BeforeValidator(in_bytes)]
 Seconds = Annotated[float, BeforeValidator(in_seconds)]
-BytesOrShare = Annotated[Limit, BeforeValidator(as_limit), PlainSerializer(plain)]
+BytesOrShare = Annotated[str, BeforeValidator(as_limit)]

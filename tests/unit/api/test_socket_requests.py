@@ -1,5 +1,6 @@
 """What comes over the socket is checked, and every refusal has its status and its words."""
 
+import inspect
 import json
 import socket
 
@@ -16,9 +17,12 @@ def asked(text, **more):
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-def test_the_small_service_is_an_implementation_of_the_port():
-    service: Service = SmallService()
-    assert service is not None
+@pytest.mark.parametrize("name", [name for name in vars(Service) if not name.startswith("_")])
+def test_the_small_service_has_the_port_s_methods_with_its_parameters(name):
+    assert (
+        inspect.signature(getattr(SmallService, name)).parameters
+        == inspect.signature(getattr(Service, name)).parameters
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -305,3 +305,67 @@ def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
     script = "import sys\nfrom orchestrator.cli import app\nprint(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {"rich", "pydantic", "httpx2", "http.client", "asyncio", "starlette"} & set(loaded) == set()
+
+
+def test_a_question_that_is_not_utf8_is_refused_in_words(folder, lorekeep):
+    done = subprocess.run([LORE, "ask", b"caf\xe9", "--socket", lorekeep.socket], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"not UTF-8" in done.stderr
+
+
+def test_a_mistake_of_ours_is_one_line(lore, folder):
+    (folder / "lorekeep").mkdir()
+    script = "import sys\nsys.argv = ['lore', 'status']\nfrom orchestrator.cli import main, status\n"
+    script += "from orchestrator.cli import connect\nconnect.daemon = None\nstatus.daemon = None\nmain()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].startswith("lore: a mistake in lore itself: TypeError")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def configured(folder):
+    def write(text):
+        (folder / "lorekeep").mkdir(exist_ok=True)
+        (folder / "lorekeep" / "config.toml").write_text(text)
+        return {"XDG_CONFIG_HOME": str(folder), "LORE_SOCKET": ""}
+
+    return write
+
+
+def test_config_shows_values_and_origins_and_refuses_typos_with_2(lore, configured, folder):
+    good = configured("[model]\nthreads = 3")
+    rows = {row["key"]: row for row in json.loads(lore("config", "show", "--json", **good).stdout)["settings"]}
+    assert (rows["model.threads"]["value"], rows["model.threads"]["default"]) == (3, 0)
+    assert rows["model.threads"]["origin"] == str(folder / "lorekeep/config.toml")
+    assert "model.threads" in lore("config", "show", **good).stdout
+    assert lore("config", "check", **good).returncode == 0
+    assert str(folder / "lorekeep/config.toml") in lore("config", "path", **good).stdout
+    bad = configured("[model]\nthread = 3")
+    for command in (["config", "check"], ["config", "show"], ["serve"]):
+        done = lore(*command, **bad)
+        assert done.returncode == 2
+        assert "unknown setting model.thread" in done.stderr
+        assert "model.threads" in done.stderr
+
+
+def test_doctor_says_what_it_found_and_what_mends_it(lore, configured, folder):
+    environment = {**configured('[model]\npath = "/no/such.gguf"'), "XDG_CACHE_HOME": str(folder)}
+    (folder / "lorekeep").chmod(0o755)
+    done = lore("doctor", "--json", **environment)
+    report = json.loads(done.stdout)
+    checks = {check["name"]: check for check in report["checks"]}
+    assert (done.returncode, report["ok"]) == (1, False)
+    assert (checks["model"]["ok"], checks["folders"]["ok"], checks["settings"]["ok"]) == (False, False, True)
+    assert checks["folders"]["fix"] == f"chmod 700 {folder / 'lorekeep'}"
+    assert "fix: " in lore("doctor", **environment).stdout
+
+
+def test_a_token_is_shown_once_with_what_to_configure(lore):
+    import hashlib
+
+    made = json.loads(lore("token", "new", "--sigil", "owner", "--json").stdout)
+    assert made["sha256"] == hashlib.sha256(made["token"].encode()).hexdigest()
+    plain = lore("token", "new", "--sigil", "owner")
+    assert plain.stdout.strip() not in plain.stderr
+    assert "[tokens.client]" in plain.stderr

@@ -4,9 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.settings import Paths, Settings, SettingsError, load, sources
+from codex.settings import CodexSettings
+from governor.settings import GovernorSettings, limit_bytes
+from orchestrator.context.strategy import StrategySettings
+from orchestrator.context.tier import TierSettings
+from orchestrator.settings import Paths, Settings, SettingsError, load, parts, sources
 from orchestrator.settings.describe import describe, nearest
-from orchestrator.settings.units import Limit, as_limit, in_bytes, in_seconds
+from orchestrator.settings.units import as_limit, in_bytes, in_seconds
 
 
 @pytest.fixture
@@ -129,7 +133,7 @@ def test_variables_set_what_files_set(files):
     }
     settings = load({**files(), **variables}).settings
     assert (settings.serve.socket, settings.model.context, settings.model.flash_attention) == ("/s", 4096, False)
-    assert settings.governor.vram_limit == Limit(bytes=6 * 1024**3)
+    assert settings.governor.vram_limit == str(6 * 1024**3)
     assert settings.sigils["review"].scopes == ("query", "tools:search_archive")
 
 
@@ -158,10 +162,26 @@ def test_durations_have_units():
     assert [in_seconds(text) for text in ("90", 2, "250 ms", "30 min", "2h")] == [90, 2, 0.25, 1800, 7200]
 
 
-@given(st.integers(1, 10**12), st.integers(1, 100), st.integers(0, 10**12))
-def test_a_limit_never_exceeds_the_whole(whole, percent, number):
-    assert as_limit(f"{percent} %").of(whole) <= whole
-    assert as_limit(number).of(whole) == min(number, whole)
+@given(st.integers(1, 10**12), st.integers(1, 100))
+def test_a_limit_is_what_the_governor_reads(number, percent):
+    assert limit_bytes(as_limit(number), 5) == number
+    assert limit_bytes(as_limit(f"{percent} %"), 1000) == percent * 10
+
+
+def test_the_parts_defaults_are_the_settings_defaults():
+    settings = Settings()
+    assert parts.governor(settings) == GovernorSettings()
+    assert parts.codex(settings) == CodexSettings()
+    assert parts.tier(settings) == TierSettings()
+    assert parts.strategy(settings) == StrategySettings()
+
+
+def test_a_setting_reaches_its_part(files):
+    given = {"LORE_GOVERNOR__GPU": "1", "LORE_CODEX__SECRETS": "yes", "LORE_STRATEGY__OVERHEAD": "0.5"}
+    settings = load({**files(), **given}).settings
+    assert parts.governor(settings).memory.gpu == "1"
+    assert parts.codex(settings).secrets.load_secret_contents
+    assert parts.tier(settings).overhead_share == 0.5
 
 
 def test_a_user_s_folders_are_xdg_s_and_a_system_daemon_s_are_systemd_s():

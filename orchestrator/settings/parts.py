@@ -1,0 +1,56 @@
+"""The settings as each part takes them: its own value, and nothing else of the whole."""
+
+from codex.settings import CodexSettings, IngestSettings, SecretSettings, WalkSettings
+from governor.settings import ClaimSettings, GovernorSettings, MemorySettings, SamplerSettings, StoreSettings
+from orchestrator.context.strategy import StrategySettings
+from orchestrator.context.tier import TierSettings
+from orchestrator.settings.model import Settings
+
+
+def governor(settings: Settings) -> GovernorSettings:
+    given, kept = settings.governor, settings.storage
+    return GovernorSettings(
+        memory=MemorySettings(
+            gpu=given.gpu or None,
+            vram_limit=given.vram_limit,
+            margin_bytes=given.margin,
+            margin_share=given.margin_share,
+        ),
+        stores=StoreSettings(
+            ram_share=kept.checkpoint_ram_share,
+            disk_bytes=kept.checkpoint_disk,
+            disk_share=kept.checkpoint_disk_share,
+        ),
+        claims=ClaimSettings(depth=given.depth),
+        sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
+    )
+
+
+def codex(settings: Settings) -> CodexSettings:
+    given = settings.codex
+    return CodexSettings(
+        walk=WalkSettings(
+            max_file_bytes=given.max_file,
+            max_files=given.max_files,
+            skip_vendored=given.skip_vendored,
+            skip_lock_files=given.skip_lock_files,
+            hidden=given.hidden,
+        ),
+        secrets=SecretSettings(load_secret_names=given.secrets, load_secret_contents=given.secrets),
+        ingest=IngestSettings(readers=given.readers),
+    )
+
+
+def tier(settings: Settings) -> TierSettings:
+    given = settings.strategy
+    return TierSettings(overhead_share=given.overhead, window_share=given.window_share)
+
+
+def strategy(settings: Settings) -> StrategySettings:
+    given = settings.strategy
+    return StrategySettings(
+        small_content=given.small_content,
+        graph_content=given.graph_content,
+        hybrid_share=given.hybrid_share,
+        rag_share=given.rag_share,
+    )
