@@ -1,0 +1,116 @@
+"""What only the archive on disk promises: it survives, it notices damage, it forgets other versions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codex import archive_lance
+from codex.archive import ArchiveDamaged
+from codex.archive_lance import LanceArchive
+from codex.documents import Document, digest_of
+
+
+def document(path: str, text: str) -> Document:
+    return Document(path, text, digest_of(text.encode()), len(text))
+
+
+def stored(root: Path) -> LanceArchive:
+    archive = LanceArchive(root)
+    archive.replace("c", [document(f"{name}.py", f"def shared_{name}():\n    return 1\n") for name in "ab"])
+    return archive
+
+
+def test_another_process_finds_what_was_stored(tmp_path: Path) -> None:
+    held = stored(tmp_path).held("c")
+    again = LanceArchive(tmp_path)
+    assert again.held("c") == held
+    assert [match.place.path for match in again.matches("c", ["shared_b"], 5)] == ["b.py"]
+    assert [place.path for place in again.definitions("c", ["shared_a"])["shared_a"]] == ["a.py"]
+
+
+def test_damaged_data_is_set_aside_and_can_be_indexed_again(tmp_path: Path) -> None:
+    stored(tmp_path)
+    for data in tmp_path.rglob("*.lance"):
+        if data.is_file():
+            data.write_bytes(b"\x00" * 100)
+    archive = LanceArchive(tmp_path)
+    with pytest.raises(ArchiveDamaged, match="set aside"):
+        archive.at("c", [next(iter(stored(tmp_path / "other").definitions("c", ["shared_a"]).values()))[0]])
+    assert archive.held("c") == {}
+    assert [path.name for path in tmp_path.glob("*.damaged")] != []
+    archive.index("c", [document("a.py", "def shared_a():\n    return 1\n")])
+    assert list(archive.held("c")) == ["a.py"]
+
+
+def test_a_lost_manifest_means_that_nothing_is_held(tmp_path: Path) -> None:
+    stored(tmp_path)
+    for manifest in tmp_path.rglob("*.manifest"):
+        manifest.write_bytes(b"not a manifest")
+    assert LanceArchive(tmp_path).held("c") == {}
+
+
+def test_a_folder_without_its_tables_means_that_nothing_is_held(tmp_path: Path) -> None:
+    archive = stored(tmp_path)
+    folder = archive._folder("c")
+    archive.drop("c")
+    folder.mkdir()
+    assert archive.held("c") == {}
+
+
+def test_a_kill_between_the_two_commits_leaves_the_file_to_be_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = stored(tmp_path)
+    write = archive_lance.tables.write
+    written: list[object] = []
+
+    def dies_at_the_second(table: object, *rest: object) -> None:
+        written.append(table)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        write(table, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archive_lance.tables, "write", dies_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        archive.replace("c", [document("a.py", "other = 2\n")])
+    assert list(LanceArchive(tmp_path).held("c")) == ["b.py"]
+
+
+def test_another_version_of_what_is_stored_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(tmp_path)
+    monkeypatch.setattr(archive_lance, "PREPARE_VERSION", "next")
+    archive = LanceArchive(tmp_path)
+    assert archive.held("c") == {}
+    archive.replace("c", [document("a.py", "x = 1\n")])
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
+
+
+def test_the_same_text_is_not_parsed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = stored(tmp_path)
+
+    def never(*_: object) -> None:
+        raise AssertionError("parsed again")
+
+    monkeypatch.setattr("codex.prepare.outline", never)
+    archive.replace("other", [document("moved/a.py", "def shared_a():\n    return 1\n")])
+    assert [match.place.path for match in archive.matches("other", ["shared_a"], 5)] == ["moved/a.py"]
+    assert [match.place.path for match in archive.matches("other", ["moved"], 5)] == ["moved/a.py"]
+
+
+def test_the_branch_is_a_tag_of_what_was_stored(tmp_path: Path) -> None:
+    archive = LanceArchive(tmp_path, lambda codex: f"{codex}-main")
+    archive.replace("c", [document("a.py", "x = 1\n")])
+    opened = archive._opened("c")
+    assert opened is not None
+    assert opened.chunks.to_arrow().column("branch").to_pylist() == ["c-main"]
+
+
+def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from codex.archive_lance import LanceArchive; "
+        f"a = LanceArchive(Path({str(tmp_path)!r})); a.held('c'); a.matches('c', ['x'], 1); "
+        "sys.exit('lancedb' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
