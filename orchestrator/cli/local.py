@@ -78,7 +78,7 @@ def unit_action(action: str, *, user: bool) -> Any:
     try:
         if action == "install":
             return units.install(made, place)
-        return units.uninstall(place) if action == "uninstall" else units.state(place)
+        return units.uninstall(made, place) if action == "uninstall" else units.state(place)
     except OSError as error:
         hint = "for the system's service, run it as root" if not user else "check the folder's owner"
         raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error

@@ -13,10 +13,11 @@ SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
 
 @dataclass(frozen=True)
 class Place:
-    """Where one installation's units lie, and how systemctl is asked about them."""
+    """Where one installation's units lie, how systemctl is asked about them, and where `lore` is linked to."""
 
     folder: Path
     systemctl: tuple[str, ...]
+    link: Path | None = None
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -26,8 +27,9 @@ class Place:
 def place_of(environ: Mapping[str, str], *, user: bool) -> Place:
     if not user:
         return Place(Path("/etc/systemd/system"), ("systemctl",))
-    base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', str(Path.home()))}/.config"
-    return Place(Path(base) / "systemd" / "user", ("systemctl", "--user"))
+    home = Path(environ.get("HOME") or Path.home())
+    base = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return Place(base / "systemd" / "user", ("systemctl", "--user"), home / ".local" / "bin" / "lore")
 
 
 def install(unit: Unit, place: Place) -> list[str]:
@@ -38,15 +40,28 @@ def install(unit: Unit, place: Place) -> list[str]:
     service, socket = place.files
     service.write_text(service_text(unit))
     socket.write_text(socket_text())
-    return told(place, ("daemon-reload",), ("enable", "--now", SOCKET))
+    return linked(unit, place.link) + told(place, ("daemon-reload",), ("enable", "--now", SOCKET))
 
 
-def uninstall(place: Place) -> list[str]:
+def uninstall(unit: Unit, place: Place) -> list[str]:
     """Stops and removes both units. Data stays."""
     complaints = told(place, ("disable", "--now", SOCKET, SERVICE)) if installed(place) else []
     for file in place.files:
         file.unlink(missing_ok=True)
+    if place.link is not None and place.link.is_symlink() and place.link.readlink() == unit.executable:
+        place.link.unlink()
     return complaints + told(place, ("daemon-reload",))
+
+
+def linked(unit: Unit, link: Path | None) -> list[str]:
+    """Makes `lore` a command of the user's; what stands there already is left alone."""
+    if link is None or link.resolve() == unit.executable.resolve():
+        return []
+    if link.exists() or link.is_symlink():
+        return [f"{link} is something else; put {unit.executable.parent} on PATH instead"]
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(unit.executable)
+    return []
 
 
 def installed(place: Place) -> bool:

@@ -64,10 +64,24 @@ def test_paths_are_quoted_as_systemd_reads_them(path, text):
 
 
 def test_installing_makes_the_folders_that_systemd_will_bind_and_uninstalling_leaves_them(tmp_path):
-    place = place_of({"XDG_CONFIG_HOME": str(tmp_path)}, user=True)
+    place = place_of({"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}, user=True)
     data = tmp_path / "data"
-    install(Unit(Path("/lore"), writable=(data,)), place)
+    unit = Unit(Path("/opt/lore"), writable=(data,))
+    install(unit, place)
     assert f"ReadWritePaths={data}" in place.files[0].read_text()
     assert data.stat().st_mode & 0o777 == 0o700
-    uninstall(place)
+    assert place.link.readlink() == Path("/opt/lore")
+    uninstall(unit, place)
     assert [file.exists() for file in (*place.files, data)] == [False, False, True]
+    assert not place.link.is_symlink()
+
+
+def test_a_lore_that_is_somebody_else_s_is_left_alone(tmp_path):
+    place = place_of({"HOME": str(tmp_path)}, user=True)
+    place.link.parent.mkdir(parents=True)
+    place.link.write_text("mine")
+    unit = Unit(Path("/opt/lore"))
+    complaints = install(unit, place)
+    assert "something else" in complaints[0]
+    uninstall(unit, place)
+    assert place.link.read_text() == "mine"
