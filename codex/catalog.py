@@ -1,9 +1,5 @@
 """The one truth about what is loaded: codices, their generations, and every file's bytes by digest, in SQLite.
 
-    codex ──< generation ──< entry ──> content        an entry is (position, path, digest, size)
-      │          └──< amendment                       the log beside a generation, only appended
-      └────< known                                    what the last scan read: resume and incremental loads rest on it
-
 A generation appears in one transaction, with all its entries, and is never changed: it can be told again after a
 restart though the files on disk are others. Bytes are stored once per digest, whatever holds them. One connection, one
 writer at a time; a lock serves threads, WAL and a busy timeout serve other processes.
@@ -19,35 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from codex.amendments import Amendment, Told
+from codex.catalog_tables import SCHEMA
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, UnknownCodex, UnknownGeneration
 from codex.generations import Codex, Entry, Generation, Known
 from codex.schema import open_database, transaction, translated
 from codex.trees import TreeState
 
-SCHEMA = (
-    """
-    CREATE TABLE codex (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, source TEXT NOT NULL, roots TEXT NOT NULL,
-        request TEXT NOT NULL);
-    CREATE TABLE content (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE generation (id INTEGER PRIMARY KEY, codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE,
-        number INTEGER NOT NULL, branch TEXT, revision TEXT, dirty INTEGER NOT NULL, skipped TEXT NOT NULL,
-        notices TEXT NOT NULL, UNIQUE (codex, number));
-    CREATE TABLE entry (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, position INTEGER NOT NULL,
-        path TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL,
-        PRIMARY KEY (generation, position)) WITHOUT ROWID;
-    CREATE TABLE known (codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE, path TEXT NOT NULL,
-        stamp TEXT NOT NULL, digest TEXT, size INTEGER NOT NULL, reason TEXT, notice TEXT,
-        PRIMARY KEY (codex, path)) WITHOUT ROWID;
-    CREATE TABLE amendment (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, number INTEGER NOT NULL,
-        path TEXT NOT NULL, told TEXT NOT NULL, digest TEXT, text TEXT NOT NULL, whole INTEGER NOT NULL, source TEXT,
-        PRIMARY KEY (generation, number)) WITHOUT ROWID;
-    CREATE INDEX amendment_digest ON amendment (digest);
-    CREATE INDEX entry_digest ON entry (digest);
-    CREATE INDEX known_digest ON known (digest)
-    """,
-)
-_PAGE = 256  # documents fetched under one lock: bounds memory, and the time that a writer waits
+_PAGE = 256  # documents fetched under one lock, and their bytes: bounds memory, and the time that a writer waits
+_PAGE_BYTES = 8 << 20
 
 
 def pack(raw: bytes, level: int = 3) -> bytes:
@@ -155,12 +131,11 @@ class Catalog:
                 (*columns, _id_of(database, generation.codex), generation.number),
             )
 
-    def forget_paths(self, name: str, kept: Iterable[str]) -> None:
-        """Drop what was known of paths other than these."""
-        gone = [(path,) for path in self.known(name).keys() - set(kept)]
+    def forget_paths(self, name: str, gone: Iterable[str]) -> None:
+        """Drop what was known of these paths."""
         with self._writing() as database:
             codex = _id_of(database, name)
-            database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for (path,) in gone])
+            database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for path in gone])
 
     def generation(self, name: str, number: int | None = None) -> Generation:
         """The newest generation, or that of a number. Raises UnknownCodex, UnknownGeneration."""
@@ -192,8 +167,7 @@ class Catalog:
 
     def documents(self, entries: Sequence[Entry]) -> Iterator[Document]:
         """Documents of these entries, in order, a page at a time. Raises CatalogError when bytes are missing."""
-        for at in range(0, len(entries), _PAGE):
-            page = entries[at : at + _PAGE]
+        for page in _pages(entries):
             bodies = self._bodies([entry.digest for entry in page])
             for entry in page:
                 yield self._document(entry, bodies.get(entry.digest))
@@ -267,6 +241,19 @@ class Catalog:
 _CODEX = (
     "SELECT name, source, roots, request, max(number) FROM codex LEFT JOIN generation ON generation.codex = codex.id"
 )
+
+
+def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    page: list[Entry] = []
+    size = 0
+    for entry in entries:
+        page.append(entry)
+        size += entry.size
+        if len(page) >= _PAGE or size >= _PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
 
 
 def _codex(row: tuple[Any, ...]) -> Codex:

@@ -15,6 +15,15 @@ from pathlib import Path
 from codex.errors import GitError, LoadCancelled
 
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
+# What `git rev-parse --local-env-vars` lists: a daemon started from a git hook would work on the hook's repository.
+_OF_ANOTHER_REPOSITORY = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+        *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_GRAFT_FILE"),
+        *("GIT_SHALLOW_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
+        *("GIT_INTERNAL_SUPER_PREFIX",),
+    }
+)
 _POLL_S = 0.1  # how soon a cancelled clone is noticed
 _TAIL = 300  # characters of git's own message worth showing
 
@@ -139,21 +148,17 @@ class BlobReader:
     """Reads objects of one repository through one `git cat-file --batch`; safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._lock = threading.Lock()
-        self._child = subprocess.Popen(
-            ["git", "-C", str(folder), *_QUIET, "cat-file", "--batch"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-        )
+        self._child: subprocess.Popen[bytes] | None = None
 
     def read(self, oid: str) -> bytes:
         """The object's bytes. Raises OSError when the repository no longer has it."""
-        asked, answers = self._child.stdin, self._child.stdout
-        assert asked is not None
-        assert answers is not None
         with self._lock:
+            self._child = self._child or self._started()
+            asked, answers = self._child.stdin, self._child.stdout
+            assert asked is not None
+            assert answers is not None
             asked.write(oid.encode("ascii") + b"\n")
             asked.flush()
             words = answers.readline().split()
@@ -165,10 +170,19 @@ class BlobReader:
 
     def close(self) -> None:
         """End the child and release its pipes."""
-        for pipe in (self._child.stdin, self._child.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._child.wait()
+        with self._lock:
+            child, self._child = self._child, None
+        if child is not None:
+            child.communicate()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["git", "-C", str(self._folder), *_QUIET, "cat-file", "--batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+        )
 
 
 def mirror(url: str, into: Path, cancelled: Callable[[], bool]) -> None:
@@ -209,5 +223,6 @@ def _communicate(
 
 
 def _environment() -> dict[str, str]:
-    kept: Sequence[tuple[str, str]] = [(key, value) for key, value in os.environ.items() if not key.startswith("GIT_")]
-    return {**dict(kept), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    kept = {key: value for key, value in os.environ.items() if key not in _OF_ANOTHER_REPOSITORY}
+    quiet = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **kept, **quiet}

@@ -67,7 +67,9 @@ class Ingest:
         for batch in self._read(tree, unread):
             self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
             known.update((one.path, one.known) for one in batch)
-        self.catalog.forget_paths(name, (one.path for one in scan.candidates))
+        gone = known.keys() - {one.path for one in scan.candidates}
+        if gone:
+            self.catalog.forget_paths(name, gone)
         return _taken(scan, known, len(unread))
 
     def _scan(self, tree: Tree) -> Scan:
@@ -180,6 +182,6 @@ def _taken(scan: Scan, known: dict[str, Known], read: int) -> Taken:
         if found.digest is not None:
             entries.append(Entry(candidate.path, found.digest, found.size))
         elif found.reason is not None:
-            skipped[found.reason] = skipped.get(found.reason, 0) + 1
+            skipped[str(found.reason)] = skipped.get(str(found.reason), 0) + 1
     more = [f"… and {len(told) - _NAMED_AT_MOST} more such notices"] if len(told) > _NAMED_AT_MOST else []
     return Taken(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)

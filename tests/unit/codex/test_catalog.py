@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from codex.amendments import Amendment, Told
-from codex.catalog import SCHEMA, Catalog, pack
+from codex.catalog import Catalog, pack
+from codex.catalog_tables import SCHEMA
 from codex.documents import Document, digest_of
 from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
 from codex.generations import Entry, Generation, Known

@@ -198,3 +198,39 @@ def test_the_stamp_of_a_file_just_written_is_not_trusted(tmp_path: Path) -> None
         walked = tree(tmp_path, clock_ns=written + later_s * 10**9)
         (only,) = walked.scan().candidates
         assert bool(walked.read(only).stamp) is trusted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository away")
+def test_a_repository_that_git_refuses_is_walked_without_it_and_a_notice_says_so(tmp_path: Path) -> None:
+    committed(fill(tmp_path, _dot_gitignore="*.log\n", a_dot_py="a", noise_dot_log="x"))
+    for path in [tmp_path, *tmp_path.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    scan = tree(tmp_path).scan()
+    assert [one.path for one in scan.candidates] == [".gitignore", "a.py"]
+    assert "git refuses" in scan.notices[0]
+
+
+def test_without_git_installed_ignore_files_still_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed(fill(tmp_path, _dot_gitignore="build/\n", a_dot_py="a", build__x_dot_py="x"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert names(tmp_path) == [".gitignore", "a.py"]
+    assert tree(tmp_path).state().revision is None
+
+
+def test_a_repository_in_the_environment_does_not_lead_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = committed(fill(tmp_path / "here", a_dot_py="a"))
+    other = committed(fill(tmp_path / "other", b_dot_py="b"))
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert names(here) == ["a.py"]
+
+
+def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    committed(fill(tmp_path, a_dot_py="a"))
+    trap = tmp_path.parent / "trapped"
+    git(tmp_path, "config", "core.fsmonitor", f"touch {trap}; false")
+    walked = tree(tmp_path)
+    walked.volatility(walked.scan().candidates)
+    walked.state()
+    assert not trap.exists()

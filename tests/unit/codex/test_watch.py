@@ -182,3 +182,17 @@ def test_what_lies_in_a_submodule_is_told(start: Start, repository: Path, tmp_pa
     (repository / "lib" / "lib.py").write_text("x = 2\n")
     (repository / "src" / "noise.log").write_text("x\n")
     assert watched.next().paths == {"lib/lib.py"}
+
+
+def test_of_a_single_file_only_its_own_changes_are_told(start: Start, project: Path, tmp_path: Path) -> None:
+    library = Library(tmp_path / "other-data", CodexSettings(watch=QUICK))
+    library.load(LoadRequest((str(project / "src" / "a.py"),), name="single"))
+    batches: queue.Queue[Batch] = queue.Queue()
+    forest = library.tree("single")
+    watcher = Watcher(forest, QUICK, batches.put, print)
+    watcher.start()
+    (project / "src" / "other.py").write_text("x\n")
+    (project / "src" / "a.py").write_text("a = 2\n")
+    assert batches.get(timeout=10).paths == {"a.py"}
+    watcher.stop()
+    library.close()
