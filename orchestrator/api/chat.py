@@ -31,7 +31,8 @@ async def completions(request: Request) -> Response:
         chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
         return await started(request.receive, chunks.of(service_of(request).ask(ask)))
     except NotFound as error:
-        return problem(error, "model_not_found" if codex_of(body.model) else None)
+        known = not codex_of(body.model) or body.model in await ids(service_of(request), principal)
+        return problem(error, None if known else ModelNotFound.code)
 
 
 async def plan(request: Request) -> Response:

@@ -123,4 +123,9 @@ def show(codex: dict[str, Any]) -> None:
 
 def absolute(path: str) -> str:
     """Links in it are the daemon's to resolve."""
-    return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
+    try:
+        return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
+    except FileNotFoundError:
+        raise Failure(faults.USAGE, "the working directory is gone", "change to one that exists") from None
+    except RuntimeError as error:
+        raise Failure(faults.USAGE, f"{path}: {error}", "write the path in full") from error

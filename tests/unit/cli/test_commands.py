@@ -369,3 +369,13 @@ def test_a_token_is_shown_once_with_what_to_configure(lore):
     plain = lore("token", "new", "--sigil", "owner")
     assert plain.stdout.strip() not in plain.stderr
     assert "[tokens.client]" in plain.stderr
+
+
+def test_a_working_directory_that_is_gone_is_said_so(lorekeep, folder):
+    (folder / "gone").mkdir()
+    script = "cd gone && rmdir ../gone && exec $LORE load ."
+    environment = {**os.environ, "LORE": str(LORE), "LORE_SOCKET": str(folder / "lore.sock")}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "is gone" in done.stderr) == (2, True)

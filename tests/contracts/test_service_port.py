@@ -1,0 +1,134 @@
+"""What every implementation of the port between the routes and the program keeps."""
+
+import asyncio
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import NotFound
+from orchestrator.service import Answered, Ask, LoadRequest, Message, Principal, Text
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api" / "support"))
+
+from small_service import KINDS, SmallService
+
+OWNER = Principal(uid=1000, gid=1000, pid=1, scopes=frozenset({"admin"}))
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=[SmallService], ids=["small"])
+async def service(request):
+    """An implementation with the codex `demo` loaded."""
+    return request.param()
+
+
+def asking(text, **options):
+    return Ask(OWNER, (Message("user", text),), **options)
+
+
+async def events_of(stream):
+    return [event async for event in stream]
+
+
+async def test_an_ask_ends_with_one_answered_event_and_nothing_after_it(service):
+    events = await events_of(service.ask(asking("hello there", codex="demo")))
+    assert [isinstance(event, Answered) for event in events].count(True) == 1
+    assert isinstance(events[-1], Answered)
+    assert any(isinstance(event, Text) for event in events)
+
+
+async def test_the_lore_object_has_six_blocks_in_their_order_and_its_sums_agree(service):
+    answered = (await events_of(service.ask(asking("hello", codex="demo"))))[-1]
+    assert tuple(block.kind for block in answered.lore.blocks) == KINDS
+    assert all(block.cached <= block.tokens for block in answered.lore.blocks)
+    assert answered.lore.prompt.cached + answered.lore.prompt.computed == answered.lore.prompt.tokens
+    assert (answered.prompt_tokens, answered.cached_tokens) == (
+        answered.lore.prompt.tokens,
+        answered.lore.prompt.cached,
+    )
+
+
+async def test_closing_an_ask_early_ends_it_and_another_one_is_answered(service):
+    async with aclosing(service.ask(asking("forever and ever", codex="demo"))) as events:
+        async for event in events:
+            if isinstance(event, Text):
+                break
+    async with asyncio.timeout(10):
+        assert isinstance((await events_of(service.ask(asking("hello", codex="demo"))))[-1], Answered)
+
+
+async def test_an_unknown_codex_is_not_found_by_anyone(service):
+    with pytest.raises(NotFound):
+        await events_of(service.ask(asking("hello", codex="no-such-codex")))
+    with pytest.raises(NotFound):
+        await service.plan(asking("hello", codex="no-such-codex"))
+    with pytest.raises(NotFound):
+        await service.codex(OWNER, "no-such-codex")
+    with pytest.raises(NotFound):
+        await service.drop(OWNER, "no-such-codex")
+    with pytest.raises(NotFound):
+        await service.cancel_load(OWNER, "no-such-codex")
+
+
+async def test_an_unknown_session_is_not_found(service):
+    for call in (service.session(OWNER, "none"), service.drop_session(OWNER, "none")):
+        with pytest.raises(NotFound):
+            await call
+
+
+async def test_a_load_ends_with_the_codex_which_is_then_known_until_it_is_dropped(service, tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n")
+    events = await events_of(service.load(LoadRequest(OWNER, str(tmp_path), name="fresh", watch=False)))
+    assert [event["event"] for event in events[:-1]] == ["progress"] * (len(events) - 1)
+    assert events[-1]["event"] == "loaded"
+    keys = {
+        "name",
+        "root",
+        "generation",
+        "files",
+        "skipped",
+        "tokens",
+        "tier",
+        "reason",
+        "hint",
+        "kv_bytes",
+        "indexed_chunks",
+    }
+    assert keys <= set(events[-1]["codex"])
+    assert (await service.codex(OWNER, "fresh"))["root"] == str(tmp_path)
+    await service.drop(OWNER, "fresh")
+    assert "fresh" not in {codex["name"] for codex in await service.codices(OWNER)}
+
+
+async def test_a_plan_has_the_objects_of_an_answer_and_its_own(service):
+    plan = await service.plan(asking("how?", codex="demo"), prompt=True)
+    assert {
+        "codex",
+        "strategy",
+        "blocks",
+        "prompt",
+        "governor",
+        "relevance",
+        "intent",
+        "retrieval_plan",
+        "predicted",
+    } <= set(plan)
+    assert "trace" not in plan
+    assert isinstance(plan["text"], str)
+
+
+async def test_search_answers_with_places(service):
+    for hit in await service.search(OWNER, "run", "demo", 3, False, "/"):
+        assert {"path", "start", "end", "symbol", "score", "scores", "snippet"} <= set(hit)
+
+
+async def test_models_and_status_have_the_keys_that_clients_rely_on(service):
+    for model in await service.models(OWNER):
+        assert {"id", "loaded"} <= set(model)
+    assert {"model", "engine", "governor", "codices", "sessions", "queue"} <= set(await service.status(OWNER))
+    ready, detail = await service.ready()
+    assert isinstance(ready, bool)
+    assert isinstance(detail, str)
