@@ -1,7 +1,8 @@
 """The few questions the codex asks git, through git's own program: it alone agrees with itself.
 
 Runs no hooks, no file-system monitor and no credential prompt, and leaves git's ownership check alone: a repository
-that belongs to someone else is refused by git, and the caller falls back to a plain walk. Knows nothing of codices.
+that belongs to someone else is refused by git, and the caller falls back to a plain walk. Content filters that the user's
+own repository configures run as they do in any `git status`. Knows nothing of codices.
 """
 
 import os

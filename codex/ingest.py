@@ -10,8 +10,9 @@ once is bounded by the batch, not by the codebase.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 from codex.catalog import Catalog, pack
@@ -64,9 +65,10 @@ class Ingest:
         scan = self._scan(tree)
         known = self.catalog.known(name)
         unread = [one for one in scan.candidates if not self._is_current(one, known)]
-        for batch in self._read(tree, unread):
-            self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
-            known.update((one.path, one.known) for one in batch)
+        with closing(self._read(tree, unread)) as batches:
+            for batch in batches:
+                self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
+                known.update((one.path, one.known) for one in batch)
         gone = known.keys() - {one.path for one in scan.candidates}
         if gone:
             self.catalog.forget_paths(name, gone)
@@ -89,41 +91,41 @@ class Ingest:
         rules = f"{_RULES}:{walk.max_file_bytes}:{walk.max_line_bytes}:{int(secrets.load_secret_contents)}"
         return f"{stamp}|{rules}:{int(self.named(path))}" if stamp else ""
 
-    def _read(self, tree: Tree, unread: Sequence[Candidate]) -> Iterator[list[_Found]]:
+    def _read(self, tree: Tree, unread: Sequence[Candidate]) -> Generator[list[_Found], None, None]:
         limits = self.settings.ingest
         meter = Meter("read", len(unread), self.report, self.clock)
         batch: list[_Found] = []
         waiting_bytes = 0
-        for candidate, found in self._in_parallel(tree, unread):
-            batch.append(found)
-            waiting_bytes += len(found.body or b"")
-            meter.advance()
-            if waiting_bytes >= limits.batch_bytes or len(batch) >= limits.batch_files:
-                yield batch
-                batch, waiting_bytes = [], 0
-            if self.cancelled():
-                raise LoadCancelled(f"the load was cancelled at {candidate.path}; the next one continues from there")
+        with closing(self._in_parallel(tree, unread)) as results:  # no reader outlives the tree, however this ends
+            for found in results:
+                batch.append(found)
+                waiting_bytes += len(found.body or b"")
+                meter.advance()
+                if waiting_bytes >= limits.batch_bytes or len(batch) >= limits.batch_files:
+                    yield batch
+                    batch, waiting_bytes = [], 0
+                if self.cancelled():
+                    raise LoadCancelled(f"the load was cancelled at {found.path}; the next one continues from there")
         if batch:
             yield batch
         meter.finish()
 
-    def _in_parallel(self, tree: Tree, unread: Sequence[Candidate]) -> Iterator[tuple[Candidate, _Found]]:
+    def _in_parallel(self, tree: Tree, unread: Sequence[Candidate]) -> Generator[_Found, None, None]:
         """Results in the order asked, with at most a batch's bytes read ahead."""
         limits = self.settings.ingest
-        ahead: deque[tuple[Candidate, Future[_Found]]] = deque()
+        ahead: deque[tuple[int, Future[_Found]]] = deque()
         ahead_bytes = 0
         with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
             try:
                 for candidate in unread:
                     while ahead and (ahead_bytes > limits.batch_bytes or len(ahead) >= limits.batch_files):
-                        first, future = ahead.popleft()
-                        ahead_bytes -= first.size
-                        yield first, future.result()
-                    ahead.append((candidate, readers.submit(self._read_one, tree, candidate)))
+                        size, future = ahead.popleft()
+                        ahead_bytes -= size
+                        yield future.result()
+                    ahead.append((candidate.size, readers.submit(self._read_one, tree, candidate)))
                     ahead_bytes += candidate.size
                 while ahead:
-                    first, future = ahead.popleft()
-                    yield first, future.result()
+                    yield ahead.popleft()[1].result()
             finally:
                 readers.shutdown(wait=True, cancel_futures=True)
 

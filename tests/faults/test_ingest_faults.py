@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from codex.catalog import Catalog, pack
-from codex.errors import CatalogError, DiskFull, LoadRunning
+from codex.errors import CatalogError, DiskFull, LoadCancelled, LoadRunning
 from codex.ignore import SkipReason
 from codex.ingest import Ingest
 from codex.library import Library
@@ -303,4 +304,12 @@ def test_an_interrupt_from_the_terminal_ends_a_load_cleanly(tmp_path: Path) -> N
     library = Library(tmp_path / "data")
     told: list[Progress] = []
     assert library.load(request(root), told.append).files == 400
+    library.close()
+
+
+def test_no_reader_outlives_a_load_that_failed(tmp_path: Path) -> None:
+    library = Library(tmp_path / "data", SMALL_BATCHES)
+    with pytest.raises(LoadCancelled):
+        library.load(request(many(tmp_path / "root")), cancelled=lambda: True)
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("codex-read")]
     library.close()
