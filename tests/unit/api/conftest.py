@@ -13,6 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 from served import Served, served
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with tempfile.TemporaryDirectory(prefix="lore-") as name, served(Path(name)) as running:
+        yield running
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A short path: sockets need one."""
@@ -21,9 +27,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def lorekeep(folder: Path) -> Iterator[Served]:
-    with served(folder) as running:
-        yield running
+def lorekeep(server: Served) -> Served:
+    return server.renew()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from small_service import SmallService
+from starlette.applications import Starlette
 
 from orchestrator.api.app import create_app
 from orchestrator.api.server import serve
@@ -23,7 +24,13 @@ class Served:
     socket: Path
     service: SmallService
     loop: asyncio.AbstractEventLoop
+    app: Starlette
     tcp: str = ""
+
+    def renew(self) -> "Served":
+        """The same server with a new service behind it."""
+        self.service = self.app.state.service = SmallService()
+        return self
 
     def wait_for(self, event: asyncio.Event, timeout_s: float = 10.0) -> None:
         asyncio.run_coroutine_threadsafe(asyncio.wait_for(event.wait(), timeout_s), self.loop).result()
@@ -55,7 +62,7 @@ def served(
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
     thread.start()
     try:
-        yield Served(folder / "lore.sock", service, loop, address)
+        yield Served(folder / "lore.sock", service, loop, app, address)
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
