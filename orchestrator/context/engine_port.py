@@ -22,12 +22,25 @@ class Engine(Protocol):
     """What is used of `orchestrator.engine.client.EngineClient`; see there."""
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
-    def put_floor(self, name: str, ids: bytes) -> None: ...
+    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None: ...
     def run(self, job: Job) -> AsyncGenerator[InferenceEvent]: ...
 
 
+class EngineEncoder:
+    """`tokens.Encoder` over the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
+        try:
+            return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
+        except EngineUnavailable as fault:
+            raise _unavailable(fault) from fault
+
+
 class EngineInference:
-    """`inference.Inference` and `tokens.Encoder` over the engine. `grant` gives the one in force."""
+    """`inference.Inference` over the engine. `grant` gives the one in force."""
 
     def __init__(self, engine: Engine, grant: Callable[[], Grant]) -> None:
         self._engine = engine
@@ -44,18 +57,15 @@ class EngineInference:
                 continue
         raise NotReady("the memory for this question was taken by others meanwhile", "ask again", retry_after=1.0)
 
-    async def prefill(self, floor: Floor, urgency: Urgency = Urgency.BACKGROUND) -> AsyncIterator[InferenceEvent]:
-        """Computes a floor and generates nothing. Events and faults as of `infer`."""
+    async def prefill(
+        self, floor: Floor, pool: str = "", urgency: Urgency = Urgency.BACKGROUND
+    ) -> AsyncIterator[InferenceEvent]:
+        """Computes a floor and generates nothing. Events and faults as of `infer`; `pool` as of the engine's floors."""
+        self._engine.put_floor(floor.name, floor.ids, pool)
         job = Job(ticket=0, floor=floor.name, tail=b"", owner=0, max_tokens=0, urgency=urgency)
         async with aclosing(self._run(floor, job)) as events:
             async for event in events:
                 yield event
-
-    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
-        try:
-            return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
-        except EngineUnavailable as fault:
-            raise _unavailable(fault) from fault
 
     async def _run(self, floor: Floor, job: Job) -> AsyncGenerator[InferenceEvent]:
         self._engine.put_floor(floor.name, floor.ids)

@@ -9,7 +9,7 @@ import pytest
 
 from formatters.context import TurnContext
 from orchestrator.context.composing import Composer, context_of
-from orchestrator.context.engine_port import STALE_TRIES, EngineInference, fault_of
+from orchestrator.context.engine_port import STALE_TRIES, EngineEncoder, EngineInference, fault_of
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, Reason
 from orchestrator.engine.supervisor import EngineUnavailable
@@ -26,6 +26,7 @@ class SmallEngine:
     fault: EngineUnavailable | None = None
     word: str = "Yes."
     floors: dict[str, bytes] = field(default_factory=dict)
+    pools: dict[str, str] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     closed: int = 0
 
@@ -34,8 +35,9 @@ class SmallEngine:
             raise self.fault
         return [array("I", [len(text), control]) for text in texts]
 
-    def put_floor(self, name: str, ids: bytes) -> None:
-        self.floors[name] = ids
+    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None:
+        self.floors.setdefault(name, ids)
+        self.pools.setdefault(name, pool)
 
     async def run(self, job: Job) -> AsyncGenerator[InferenceEvent]:
         self.jobs.append(job)
@@ -98,10 +100,11 @@ async def test_a_plan_under_an_old_grant_is_handed_in_three_times(request_: Infe
 
 async def test_a_floor_is_computed_for_nobody_and_without_an_answer(request_: InferenceRequest) -> None:
     engine = SmallEngine(ended=Completion(1, Outcome.DONE, Reason.PREFILLED), word="")
-    events = [event async for event in inference(engine).prefill(request_.prompt.floor)]
+    events = [event async for event in inference(engine).prefill(request_.prompt.floor, "demo")]
     (job,) = engine.jobs
     assert (job.floor, job.tail, job.owner, job.max_tokens) == (request_.prompt.floor.name, b"", 0, 0)
     assert engine.floors == {request_.prompt.floor.name: request_.prompt.floor.ids}
+    assert engine.pools == {request_.prompt.floor.name: "demo"}
     assert [type(event) for event in events] == [Completion]
 
 
@@ -126,8 +129,8 @@ async def test_an_engine_that_is_gone_is_told_with_what_to_do(
         [event async for event in inference(engine).infer(request_)]
     assert (refusal.value.message, refusal.value.hint) == ("it ended five times", hint)
     with pytest.raises(EngineFailed):
-        await inference(engine).encode(["x"], control=False)
+        await EngineEncoder(engine).encode(["x"], control=False)
 
 
 async def test_the_encoder_gives_ids_as_they_travel() -> None:
-    assert await inference(SmallEngine()).encode(["abc"], control=True) == [array("I", [3, 1]).tobytes()]
+    assert await EngineEncoder(SmallEngine()).encode(["abc"], control=True) == [array("I", [3, 1]).tobytes()]
