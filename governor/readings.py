@@ -44,6 +44,7 @@ class GpuReading:
     temperature: Reading[float]
     clock_reasons: Reading[frozenset[str]]  # why the clocks are not at their highest
     performance_state: Reading[int]  # 0 is the fastest, 15 the slowest
+    unified: bool = False  # the driver has no figure because the GPU uses the host's RAM
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,11 @@ def memory_of(snapshot: Snapshot, gpu: str | None = None) -> MemoryReading | Non
     if not snapshot.gpus and gpu is None:
         return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
     chosen = chosen_gpu(snapshot, gpu)
-    return None if chosen is None else _known("VRAM", chosen.total, chosen.free, chosen.own)
+    if chosen is None:
+        return None
+    if chosen.unified:
+        return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
+    return _known("VRAM", chosen.total, chosen.free, chosen.own)
 
 
 def chosen_gpu(snapshot: Snapshot, gpu: str | None = None) -> GpuReading | None:

@@ -144,6 +144,7 @@ class NvmlSensor:
                 "", "clock reasons", lambda: _reasons(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
             ),
             performance_state=ask("P", "performance state", lambda: _state(pynvml.nvmlDeviceGetPowerState(handle))),
+            unified=memory is None and _is_unified(handle),
         )
 
     def _field(self, name: str, call: Callable[[], T | None], now: float) -> T | None:
@@ -201,6 +202,15 @@ def _drawing(handle: Any) -> list[Any]:
         if error.value in _ABSENT:
             return []  # a compute board draws nothing
         raise
+
+
+def _is_unified(handle: Any) -> bool:
+    """Boards that share the host's RAM answer "not supported" for memory, and for nothing else that matters."""
+    try:
+        pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError as error:
+        return bool(error.value == pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return False
 
 
 def _reasons(bits: int) -> frozenset[str]:

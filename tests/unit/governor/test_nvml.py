@@ -125,6 +125,15 @@ def test_what_a_board_does_not_have_is_unknown_without_a_fault(driver: StandIn) 
     assert answer["faults"] == []
 
 
+def test_a_board_without_memory_of_its_own_says_that_it_shares_the_hosts(driver: StandIn) -> None:
+    with sensor(driver.environment) as read:
+        assert not read(0.0)["gpus"][0]["unified"]
+        driver.show(total=None)
+        assert read(1.0)["gpus"][0]["unified"]
+        driver.fail("nvmlDeviceGetMemoryInfo", UNKNOWN_ERROR)
+        assert not read(2.0)["gpus"][0]["unified"]
+
+
 def test_an_older_driver_without_some_calls_still_says_the_rest(driver: StandIn, tmp_path: Path) -> None:
     older = compiled(tmp_path, "-DMISSING_SYMBOLS")
     with sensor(driver.environment | {"LD_LIBRARY_PATH": str(older)}) as read:

@@ -92,6 +92,13 @@ def test_no_gpu_lets_ram_take_its_place(ours: Ours) -> None:
     assert outlook.limit == 27 * GIB
 
 
+def test_a_gpu_that_shares_the_hosts_memory_is_planned_in_ram(ours: Ours) -> None:
+    shared = replace(snapshot(), gpus=(replace(GPU, unified=True),))
+    outlook = first_outlook(shared, ours, SETTINGS)
+    assert outlook.budget is not None
+    assert outlook.budget.where == "RAM"
+
+
 def test_a_chosen_gpu_is_found_by_index_or_uuid_and_its_absence_is_no_reason_to_move_to_ram(ours: Ours) -> None:
     for gpu, found in (("0", True), ("gpu-1", True), ("GPU-9", False)):
         settings = replace(SETTINGS, memory=replace(SETTINGS.memory, gpu=gpu))
