@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.checks import Check
+from orchestrator.cli.checks import Check, checked
+from orchestrator.cli.figures import plural
 
 START_TIMEOUT_S = 180.0  # the first start builds the model
 COMMAND_TIMEOUT_S = 180.0
 NUMBER = "4815162"  # digits that stand in one file and nowhere else
-SOURCE = f'"""A small program."""\n\nLUCKY_NUMBER = {NUMBER}\n\n\ndef main():\n    print(LUCKY_NUMBER)\n'
-QUESTION = "LUCKY_NUMBER ="
+QUESTION = "The access code of vault zebra is"
+SOURCE = f'"""A small program."""\n\n# {QUESTION} {NUMBER}.\n\n\ndef main():\n    print("open")\n'
 XDG = ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR")
 
 
@@ -41,7 +42,7 @@ def steps(folder: Path) -> Iterator[Check]:
     for number, actions in enumerate((("load", "ask"), ("ask",)), start=1):
         started = time.monotonic()
         with daemon(folder, environment) as problem:
-            yield Check(f"start {number}", not problem, problem or took(started), "lore serve, and read what it says")
+            yield checked(f"start {number}", not problem, problem or took(started), "lore serve, and read what it says")
             if problem:
                 return
             for action in actions:
@@ -56,7 +57,7 @@ def loaded(codex: Path, environment: Mapping[str, str]) -> Check:
     done = lore(environment, "load", str(codex), "--wait", "--no-watch", "--json")
     event = last(done.stdout)
     ok = done.returncode == 0 and event.get("event") == "loaded"
-    detail = f"{event['codex'].get('files')} file, {took(started)}" if ok else complaint(done)
+    detail = f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}" if ok else complaint(done)
     return Check("load", ok, detail, "" if ok else "lore doctor")
 
 
