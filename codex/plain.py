@@ -19,7 +19,7 @@ def plain_symbols(text: str) -> list[Row]:
     if lines and lines[-1] == "":
         lines.pop()
     heads = _headings(lines)[:_HEADINGS_AT_MOST]
-    ends = [start - 1 for start, _ in heads[1:]] + [len(lines)]
+    ends = [start - 1 for start, _ in heads[1:]] + [len(lines)] * bool(heads)
     return [
         (title, title, "section", start, end, title, _first_text(lines, start, end))
         for (start, title), end in zip(heads, ends, strict=True)
