@@ -40,10 +40,15 @@ class Governed:
 
 
 async def governed(
-    turn: TurnContext, composer: Composer, tokens: TokenCounter, limits: Limits, think: bool = True
+    turn: TurnContext,
+    composer: Composer,
+    tokens: TokenCounter,
+    limits: Limits,
+    think: bool = True,
+    composed: Composed | None = None,
 ) -> Governed:
-    """The turn cut to `limits`. Raises OverBudget with the numbers; then nothing has been lost."""
-    composed = await composer.compose(context_of(turn), think)
+    """The turn cut to `limits`. `composed`: as it was composed already. Raises OverBudget; then nothing has been lost."""
+    composed = composed or await composer.compose(context_of(turn), think)
     if _fits(turn, composed, limits):
         return Governed(turn, composed)
     entries = await entries_of(turn, composed, tokens)
