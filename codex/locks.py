@@ -10,16 +10,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from codex.errors import LoadRunning
+from codex.schema import translated
 
 
 @contextmanager
 def load_lock(folder: Path, name: str, source: str, title: str) -> Iterator[None]:
-    """Hold the codex's name and its source. Raises LoadRunning at once when either is held."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Hold the codex's name and its source. Raises LoadRunning at once when either is held, DiskFull, CatalogError."""
     with ExitStack() as held:
         for key in sorted((f"name:{name}", f"source:{source}")):
             path = folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.lock"
-            file = held.enter_context(path.open("a"))
+            with translated(path):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                file = held.enter_context(path.open("a"))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

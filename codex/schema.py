@@ -3,6 +3,7 @@
 A schema is a tuple of scripts; its version is how many of them have run. Knows nothing of what the tables hold.
 """
 
+import errno
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
 
     Raises NewerCatalog for a file of a newer version, CatalogError for a damaged one, DiskFull.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
         try:
             path.chmod(0o600)
@@ -51,9 +52,13 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Co
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's faults in our words."""
+    """Faults of SQLite and of the disk in our words."""
     try:
         yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"no room left for {path}; free some and load again: it continues") from error
+        raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code in _NO_ROOM:

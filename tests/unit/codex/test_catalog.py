@@ -140,3 +140,9 @@ def test_only_the_owner_can_read_the_catalog(tmp_path: Path) -> None:
 )
 def test_the_state_of_the_code_is_told_in_words(state: TreeState, label: str) -> None:
     assert Generation("one", 1, state, ()).label() == label
+
+
+def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(CatalogError, match="cannot be used: Not a directory"):
+        Catalog(tmp_path / "file" / "data" / "c.sqlite")

@@ -14,7 +14,7 @@ from codex.settings import CodexSettings, WatchSettings
 from codex.sources import LoadRequest
 from codex.watch import Watcher
 
-QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0)
+QUICK = WatchSettings(debounce_s=0.2, longest_wait_s=5.0)
 Start = Callable[[Path], "Watched"]
 
 
