@@ -146,14 +146,13 @@ def settle(claims: Sequence[Claim], limits: Limits) -> Settlement:
     """The verdict on every claim under `limits`."""
     old = _beyond_depth(claims, limits.depth)
     granted = [_at_depth(claim) if at in old else _whole(claim) for at, claim in enumerate(claims)]
+    over = _over(granted, limits)
     for at, sacrifice in _sacrifices(claims, old):
-        over = _over(granted, limits)
-        if not any(over):
+        if not _exceeds(over):
             break
-        granted[at] = _cut(claims[at], granted[at], sacrifice, over)
-    if any(_over(granted, limits)):
-        return _refused(claims, granted, limits)
-    return _settlement(granted)
+        before, granted[at] = granted[at], _cut(claims[at], granted[at], sacrifice, over)
+        over = over[0] - before.tokens + granted[at].tokens, over[1] - before.characters + granted[at].characters
+    return _refused(claims, granted, limits) if _exceeds(over) else _settlement(granted)
 
 
 # ---- the order -----------------------------------------------------------------------------------------------------
@@ -206,8 +205,8 @@ def _cut(claim: Claim, now: Verdict, sacrifice: Sacrifice, over: tuple[int, int]
 
 def _just_enough(now: Verdict, over: tuple[int, int]) -> int:
     """The most tokens that take `over` tokens and characters away."""
-    by_tokens = max(0, now.tokens - over[0])
-    if not over[1] or not now.characters:
+    by_tokens = max(0, now.tokens - max(0, over[0]))
+    if over[1] <= 0 or not now.characters:
         return by_tokens
     left = max(0, now.characters - over[1])
     return min(by_tokens, left * now.tokens // now.characters)
@@ -225,9 +224,13 @@ def _shrunk(claim: Claim, now: Verdict, tokens: int, reason: str) -> Verdict:
 
 
 def _over(granted: Sequence[Verdict], limits: Limits) -> tuple[int, int]:
-    """Tokens and characters above the limits, never negative."""
+    """Tokens and characters above the limits; below 0 is what is free."""
     tokens, characters = _sums(granted)
-    return max(0, tokens - limits.tokens), max(0, characters - limits.characters)
+    return tokens - limits.tokens, characters - limits.characters
+
+
+def _exceeds(over: tuple[int, int]) -> bool:
+    return max(over) > 0
 
 
 def _sums(granted: Sequence[Verdict]) -> tuple[int, int]:
