@@ -33,7 +33,7 @@ class Reader:
         settings = lib.llama_context_default_params()
         settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = cells, CHUNK, CHUNK, 4
         settings.kv_unified, settings.flash_attn_type = True, 1
-        settings.n_threads = settings.n_threads_batch = 2
+        settings.n_threads = settings.n_threads_batch = 1  # two wait for each other beside other busy processes
         self._context: Any = lib.llama_init_from_model(self.model, settings)
         self._memory: Any = lib.llama_get_memory(self._context)
         self._batch = lib.llama_batch_init(CHUNK, 0, 1)
