@@ -21,6 +21,14 @@ ROUND = 256  # llama.cpp pads a context to a multiple of this
 
 
 @dataclass(frozen=True)
+class Floor:
+    """A floor's ids, and the name of the pool that it stands in."""
+
+    ids: "array[int]"
+    pool: str
+
+
+@dataclass(frozen=True)
 class Refusal:
     reason: Reason
     detail: str
@@ -44,7 +52,7 @@ class Admission:
         """Why this job can never run, as things stand; None when it may wait for its turn."""
         if job.floor not in self.floors:
             return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
-        prompt = len(self.floors[job.floor]) + len(job.tail) // 4
+        prompt = len(self.floors[job.floor].ids) + len(job.tail) // 4
         need = prompt + job.max_tokens
         if need > self.grant.window:
             return Refusal(
@@ -58,7 +66,7 @@ class Admission:
 
     def pool_for(self, ticket: Ticket) -> Pool | None:
         """The pool that the ticket would run in, opened if need be; None when it has to wait for one."""
-        return self._pool(ticket.job.floor, len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
+        return self._pool(self.floors[ticket.job.floor].pool, len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
         """Gives the ticket its path and its reservation in the pool; False when it has to wait."""
@@ -77,19 +85,19 @@ class Admission:
 
     # -- pools
 
-    def _pool(self, floor: str, need: int) -> Pool | None:
-        if floor not in self.pools:
+    def _pool(self, name: str, need: int) -> Pool | None:
+        if name not in self.pools:
             cells = self._affordable(need, need + TAIL_ROOM, ())
             if cells is None:
                 return None
-            self.pools[floor] = self._open(floor, cells)
-        return self.pools[floor]
+            self.pools[name] = Pool(name, self._backend.open(cells, self._sequences), self._on_evict)
+        return self.pools[name]
 
     def _grow(self, pool: Pool) -> bool:
         """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
         if pool.wanted <= pool.memory.cells:
             return False
-        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.floor,))
+        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False
         move(pool, lambda: self._backend.open(cells, self._sequences))
@@ -107,12 +115,16 @@ class Admission:
             del held[name]
         return min(self.grant.cells - sum(held.values()), rounded(most))
 
-    def _open(self, floor: str, cells: int) -> Pool:
-        return Pool(floor, self._backend.open(cells, self._sequences), self._on_evict)
+    def forget(self, name: str) -> Floor | None:
+        """Forgets a floor; its pool goes with the last floor in it. Nothing of it may run."""
+        floor = self.floors.pop(name, None)
+        if floor is not None and floor.pool in self.pools and all(f.pool != floor.pool for f in self.floors.values()):
+            self.close(floor.pool)
+        return floor
 
-    def close(self, floor: str) -> None:
+    def close(self, name: str) -> None:
         """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them."""
-        pool = self.pools.pop(floor)
+        pool = self.pools.pop(name)
         assert pool.idle()
         for node in pool.tree.nodes():
             self._on_evict(pool, node)
@@ -124,7 +136,7 @@ class Admission:
             if self.held() <= self.grant.cells:
                 return
             if pool.idle():
-                self.close(pool.floor)
+                self.close(pool.name)
 
     def held(self) -> int:
         return sum(pool.memory.cells for pool in self.pools.values())

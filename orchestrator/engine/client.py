@@ -114,9 +114,10 @@ class EngineClient:
         self._grant = grant
         self._supervisor.send([grant])
 
-    def put_floor(self, name: str, ids: bytes) -> None:
+    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None:
+        """Tells a floor's ids once; a name that is known keeps the pool it was first put in."""
         if name not in self._floors:
-            self._floors[name] = PutFloor(name, ids)
+            self._floors[name] = PutFloor(name, ids, pool)
             self._supervisor.send([self._floors[name]])
 
     def drop_floor(self, name: str) -> None:

@@ -35,6 +35,7 @@ class Desk:
         self._shadows = shadows
         self._forward = forward
         self._floors: dict[str, array[int]] = {}
+        self._pools: dict[str, str] = {}
 
     def serve(self) -> None:
         """Runs until the daemon closes its end."""
@@ -58,12 +59,13 @@ class Desk:
             floor = array("I")
             floor.frombytes(message.ids)
             self._floors[message.name] = floor
+            self._pools[message.name] = message.pool or message.name
         return None
 
     def _match(self, message: Match, shadows: Shadows) -> Matched:
         ids = array("I", self._floors.get(message.floor, array("I")))
         ids.frombytes(message.tail)
-        shape = shadows.get(message.floor)
+        shape = shadows.get(self._pools.get(message.floor, ""))
         length = matched(shape, ids, message.owner) if shape is not None else 0
         reuse = (Reuse(0, length, Tier.VRAM),) if length else ()
         return Matched(message.call, length, reuse)

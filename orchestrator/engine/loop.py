@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.engine import outcomes
-from orchestrator.engine.admission import Admission
+from orchestrator.engine.admission import Admission, Floor
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.keeper import Keeper, Path, deepest
@@ -84,7 +84,7 @@ class Loop:
         elif isinstance(message, Cancel):
             self._cancel(message.ticket)
         elif isinstance(message, PutFloor):
-            self.admission.floors.setdefault(message.name, ids_of(message.ids))
+            self.admission.floors.setdefault(message.name, Floor(ids_of(message.ids), message.pool or message.name))
         elif isinstance(message, DropFloor):
             self._drop(message.name)
         elif isinstance(message, Grant):
@@ -95,7 +95,8 @@ class Loop:
 
     def _arrive(self, job: Job) -> None:
         self._arrivals += 1
-        floor = self.admission.floors.get(job.floor, array("I"))
+        known = self.admission.floors.get(job.floor)
+        floor = known.ids if known else array("I")
         ids = floor + ids_of(job.tail)
         ticket = Ticket(job, ids, len(floor), self._arrivals, self._clock(), text=TextStream(job.stop))
         self._tickets[job.ticket] = ticket
@@ -112,11 +113,9 @@ class Loop:
     def _drop(self, name: str) -> None:
         for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
             self._end(ticket, Outcome.CANCELLED, Reason.CANCELLED, "its codex was dropped")
-        floor = self.admission.floors.pop(name, None)
-        if name in self.admission.pools:
-            self.admission.close(name)
+        floor = self.admission.forget(name)
         if floor is not None and self.keeper is not None:
-            self.keeper.forget_floor(floor)
+            self.keeper.forget_floor(floor.ids)
 
     # -- one round
 
@@ -216,10 +215,15 @@ class Loop:
             # What it waited for was finished by another ticket and nothing of its own is left.
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
             return None
-        if node.filler not in (None, ticket.number):
+        if node.filler not in (None, ticket.number) and not self._outranks(ticket, node.filler):
             return None
         node.filler = ticket.number
         return node
+
+    def _outranks(self, ticket: Ticket, filler: int) -> bool:
+        """An interactive ticket goes on with what a background one computes: it must not wait at the other's class."""
+        other = self._tickets[filler]
+        return other.order[0] and not ticket.order[0]
 
     def _run(self, step: Step) -> None:
         pool = self._pools_of_round[step.pool]

@@ -69,10 +69,14 @@ class Grant:
 
 @dataclass(frozen=True)
 class PutFloor:
-    """Names the ids of a floor, so that they cross once. Computes nothing."""
+    """Names the ids of a floor, so that they cross once. Computes nothing.
+
+    Floors of one `pool` (generations of one codex) share a context and what their beginnings have in common.
+    """
 
     name: str
     ids: Ids
+    pool: str = ""  # empty: a pool of its own
 
 
 @dataclass(frozen=True)
@@ -292,7 +296,7 @@ class Completion:
 class PoolState:
     """Cells of one pool, in tokens: free + reserved + evictable + leased = size."""
 
-    floor: str
+    name: str
     size: int
     free: int
     reserved: int

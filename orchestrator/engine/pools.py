@@ -16,10 +16,10 @@ SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
 
 
 class Pool:
-    """`floor` names what the pool was opened for; `on_evict` sees each node before its cells go."""
+    """`name` is that of its floor or of its floors' lineage; `on_evict` sees each node before its cells go."""
 
-    def __init__(self, floor: str, memory: Memory, on_evict: Callable[["Pool", Node], None]) -> None:
-        self.floor = floor
+    def __init__(self, name: str, memory: Memory, on_evict: Callable[["Pool", Node], None]) -> None:
+        self.name = name
         self.memory = memory
         self.scratch = memory.sequences - 1
         self.tree = Tree(memory, range(memory.sequences - 1), lambda node: on_evict(self, node))
@@ -77,7 +77,7 @@ class Pool:
 
     def state(self) -> PoolState:
         return PoolState(
-            floor=self.floor,
+            name=self.name,
             size=self.memory.cells,
             free=self.free(),
             reserved=self.reserved(),

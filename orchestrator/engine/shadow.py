@@ -24,8 +24,8 @@ Shadows = Mapping[str, Shape]
 
 
 def cast(pools: Mapping[str, Pool]) -> Shadows:
-    """Pictures of all pools, by floor."""
-    return {floor: _shape(pool.tree.root) for floor, pool in pools.items()}
+    """Pictures of all pools, by name."""
+    return {name: _shape(pool.tree.root) for name, pool in pools.items()}
 
 
 def matched(shape: Shape, ids: "array[int]", owner: int) -> int:

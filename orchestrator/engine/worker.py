@@ -104,8 +104,16 @@ class Worker:
             self._tell()
 
     def _serve(self) -> None:
-        self._desk.serve()
-        os._exit(0)  # the daemon is gone, and the loop may be inside llama.cpp
+        # The daemon is gone, or the desk met a fault of ours; the loop may be inside llama.cpp, so the process ends here.
+        status = 70
+        try:
+            self._desk.serve()
+            status = 0
+        except Exception:  # noqa: BLE001 - whatever it was, the log must have it before the process goes
+            log.critical("the engine's desk failed", exc_info=True)
+        finally:
+            logging.shutdown()
+            os._exit(status)
 
     def _arrived(self) -> Iterable[object]:
         """All messages that are there; with nothing to compute or to write, waits for one."""
