@@ -5,6 +5,7 @@ tokenizer are told about documents through `codex.ports`; the library does not k
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -189,6 +190,13 @@ class Library:
             if self._loader.indexer is not None:
                 self._loader.indexer.drop(name)
             self._catalog.drop(name)
+            self._sweep_clones()
+
+    def _sweep_clones(self) -> None:
+        used = {clone for one in self.codices() for clone in sources.clones_of(self.request(one.name))}
+        for clone in (self.folder / "clones").glob("*.git"):
+            if clone.name not in used:
+                shutil.rmtree(clone, ignore_errors=True)
 
     def _job(self, request: LoadRequest, report: Report, cancelled: Cancelled) -> Job:
         source = sources.resolve(request, Path.cwd())

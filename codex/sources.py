@@ -19,6 +19,7 @@ from codex.documents import name_of
 from codex.errors import SourceError
 from codex.git import Git, available, mirror
 from codex.ignore import Globs, Selection
+from codex.locks import in_turn
 from codex.revision import RevisionTree
 from codex.settings import CodexSettings, SecretSettings
 from codex.trees import Candidate, Read, Scan, Skipped, Tree, TreeState
@@ -108,6 +109,11 @@ def open_tree(
 ) -> "Forest":
     """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
     return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
+
+
+def clones_of(request: LoadRequest) -> set[str]:
+    """Names of the mirrors in the clones' folder that a load of this request uses."""
+    return {_clone_name(one.partition("#")[0]) for one in request.sources if _URL.match(one)}
 
 
 class Forest:
@@ -209,8 +215,9 @@ def _tree(
         )
     repository = root.path
     if str(root.path) != root.url:
-        repository = clones / hashlib.sha256(root.url.encode()).hexdigest()[:24]
-        mirror(root.url, repository, cancelled)
+        repository = clones / _clone_name(root.url)
+        with in_turn(repository.with_suffix(".lock"), cancelled):  # two revisions of one URL share the mirror
+            mirror(root.url, repository, cancelled)
     return RevisionTree(repository, root.revision, selection)
 
 
@@ -220,6 +227,10 @@ def _lasting(root: Root) -> tuple[str, ...]:
     if root.url is not None and _URL.match(root.url) and root.revision:
         return (f"{root.url}#{root.revision}",)
     return (root.url or str(root.path),)
+
+
+def _clone_name(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:24] + ".git"
 
 
 def _title(root: Root) -> str:

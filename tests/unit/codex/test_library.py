@@ -1,6 +1,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from codex.documents import Document
 from codex.errors import BadName, GitError, LoadCancelled, LoadRunning, NameTaken, SourceError, UnknownCodex
 from codex.ignore import Globs
 from codex.library import Library
-from codex.locks import load_lock
-from codex.progress import Progress
+from codex.locks import in_turn, load_lock
+from codex.progress import Progress, never
 from codex.sources import LoadRequest, resolve
 
 
@@ -356,3 +357,31 @@ def test_an_index_that_was_lost_is_completed_by_the_next_load(
     index.told.clear()
     assert library.load(request(project)).read == 0
     assert index.told == ["src/a.py", "src/b.py"]
+
+
+def test_two_revisions_of_one_url_can_be_loaded_at_once(library: Library, project: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "src")
+    git(project, "commit", "-qm", "one")
+    git(project, "tag", "v1")
+    with ThreadPoolExecutor(2) as both:
+        loads = [
+            both.submit(library.load, request(f"file://{project}#{revision}", name=revision))
+            for revision in ["v1", "main"]
+        ]
+    assert [one.result().files for one in loads] == [2, 2]
+    assert [one.suffix for one in (library.folder / "clones").iterdir() if one.is_dir()] == [".git"]
+    library.drop("v1")
+    assert library.reload("main").files == 2
+    library.drop("main")
+    assert not list((library.folder / "clones").glob("*.git"))
+
+
+def test_a_clone_that_waits_for_another_one_can_be_cancelled(library: Library, project: Path) -> None:
+    lock = library.folder / "clones" / "x.lock"
+    with (
+        in_turn(lock, never),
+        pytest.raises(LoadCancelled, match="cloning"),
+        in_turn(lock, lambda: True),
+    ):
+        pass
