@@ -6,7 +6,7 @@ Goals are those the cache was designed to; where llama-server has no such thing 
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -46,6 +46,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "one line changed in the middle": line_changed,
         "a long prompt beside a streaming answer": stall,
         "decoding": decoding,
+        "own time per step": own_time,
     }
 
 
@@ -134,6 +135,14 @@ def decoding(bench: Bench) -> Iterator[Row]:
     ours = with_ours(bench, story, bench.depth + ROOM)
     theirs = with_theirs(bench, story, bench.depth + ROOM, slots=8, unified=True)
     yield rate(f"decoding, 8 at once at {bench.depth // KIB}k", "all answers together", ours, theirs, 1.4)
+
+
+def own_time(bench: Bench) -> Iterator[Row]:
+    """All of a step but llama.cpp's arithmetic: the same child, loop and messages on the backend that only counts."""
+    counting = replace(bench, model=Path("fake"))
+    for answers, limit in ((1, 0.3), (8, 1.0)):
+        seconds = with_ours(counting, partial(stories.step_time, answers=answers, tokens=500), 8 * ROOM)
+        yield at_most("own time per step", f"{answers} at once", 1_000 * seconds, limit, "ms")
 
 
 # ---- one engine at a time, so that neither disturbs the other --------------------------------------------------------

@@ -90,3 +90,10 @@ def decode_rate(engine: Engine, floor: Ids, answers: int, tokens: int) -> float:
     ended = min(one.marks[-1] for one in running)
     counted = sum(sum(begun < mark <= ended for mark in one.marks) for one in running)
     return counted / (ended - begun)
+
+
+def step_time(engine: Engine, answers: int, tokens: int) -> float:
+    """Seconds that each of the steps took in which `answers` answers got their tokens together."""
+    running = [engine.ask([], question(number), tokens) for number in range(answers)]
+    done = [one.answer() for one in running]
+    return max(answer.total_s for answer in done) / max(answer.generated for answer in done)
