@@ -17,7 +17,8 @@ from itertools import pairwise
 from codex.documents import Document, lines
 from codex.symbols import Outline, Symbol, outline
 
-CHUNKING_VERSION = 1  # raise it when chunks of the same text change: archives are then built again
+CHUNKING_VERSION = 2  # raise it when chunks of the same text change: archives are then built again
+_HEAD_LINES = 8
 _COMMENTS = ("#", "//", "/*", "*", "--", ";", "<!--", '"""')
 
 
@@ -117,12 +118,18 @@ class _Cutter:
             at = max(at, last)
         if at < stop:
             pieces.append((at, stop, None))
-        return self._joined([cut for piece in pieces for cut in self._piece(*piece)])
+        return self._joined(self._headed([cut for piece in pieces for cut in self._piece(*piece)]))
 
     def _piece(self, start: int, stop: int, index: int | None) -> list[tuple[int, int]]:
         if self._fits(start, stop):
             return [(start, stop)]
         return self.cut(start, stop, _inside(self.symbols, index) if index is not None else [])
+
+    def _headed(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """A short head (`class Big:`) with what comes first in it: alone it says nothing."""
+        if len(cuts) > 1 and cuts[0][1] - cuts[0][0] <= _HEAD_LINES and self._fits(cuts[0][0], cuts[1][1]):
+            return [(cuts[0][0], cuts[1][1]), *cuts[2:]]
+        return cuts
 
     def _joined(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Small neighbours as one; what is blank goes with what stands before it."""

@@ -8,11 +8,12 @@ Lines are 1-based and inclusive. A symbol begins at its decorators, not at the c
 """
 
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tree_sitter import Node, QueryCursor
+from tree_sitter import Node, QueryCursor, Tree
 
 from codex.documents import Document
 from codex.languages import Language, language_of, parser_of, query_of
@@ -21,6 +22,9 @@ from codex.signatures import doc_line, signature_of
 
 OUTLINE_VERSION = 1  # raise it when outlines of the same text change: what was cached by digest is made again
 _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
+_LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
+_PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
+_PIECE = 65_536
 _MATCHES_IN_PROGRESS = 4096
 _WRAPPERS = frozenset({"decorated_definition", "export_statement", "template_declaration", "ambient_declaration"})
 _SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
@@ -76,7 +80,7 @@ def outline(document: Document) -> Outline:
     language = language_of(document.path, document.text)
     raw = document.text.encode("utf-8", errors="replace")
     count = _line_count(document.text)
-    if language is not None and len(raw) <= _PARSE_BYTES:
+    if language is not None and len(raw) <= _PARSE_BYTES and max(map(len, raw.split(b"\n"))) <= _LINE_BYTES:
         parsed = _parsed(language, raw, count)
         if parsed is not None:
             return parsed
@@ -89,8 +93,7 @@ def _line_count(text: str) -> int:
 
 def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
     """None when the parser gives up, or in time nothing came of it."""
-    with _parsing:
-        tree = parser_of(language).parse(raw)
+    tree = _tree(language, raw)
     if tree is None:
         return None
     definitions: dict[tuple[int, int, str], _Definition] = {}
@@ -114,6 +117,22 @@ def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
         tuple(sorted((Reference(*key) for key in references), key=lambda one: (one.line, one.name, one.kind))),
         tuple(imports),
     )
+
+
+def _tree(language: Language, raw: bytes) -> Tree | None:
+    """None when it takes too long: an error-ridden text can cost the square of its length."""
+    deadline = time.monotonic() + _PARSE_SECONDS
+    with _parsing:
+        parser = parser_of(language)
+        try:
+            # The progress callback works only where the text is read in pieces (tree-sitter 0.26).
+            return parser.parse(
+                lambda offset, _: raw[offset : offset + _PIECE],
+                progress_callback=lambda *_: time.monotonic() > deadline,
+            )
+        except ValueError:
+            parser.reset()
+            return None
 
 
 def _definition(node: Node, names: list[Node] | None, kind: str, raw: bytes, count: int) -> _Definition:

@@ -1,7 +1,7 @@
 """The archive's contract, held by the one in LanceDB and the one in memory alike."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,9 @@ def document(path: str, text: str) -> Document:
 
 
 @pytest.fixture(params=[LanceArchive, MemoryArchive], ids=["lancedb", "memory"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Archive]:
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
     make: Callable[[], Archive] = request.param if request.param is MemoryArchive else lambda: LanceArchive(tmp_path)
-    yield make()
+    return make()
 
 
 def paths(archive: Archive, *words: str, codex: str = "c") -> list[str]:
