@@ -50,6 +50,12 @@ class Paused(LoreError):
     code = "paused"
 
 
+class Full(LoreError):
+    """More asks than the daemon will queue."""
+
+    code = "full"
+
+
 class EngineFailed(LoreError):
     """The child process died or llama.cpp failed. May be tried again."""
 

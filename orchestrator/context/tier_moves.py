@@ -50,13 +50,20 @@ def redecide(
     return Move(_upwards(current, plain, sizes, room, level, settings), evict)
 
 
-def due(pending: Pending | None, current: FloorTier, wanted: FloorTier, now: float) -> tuple[Pending | None, bool]:
-    """Whether the wish has lasted its dwell time (down 10 s, up 60 s); what is pending from now on comes first."""
+def due(
+    pending: Pending | None,
+    current: FloorTier,
+    wanted: FloorTier,
+    now: float,
+    down_after_s: float = DOWN_AFTER_S,
+    up_after_s: float = UP_AFTER_S,
+) -> tuple[Pending | None, bool]:
+    """Whether the wish has lasted its dwell time; what is pending from now on comes first."""
     if wanted is current:
         return None, False
     if pending is None or pending.tier is not wanted:
         pending = Pending(wanted, now)
-    dwell = UP_AFTER_S if wanted.rank > current.rank else DOWN_AFTER_S
+    dwell = up_after_s if wanted.rank > current.rank else down_after_s
     return pending, now - pending.since >= dwell
 
 

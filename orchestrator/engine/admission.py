@@ -39,7 +39,7 @@ class Admission:
 
     def __init__(self, backend: Backend, sequences: int, on_evict: Callable[[Pool, Node], None]) -> None:
         self.grant = Grant(0, 0, 0)
-        self.floors: dict[str, array[int]] = {}
+        self.floors: dict[str, Floor] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
         self._sequences = sequences

@@ -51,11 +51,11 @@ class Running:
 
 
 class EngineClient:
-    """Owns the supervisor. `changed` is called with every new snapshot."""
+    """Owns the supervisor."""
 
-    def __init__(self, spec: EngineSpec, changed: Callable[[Snapshot], None] = lambda _: None) -> None:
+    def __init__(self, spec: EngineSpec) -> None:
         self.snapshot = Snapshot(0)
-        self._changed = changed
+        self._changed: Callable[[Snapshot], None] = lambda _: None
         self._supervisor = Supervisor(
             spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
         )
@@ -83,6 +83,10 @@ class EngineClient:
         self._fail_calls("the engine is stopped")
         for running in list(self._running.values()):
             self._finish(running, Outcome.CANCELLED, Reason.CANCELLED, "the daemon is stopping")
+
+    def on_snapshot(self, changed: Callable[[Snapshot], None]) -> None:
+        """From now on `changed` is called with every new picture of the engine."""
+        self._changed = changed
 
     async def ensure_ready(self) -> ModelInfo:
         """Raises EngineUnavailable when the model cannot be loaded or keeps ending."""

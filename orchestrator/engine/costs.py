@@ -62,4 +62,5 @@ class Costs:
 
     def _features(self, rows: int, cells: int) -> Weights:
         full = rows // self.tile * self.tile
-        return np.array([1.0, rows, full * cells, (rows - full) * cells]) * _SCALE
+        features: Weights = np.array([1.0, rows, full * cells, (rows - full) * cells]) * _SCALE
+        return features

@@ -274,5 +274,6 @@ def gpu_name() -> str:
     for index in range(lib.ggml_backend_dev_count()) if hasattr(lib, "ggml_backend_dev_count") else []:
         device = lib.ggml_backend_dev_get(index)
         if lib.ggml_backend_dev_type(device) == 1:
-            return lib.ggml_backend_dev_description(device).decode("utf-8", "replace")
+            description: bytes = lib.ggml_backend_dev_description(device)
+            return description.decode("utf-8", "replace")
     return "GPU"

@@ -215,7 +215,7 @@ class Loop:
             # What it waited for was finished by another ticket and nothing of its own is left.
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
             return None
-        if node.filler not in (None, ticket.number) and not self._outranks(ticket, node.filler):
+        if node.filler is not None and node.filler != ticket.number and not self._outranks(ticket, node.filler):
             return None
         node.filler = ticket.number
         return node
@@ -353,8 +353,18 @@ class Loop:
             kv_bytes=sum(pool.memory.footprint for pool in self.admission.pools.values()),
             steps=self.counters.steps,
             decoded_tokens=self.counters.generated_tokens,
-            counters={**vars(self.counters), **(self.keeper.tiers.figures() if self.keeper else {})},
+            counters=self._figures(),
         )
+
+    def _figures(self) -> dict[str, float]:
+        kept = self.keeper.tiers.figures() if self.keeper is not None else {}
+        return {**vars(self.counters), "ms_per_token": self._per_token(), **kept}
+
+    def _per_token(self) -> float:
+        """Predicted milliseconds of one prompt token in a full step, in the fullest pool."""
+        rows = self._limits.batch // self.costs.tile * self.costs.tile
+        cells = max((pool.tree.leased() + pool.tree.evictable() for pool in self.admission.pools.values()), default=0)
+        return self.costs.milliseconds(rows, cells) / rows
 
     def check(self) -> None:
         """The conservation law over all pools, for tests and the idle moment."""

@@ -109,7 +109,7 @@ class Worker:
         try:
             self._desk.serve()
             status = 0
-        except Exception:  # noqa: BLE001 - whatever it was, the log must have it before the process goes
+        except Exception:
             log.critical("the engine's desk failed", exc_info=True)
         finally:
             logging.shutdown()

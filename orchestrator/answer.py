@@ -1,0 +1,317 @@
+"""The story of one question: prepared, inferred, told, remembered.
+
+    wait for the model → prepare (see `preparing`) → run the agent → account, citations → the session's next turn
+
+A plan is the same story without its end: nothing is inferred and nothing is remembered.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from formatters.blocks import BlockKind
+from orchestrator import accounts
+from orchestrator.context.agent import Answerer, Finished
+from orchestrator.context.breaks import broke_at
+from orchestrator.context.engine_port import EngineInference
+from orchestrator.context.inference import InferenceRequest
+from orchestrator.context.model import EngineModel
+from orchestrator.context.prefetch import decide_prefetch
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import Admitted, Completion, Progress, Reuse, Tier
+from orchestrator.errors import NotReady
+from orchestrator.grounding import Passage, citations_of
+from orchestrator.preparing import Prepared, Preparing
+from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
+from orchestrator.sessions.store import SessionStore
+from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
+from orchestrator.voice import Voice
+from orchestrator.wire.lore import Lore
+
+Report = Mapping[str, Any]
+
+
+@dataclass
+class Heard:
+    """What an answer's run has told so far."""
+
+    admitted: Admitted | None = None
+    first_token: float = 0.0
+    finished: Finished | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Asks and plans. `voice` waits for the model; it raises NotReady or EngineFailed when there is none to wait for."""
+
+    preparing: Preparing
+    answerer: Answerer
+    client: EngineClient
+    inference: EngineInference
+    sessions: SessionStore
+    conversations: Conversations
+    voice: Callable[[], "asyncio.Future[Voice]"]
+    model_name: str
+    notice: str
+
+    # -- asking
+
+    async def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
+        """Events until Answered. Closing the iterator cancels what runs. Raises LoreError."""
+        machine = self.preparing.machine
+        machine.busy(True)
+        try:
+            arrived = time.monotonic()
+            deadline = arrived + ask.timeout_s if ask.timeout_s is not None else None
+            if not self.voice().done():
+                refuse_waiting(ask, "the model is loading")
+                yield Waiting("model", 0, 1)
+            voice = await within(deadline, self.voice(), "the model is loading")
+            prepared = await within(
+                deadline, self.preparing.prepare(ask, voice, create=True), "the codex is being counted"
+            )
+            await self._refuse_cold_floor(prepared)
+            async for event in self._run(prepared, voice, arrived, deadline):
+                yield event
+        finally:
+            machine.busy(False)
+
+    async def _refuse_cold_floor(self, prepared: Prepared) -> None:
+        if prepared.ask.wait:
+            return
+        prompt = prepared.composed.assembled
+        self.client.put_floor(prompt.floor.name, prompt.floor.ids, pool_of(prepared))
+        matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
+        if matched.length < prompt.floor.tokens and prepared.standing is not None:
+            raise NotReady(
+                f"the prefix of {prepared.standing.name} is not computed yet: {matched.length:,} of "
+                f"{prompt.floor.tokens:,} tokens stand",
+                "ask without --no-wait to wait for it",
+                retry_after=2.0,
+            )
+
+    async def _run(
+        self, prepared: Prepared, voice: Voice, arrived: float, deadline: float | None
+    ) -> AsyncIterator[AskEvent]:
+        heard = Heard()
+        self.client.put_floor(
+            prepared.composed.assembled.floor.name, prepared.composed.assembled.floor.ids, pool_of(prepared)
+        )
+        ids: dict[str, bytes] = {}
+        model = self._model(prepared, voice, ids)
+        async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
+            async for event in until_first(events, deadline, heard):
+                told = self._told(event, heard, prepared)
+                if told is not None:
+                    yield told
+        assert heard.finished is not None
+        yield self._answered(prepared, heard, arrived, ids)
+
+    def _model(self, prepared: Prepared, voice: Voice, ids: dict[str, bytes]) -> EngineModel:
+        def learn(text: str, generated: bytes) -> None:
+            ids[text] = generated
+            voice.tokens.learn(text, generated)
+
+        async def compose(ctx: Any) -> InferenceRequest:
+            running = ctx.deps.running
+            composed = await voice.composer.compose(ctx, prepared.ask.think) if running else prepared.composed
+            return InferenceRequest(
+                prompt=composed.assembled,
+                owner=prepared.ask.principal.uid,
+                max_tokens=prepared.max_tokens,
+                sampling=prepared.sampling,
+                stop=prepared.stop,
+                calls=bool(voice.tools),
+                thinking=voice.opens_thought,
+            )
+
+        return EngineModel(self.model_name, self.inference, compose, learn)
+
+    def _told(self, event: object, heard: Heard, prepared: Prepared) -> AskEvent | None:
+        if isinstance(event, Admitted) and heard.admitted is None:
+            heard.admitted = event
+        elif isinstance(event, Progress):
+            floor = prepared.composed.assembled.floor.tokens
+            return Waiting("floor" if event.done < floor else "prompt", event.done, event.total)
+        elif isinstance(event, Finished):
+            heard.finished = event
+        elif isinstance(event, Text | Thought | ToolCall):
+            heard.first_token = heard.first_token or time.monotonic()
+            return event
+        return None
+
+    # -- afterwards
+
+    def _answered(self, prepared: Prepared, heard: Heard, arrived: float, ids: dict[str, bytes]) -> Answered:
+        assert heard.finished is not None
+        now = time.monotonic()
+        first = ((heard.first_token or now) - arrived) * 1000
+        completions = heard.finished.completions
+        timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
+        reuse = true_reuse(heard.admitted, completions)
+        lore = self._lore(prepared, reuse).model_copy(
+            update={
+                "trace": None if prepared.ask.private else uuid.uuid4().hex,
+                "timings": timings,
+                "citations": citations_of(
+                    heard.finished.text, prepared.turn.query, shown(prepared), lines_of(prepared)
+                ),
+            }
+        )
+        self._remember(prepared, heard.finished, ids)
+        return Answered(
+            finish_reason=heard.finished.finish_reason,
+            lore=lore,
+            prompt_tokens=lore.prompt.tokens,
+            cached_tokens=lore.prompt.cached,
+            completion_tokens=sum(one.generated for one in completions),
+        )
+
+    def _lore(self, prepared: Prepared, reuse: Iterable[Reuse]) -> Lore:
+        prompt, standing = prepared.composed.assembled, prepared.standing
+        parts = tuple(reuse)
+        machine = self.preparing.machine
+        before = prepared.conversation.composed
+        why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
+        indexing = standing is not None and self.preparing.shelf.loads.indexing(standing.name)
+        return Lore(
+            session=prepared.session.name if prepared.session else None,
+            model=self.model_name,
+            notice=self.notice,
+            codex=standing.state(indexing=indexing) if standing else None,
+            strategy=accounts.strategy_state(prepared.decision),
+            blocks=accounts.block_states(prompt, parts),
+            broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
+            prompt=accounts.prompt_state(prompt, parts),
+            governor=accounts.governor_state(
+                machine.levels.memory or "unknown",
+                prompt.tokens,
+                self.client.info.kv_bytes_per_token if self.client.info else 0.0,
+                machine.budget,
+                prepared.actions,
+            ),
+        )
+
+    def _remember(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> None:
+        """The turn becomes State; a private one leaves nothing behind."""
+        if prepared.ask.private:
+            return
+        state = prepared.turn.state.closed(prepared.turn.query, *finished.running)
+        kept = Conversation(state, prepared.turn.environment, prepared.turn.codex, prepared.composed)
+        if prepared.session is not None:
+            self.sessions.append(prepared.session.id, stored_turns(state, ids, len(prepared.turn.state.turns)))
+            self.conversations.keep(session_key(prepared.session.id), kept)
+        elif prepared.ask.session is None:
+            codex = prepared.standing.name if prepared.standing else None
+            self.conversations.keep(next_key(prepared.ask, codex, finished.text), kept)
+
+    # -- planning
+
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+        """What would be done, and nothing done. Raises LoreError."""
+        if not self.voice().done():
+            refuse_waiting(ask, "the model is loading")
+        voice = await within(
+            time.monotonic() + ask.timeout_s if ask.timeout_s is not None else None,
+            self.voice(),
+            "the model is loading",
+        )
+        prepared = await self.preparing.prepare(ask, voice, create=False)
+        assembled = prepared.composed.assembled
+        self.client.put_floor(assembled.floor.name, assembled.floor.ids, pool_of(prepared))
+        matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
+        lore = self._lore(prepared, matched.reuse)
+        report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
+        computed = assembled.tokens - matched.length
+        pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, prepared.decision.window)
+        report |= {
+            "relevance": None,
+            "intent": {"task": prepared.task.task.value, "because": prepared.task.because},
+            "retrieval_plan": {
+                "retrieval": prepared.decision.retrieval.value,
+                "budget": prepared.decision.retrieval_budget,
+                "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
+            },
+            "predicted": {
+                "ttft_ms": round(self.client.snapshot.counters.get("ms_per_token", 0.0) * computed, 1),
+                "kv_bytes": lore.governor.kv_bytes,
+                "context_pressure": round(pressure.pressure, 3),
+            },
+            "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
+        }
+        return report | ({"text": prepared.composed.text} if prompt else {})
+
+
+def refuse_waiting(ask: Ask, what: str) -> None:
+    if not ask.wait:
+        raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
+
+
+async def within(deadline: float | None, work: Any, what: str) -> Any:
+    """The result of some work. Raises NotReady when the deadline comes first."""
+    try:
+        async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
+            return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
+    except TimeoutError:
+        raise NotReady(f"not ready in time: {what}", "allow more time with --timeout", retry_after=2.0) from None
+
+
+def loop_time(moment: float) -> float:
+    return asyncio.get_running_loop().time() + moment - time.monotonic()
+
+
+async def until_first(events: AsyncIterator[Any], deadline: float | None, heard: Heard) -> AsyncIterator[Any]:
+    """The events; until the first token each must come before the deadline."""
+    while True:
+        try:
+            async with asyncio.timeout_at(None if deadline is None or heard.first_token else loop_time(deadline)):
+                event = await anext(events)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise NotReady("no answer began in time", "allow more time with --timeout", retry_after=2.0) from None
+        yield event
+
+
+def pool_of(prepared: Prepared) -> str:
+    """Generations of one codex under one identity share a pool; the bare identity has its own."""
+    name = prepared.standing.name if prepared.standing else ""
+    return f"{prepared.turn.identity.name}/{name}"
+
+
+def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:
+    """What the first inference reused. A part that another ticket gave up on was computed after all, and counts so."""
+    if admitted is None:
+        return ()
+    first = next(iter(completions), None)
+    if first is None or first.cached >= sum(
+        part.end - part.start for part in admitted.reuse if part.tier != Tier.COMPUTED
+    ):
+        return admitted.reuse
+    kept, left = [], first.cached
+    for part in admitted.reuse:
+        end = min(part.end, part.start + left) if part.tier is not Tier.COMPUTED else part.start
+        if end > part.start:
+            kept.append(Reuse(part.start, end, part.tier))
+            left -= end - part.start
+    return tuple(kept)
+
+
+def shown(prepared: Prepared) -> list[Passage]:
+    """What of the code stood in the prompt, evidence first."""
+    evidence = [Passage(one.path, one.start, one.text) for one in prepared.turn.state.evidence]
+    pieces = prepared.turn.codex.pieces if prepared.turn.codex else ()
+    return [*evidence, *(Passage(one.path, 1, one.text) for one in pieces if one.kind == "full")]
+
+
+def lines_of(prepared: Prepared) -> Mapping[str, int]:
+    return prepared.standing.lines if prepared.standing else {}
+
+
+def next_key(ask: Ask, codex: str | None, answer: str) -> str:
+    """The name under which a stateless client will come back: its messages and our answer."""
+    return key_of(ask.principal.uid, codex, [*ask.messages, Message("assistant", answer)])

@@ -1,0 +1,127 @@
+"""Names and wires every part, once. The only place that knows them all."""
+
+import os
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from codex.archive_lance import LanceArchive
+from codex.library import Library
+from codex.search import Search
+from codex.settings import WatchSettings
+from codex.tokens import TokenStore
+from formatters.registry import discover
+from governor.footprint import KvPlan
+from governor.sensors.all import Sensors
+from orchestrator.answer import Answers
+from orchestrator.context.agent import Answerer
+from orchestrator.context.engine_port import EngineInference
+from orchestrator.context.tier import FloorTier, tier_named
+from orchestrator.context.tools import SearchArchive
+from orchestrator.engine.builtin.files import is_builtin
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import EngineSpec
+from orchestrator.identities import Identities
+from orchestrator.machine import Costs, Machine
+from orchestrator.model_file import ModelFile, find_model
+from orchestrator.operate import Operations
+from orchestrator.preparing import Preparing
+from orchestrator.program import Awaited, Program
+from orchestrator.searching import ArchiveIndexer, ArchiveSearch
+from orchestrator.sessions.store import SessionStore
+from orchestrator.settings import parts
+from orchestrator.settings.model import Settings
+from orchestrator.settings.paths import Paths
+from orchestrator.shelf.floors import Floors
+from orchestrator.shelf.raising import Raising
+from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.watching import Watching
+from orchestrator.turn_state import Conversations
+from orchestrator.voice import Voice
+
+RELEASE = version("lorekeep")
+
+
+def build(settings: Settings, paths: Paths) -> Program:
+    """All parts, not yet started. Raises LoreError for a model or a folder that cannot be used."""
+    model = find_model(settings.model.path, paths.models)
+    governor = parts.governor(settings)
+    client = EngineClient(spec_of(settings, paths, model))
+    machine = Machine(Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), governor, costs_of(settings, model))
+    archive = LanceArchive(paths.archive)
+    indexer = ArchiveIndexer(archive)
+    library = Library(paths.codices, parts.codex(settings), indexer=indexer)
+    sessions = SessionStore(paths.sessions)
+    identities = Identities(paths.identities)
+    floors = Floors(client)
+    voice = Awaited()
+    store = TokenStore(paths.cache / "tokens.sqlite3")
+    searcher = ArchiveSearch(Search(archive))
+    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
+    registry = discover()
+    shelf = Shelf(library, identities, machine, floors, indexer.chunks, forced_tier(settings), governor.pressure)
+    watching = Watching(library, WatchSettings(), shelf.changed, on=settings.codex.watch)
+    conversations = Conversations()
+    builtin = is_builtin(model.setting)
+    preparing = Preparing(
+        shelf, sessions, conversations, identities, machine, searcher, governor.claims, greedy=builtin
+    )
+    inference = EngineInference(client, lambda: machine.grant)
+    answers = Answers(
+        preparing, answerer, client, inference, sessions, conversations, voice, model.setting, model.notice
+    )
+    operations = Operations(shelf, searcher, sessions, machine, client, model, watching, voice, RELEASE)
+
+    def speak() -> Voice:
+        assert client.info is not None
+        made = Voice(client, client.info, registry, store, () if builtin else answerer.tools)
+        shelf.speak(Raising(library, made, parts.tier(settings), time.monotonic))
+        return made
+
+    machine.bind(client, shelf.reconsider)
+    client.on_snapshot(machine.engine_changed)
+    return Program(answers, operations, client, machine, shelf, watching, library, sessions, voice, speak)
+
+
+def spec_of(settings: Settings, paths: Paths, model: ModelFile) -> EngineSpec:
+    given = settings.model
+    return EngineSpec(
+        model=str(model.path),
+        threads=given.threads,
+        batch=given.batch,
+        gpu_layers=given.gpu_layers,
+        kv_type_k=given.kv_type_k,
+        kv_type_v=given.kv_type_v,
+        flash_attention=given.flash_attention,
+        sequences=given.sequences,
+        cache_folder=str(paths.checkpoints),
+        disk_budget=settings.storage.checkpoint_disk,
+        ram_budget=ram_for_tails(settings),
+    )
+
+
+def ram_for_tails(settings: Settings) -> int:
+    """Bytes of checkpoints in RAM: a share of what is available when the daemon starts."""
+    import psutil
+
+    return int(psutil.virtual_memory().available * settings.storage.checkpoint_ram_share)
+
+
+def costs_of(settings: Settings, model: ModelFile) -> Costs:
+    given = settings.model
+    plan = KvPlan(keys=given.kv_type_k, values=given.kv_type_v, sequences=given.sequences, ubatch=given.batch)
+    return Costs(model.shape, plan, None if given.context == "auto" else given.context)
+
+
+def forced_tier(settings: Settings) -> FloorTier | None:
+    return None if settings.strategy.tier == "auto" else tier_named(settings.strategy.tier)
+
+
+class VoiceCounter:
+    """Counts with the voice that there is when somebody counts."""
+
+    def __init__(self, voice: Awaited) -> None:
+        self._voice = voice
+
+    async def count(self, texts: Sequence[str]) -> list[int]:
+        return await (await self._voice()).tokens.count(texts)

@@ -1,0 +1,75 @@
+"""The daemon's process: folders, socket, signals, systemd; then the program until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+
+from orchestrator import bootstrap
+from orchestrator.api.app import create_app
+from orchestrator.api.notify import Notifier
+from orchestrator.api.server import serve
+from orchestrator.api.sigils import Sigils
+from orchestrator.api.sockets import Listener, open_all, tcp_hosts
+from orchestrator.observe.logs import set_up
+from orchestrator.program import Program
+from orchestrator.settings.model import Settings
+from orchestrator.settings.paths import Paths
+
+log = logging.getLogger("lorekeep")
+
+
+def run(settings: Settings) -> int:
+    """Runs until SIGTERM or Ctrl-C; the exit status. Raises LoreError for what keeps it from starting."""
+    set_up(settings.log.level, os.environ)
+    paths = Paths.of(os.environ)
+    paths.prepare()
+    path = settings.serve.socket or str(paths.socket)
+    # The socket is taken first: a second daemon must not touch the first one's databases.
+    listeners = open_all(os.environ, type(paths.socket)(path), settings.serve.socket_group, settings.serve.tcp)
+    try:
+        program = bootstrap.build(settings, paths)
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    asyncio.run(live(program, settings, listeners))
+    return 0
+
+
+async def live(program: Program, settings: Settings, listeners: list[Listener]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    notifier = Notifier.of(os.environ)
+    app = create_app(
+        program,
+        Sigils.of(settings, os.geteuid()),
+        version=bootstrap.RELEASE,
+        max_body=settings.serve.max_body,
+        hosts=tcp_hosts(settings.serve.tcp),
+    )
+    await program.start()
+    telling = [
+        asyncio.create_task(tell_ready(program, notifier), name="ready"),
+        asyncio.create_task(notifier.keep_alive(), name="watchdog"),
+    ]
+    log.info("listening", extra={"fields": {"sockets": [str(listener.socket.getsockname()) for listener in listeners]}})
+    try:
+        await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
+    finally:
+        notifier.stopping()
+        for task in telling:
+            task.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
+        await program.stop()
+
+
+async def tell_ready(program: Program, notifier: Notifier) -> None:
+    """systemd hears READY when an answer can be given, or when it is known that none will be."""
+    notifier.status("loading the model")
+    await asyncio.wait([program.voice()])
+    _, why = await program.ready()
+    notifier.status(why or "ready")
+    notifier.ready()

@@ -1,0 +1,162 @@
+"""The governor at work: sensors to levels and numbered grants, which the engine holds to and plans are made under.
+
+The child reserves by compare-and-set on the grant's number. RAM counts where llama.cpp uses no GPU, unless the settings
+name one: a card that nothing runs on says nothing about what fits.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from governor.budget import Budget, Demand, Loaded
+from governor.footprint import KvPlan
+from governor.outlook import Ours, Outlook
+from governor.readings import Snapshot as Readings
+from governor.sampler import Reads, Sampler
+from governor.settings import GovernorSettings
+from governor.shape import ModelShape
+from orchestrator.context.situation import Levels
+from orchestrator.context.tier import Room
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import Grant, ModelInfo, Snapshot
+from orchestrator.errors import NotReady
+
+log = logging.getLogger("lorekeep.governor")
+
+Changed = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's."""
+
+    shape: ModelShape
+    plan: KvPlan
+    context: int | None = None
+
+
+class Machine:
+    """Owns the sampler. `follow` is called, one call at a time, after each outlook that changed something."""
+
+    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
+        self._offload = Offload(sensors)
+        self._settings = settings
+        self._costs = costs
+        self._sampler = Sampler(self._offload, settings)
+        self._client: EngineClient | None = None
+        self._info: ModelInfo | None = None
+        self._follow: Changed | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- life
+
+    async def start(self) -> None:
+        """Reads once, then keeps reading."""
+        self._tell()
+        await self._sampler.sample()
+        self._tasks = [
+            asyncio.create_task(self._sampler.run(), name="sensors"),
+            asyncio.create_task(self._watch(), name="levels and grants"),
+        ]
+
+    def bind(self, client: EngineClient, follow: Changed) -> None:
+        self._client = client
+        self._follow = follow
+
+    async def loaded(self, info: ModelInfo) -> None:
+        """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
+        self._info = info
+        self._offload.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
+        self._tell()
+        await self._sampler.sample()
+        self._grant()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- what is now
+
+    @property
+    def outlook(self) -> Outlook:
+        assert self._sampler.latest is not None, "the machine is read before it is asked"
+        return self._sampler.latest
+
+    @property
+    def budget(self) -> Budget:
+        """Raises NotReady where nothing can be planned."""
+        found = self.outlook.budget
+        if found is None:
+            raise NotReady(f"memory cannot be planned: {self.outlook.unplanned}", "see `lore status`", retry_after=2.0)
+        return found
+
+    @property
+    def levels(self) -> Levels:
+        network = self.outlook.snapshot.host.network_up.value
+        words = {True: "online", False: "offline", None: None}
+        return Levels(self.outlook.level.value, self.outlook.power.value, words[network])
+
+    @property
+    def grant(self) -> Grant:
+        budget = self.budget
+        window = min(budget.window, self._costs.context or budget.window)
+        return Grant(budget.number, budget.cells, window)
+
+    def room(self, identity: int) -> Room:
+        """What a floor may take now, in tokens."""
+        return Room(
+            window=self.grant.window,
+            identity=identity,
+            kv_tokens=self.grant.cells,
+            kv_bytes_per_token=self._info.kv_bytes_per_token if self._info else 0.0,
+            kv_type=self._costs.plan.keys,
+        )
+
+    def busy(self, on: bool) -> None:
+        self._sampler.busy(on)
+
+    def engine_changed(self, snapshot: Snapshot) -> None:
+        """A new picture of the engine: what it holds is ours, and what no eviction gives back is claimed."""
+        self._tell(snapshot)
+
+    # -- telling and following
+
+    def _tell(self, snapshot: Snapshot | None = None) -> None:
+        pids = {os.getpid()}
+        if self._client is not None and self._client.pid is not None:
+            pids.add(self._client.pid)
+        pools = snapshot.pools if snapshot else ()
+        claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
+        weights = self._info.weight_bytes if self._info else 0
+        held = weights + (snapshot.kv_bytes if snapshot else 0)
+        loaded = Loaded(weights, 0) if self._info else None
+        layers = self._info.gpu_layers if self._info and self._info.device != "CPU" else None
+        demand = Demand(self._costs.shape, self._costs.plan, gpu_layers=layers, loaded=loaded, ours=held)
+        self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand))
+
+    async def _watch(self) -> None:
+        seen = self.outlook.number
+        while True:
+            seen = (await self._sampler.changed(seen)).number
+            self._grant()
+            if self._follow is not None:
+                await self._follow()
+
+    def _grant(self) -> None:
+        if self._client is not None and self.outlook.budget is not None:
+            self._client.grant(self.grant)
+
+
+class Offload:
+    """The sensors, without the GPUs while nothing of ours runs on one."""
+
+    def __init__(self, sensors: Reads) -> None:
+        self.cpu_only = False
+        self._sensors = sensors
+
+    def read(self, own_pids: frozenset[int], now: float) -> Readings:
+        readings = self._sensors.read(own_pids, now)
+        return replace(readings, gpus=()) if self.cpu_only else readings

@@ -1,0 +1,269 @@
+"""Everything that is decided about a question before it is inferred: shared by asking and planning.
+
+    who and where → codex → conversation → strategy → evidence → context → prompt → within the budget
+
+Each step is a method that reads like its name; nothing here runs the model.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formatters.context import Amendment, Attachment, CodexView, ToolView, TurnContext
+from governor.ctc import Limits
+from governor.settings import ClaimSettings
+from orchestrator.context.codex_choice import Conversation as Kept
+from orchestrator.context.codex_choice import choose_codex
+from orchestrator.context.composing import Composed, context_of
+from orchestrator.context.evidence import Gathered, Searcher, gather
+from orchestrator.context.governing import governed
+from orchestrator.context.situation import environment_of, renewed, sigil_of
+from orchestrator.context.strategy import Asked, Decision, Retrieval, decide
+from orchestrator.context.tasks import TaskMatch, classify
+from orchestrator.context.tier import share
+from orchestrator.engine.messages import Sampling
+from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.identities import Identities
+from orchestrator.machine import Machine
+from orchestrator.service import Ask, Message
+from orchestrator.sessions.records import Session
+from orchestrator.sessions.store import SessionStore
+from orchestrator.shelf.raising import amendment_of
+from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.standing import Standing
+from orchestrator.turn_state import (
+    Conversation,
+    Conversations,
+    key_of,
+    session_key,
+    state_of_messages,
+    state_of_session,
+)
+from orchestrator.voice import Voice
+
+ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
+TEMPERATURE = 0.7  # of a user's model, where the client names none
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One question, ready to be inferred. `began` is the daemon's clock when it arrived, in seconds."""
+
+    ask: Ask
+    began: float
+    turn: TurnContext
+    composed: Composed
+    task: TaskMatch
+    decision: Decision
+    standing: Standing | None
+    session: Session | None
+    conversation: Conversation
+    gathered: Gathered
+    max_tokens: int
+    sampling: Sampling
+    stop: tuple[str, ...]
+    actions: tuple[str, ...] = ()
+    renewed: str = ""
+    assemble_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """The parts that preparing needs. `greedy`: the model is a built-in one, whose answers are not drawn by chance."""
+
+    shelf: Shelf
+    sessions: SessionStore
+    conversations: Conversations
+    identities: Identities
+    machine: Machine
+    searcher: Searcher
+    claims: ClaimSettings
+    greedy: bool
+
+    async def prepare(self, ask: Ask, voice: Voice, *, create: bool) -> Prepared:
+        """Raises LoreError. `create`: a new session is made when one is asked for; a plan makes none."""
+        began = time.monotonic()
+        question, earlier, system = split(ask.messages)
+        session, standing = await self._codex_and_session(ask, create)
+        conversation = self._conversation(ask, session, standing, earlier, voice)
+        raised = time.monotonic()
+        turn, why = self._turn(ask, question, system, conversation, standing, voice)
+        composed = await voice.composer.compose(context_of(turn), ask.think)
+        task = classify(question, ask.frame or "")
+        decision = self._decide(ask, task, standing, composed)
+        gathered = await self._evidence(decision, turn, voice)
+        if gathered.evidence:
+            turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
+            composed = await voice.composer.compose(context_of(turn), ask.think)
+        window = self.machine.grant.window
+        wanted = min(ask.max_tokens, max(1, share(window, ANSWER_SHARE)))
+        within = await governed(
+            turn, voice.composer, voice.tokens, self._limits(window - wanted), ask.think, composed=composed
+        )
+        return Prepared(
+            ask=ask,
+            began=began,
+            turn=within.turn,
+            composed=within.composed,
+            task=task,
+            decision=decision,
+            standing=standing,
+            session=session,
+            conversation=conversation,
+            gathered=gathered,
+            max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
+            sampling=self._sampling(ask),
+            stop=(*ask.stop, *voice.stop),
+            actions=(*within.actions, *gathered.notices),
+            renewed=why,
+            assemble_ms=(time.monotonic() - raised) * 1000,
+        )
+
+    # -- who and where
+
+    async def _codex_and_session(self, ask: Ask, create: bool) -> tuple[Session | None, Standing | None]:
+        session = self.sessions.get(ask.principal.uid, ask.session) if ask.session else None
+        kept = Kept(session.name, session.codex) if session is not None else None
+        candidates = await self.shelf.candidates()
+        if not candidates and ask.codex is None and kept is None:
+            name = None  # nothing is loaded: the bare model answers, and the footer says so
+        else:
+            name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
+        standing = await self.shelf.standing(name) if name is not None else None
+        if session is None and ask.continue_last:
+            session = self._last_session(ask, name)
+        if session is None and ask.session == "" and create and not ask.private:
+            session = self.sessions.create(ask.principal.uid, name)
+        return session, standing
+
+    def _last_session(self, ask: Ask, codex: str | None) -> Session:
+        last = self.sessions.last_of(ask.principal.uid, codex)
+        if last is None:
+            about = f"about codex {codex}" if codex else "with the bare model"
+            raise NotFound(f"there is no session {about} to continue", "ask without --continue first")
+        return last
+
+    def _conversation(
+        self, ask: Ask, session: Session | None, standing: Standing | None, earlier: Sequence[Message], voice: Voice
+    ) -> Conversation:
+        if session is not None:
+            kept = self.conversations.get(session_key(session.id))
+            return kept or Conversation(state_of_session(self.sessions.turns(session.id), voice.tokens))
+        kept = self.conversations.get(key_of(ask.principal.uid, standing.name if standing else None, earlier))
+        return kept or Conversation(state_of_messages(earlier))
+
+    # -- the context
+
+    def _turn(
+        self,
+        ask: Ask,
+        question: str,
+        system: tuple[str, ...],
+        conversation: Conversation,
+        standing: Standing | None,
+        voice: Voice,
+    ) -> tuple[TurnContext, str]:
+        sigil = sigil_of(ask.principal)
+        client_tools = tuple(tool_view(tool) for tool in ask.tools)
+        tools = [tool.name for tool in voice.tools] or None
+        now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
+        renewal = renewed(conversation.environment, now)
+        attachments = tuple(Attachment(name=one.name, text=one.text) for one in ask.attachments)
+        state = conversation.state.model_copy(
+            update={"attachments": attachments, "amendments": news_for(conversation, standing)}
+        )
+        turn = TurnContext(
+            identity=self.identities.get(ask.identity, voice.tools),
+            sigil=sigil,
+            codex=codex_of(conversation, standing),
+            environment=renewal.environment,
+            state=state,
+            query=question,
+        )
+        return turn, renewal.why
+
+    # -- how
+
+    def _decide(self, ask: Ask, task: TaskMatch, standing: Standing | None, composed: Composed) -> Decision:
+        window = self.machine.grant.window
+        asked = Asked(
+            task=task.task,
+            window=window,
+            used=min(window, composed.assembled.tokens + min(ask.max_tokens, share(window, ANSWER_SHARE))),
+            because=task.because,
+        )
+        floor = standing.floor() if standing is not None else None
+        room = self.machine.room(composed.assembled.blocks[0].tokens)
+        return decide(floor, asked, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room)
+
+    async def _evidence(self, decision: Decision, turn: TurnContext, voice: Voice) -> Gathered:
+        if decision.retrieval is Retrieval.NONE or turn.codex is None:
+            return Gathered()
+        told = [one for earlier in turn.state.turns for one in earlier.evidence]
+        return await gather(self.searcher, voice.tokens, turn.codex.name, turn.query, decision.retrieval_budget, told)
+
+    def _limits(self, tokens: int) -> Limits:
+        claims = self.claims
+        characters = claims.characters or claims.characters_per_token * self.machine.grant.window
+        return Limits(tokens, characters, claims.depth)
+
+    def _sampling(self, ask: Ask) -> Sampling:
+        usual = Sampling(temperature=0.0 if self.greedy else TEMPERATURE)
+        given: dict[str, Any] = {
+            "temperature": ask.temperature,
+            "top_k": ask.top_k,
+            "top_p": ask.top_p,
+            "min_p": ask.min_p,
+            "repeat_penalty": ask.repeat_penalty,
+            "seed": ask.seed,
+            "schema": json.dumps(ask.schema) if ask.schema else None,
+        }
+        return replace(usual, **{key: value for key, value in given.items() if value is not None})
+
+
+def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
+    """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
+    system = tuple(one.content for one in messages if one.role in ("system", "developer") and one.content)
+    said = [one for one in messages if one.role not in ("system", "developer")]
+    if not said or said[-1].role != "user":
+        raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
+    if not said[-1].content.strip():
+        raise InvalidRequest("the question is empty", "say what you want to know")
+    return said[-1].content, tuple(said[:-1]), system
+
+
+def tool_view(tool: Mapping[str, Any]) -> ToolView:
+    """A client's own tool in OpenAI's shape. Raises InvalidRequest."""
+    function = tool.get("function", tool)
+    try:
+        return ToolView(
+            name=function["name"],
+            description=function.get("description") or "",
+            parameters_json_schema=function.get("parameters") or {},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRequest(f"a tool is not described as it should be: {error}", "see OpenAI's tools") from error
+
+
+def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView | None:
+    """A running conversation keeps the generation that it began with, while that still stands; a new one has the newest."""
+    if standing is None:
+        return None
+    kept = conversation.codex
+    same = kept is not None and kept.generation == standing.view.generation and kept.tier == standing.view.tier
+    return kept if same else standing.view
+
+
+def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Amendment, ...]:
+    """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
+    if standing is None or codex_of(conversation, standing) is standing.view:
+        return ()
+    told = max((one.number for one in told_amendments(conversation)), default=0)
+    return tuple(amendment_of(entry) for entry in standing.log if entry.number > told)
+
+
+def told_amendments(conversation: Conversation) -> list[Amendment]:
+    view = conversation.codex.amendments if conversation.codex else ()
+    return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]

@@ -1,0 +1,156 @@
+"""The running program: the service that the routes see, and the order in which its parts start and stop."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from codex.library import Library
+from orchestrator.answer import Answers
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.errors import EngineFailed, LoreError
+from orchestrator.machine import Machine
+from orchestrator.operate import Operations
+from orchestrator.pump import pumped
+from orchestrator.service import Ask, AskEvent, LoadEvent, LoadRequest, Principal, Report
+from orchestrator.sessions.store import SessionStore
+from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.watching import Watching
+from orchestrator.voice import Voice
+
+log = logging.getLogger("lorekeep")
+
+MakeVoice = Callable[[], Voice]
+
+
+class Awaited:
+    """The voice that everybody waits for: a future that is done when the model is first ready, or is given up."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[Voice] | None = None
+
+    def __call__(self) -> "asyncio.Future[Voice]":
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+    def succeed(self, voice: Voice) -> None:
+        if not self().done():
+            self().set_result(voice)
+
+    def fail(self, error: LoreError) -> None:
+        future = self()
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # seen here: whether anybody waits is not known
+
+
+@dataclass
+class Program:
+    """Implements `service.Service` by handing each call to the part that does it."""
+
+    answers: Answers
+    operations: Operations
+    client: EngineClient
+    machine: Machine
+    shelf: Shelf
+    watching: Watching
+    library: Library
+    session_store: SessionStore
+    voice: Awaited
+    speak: Callable[[], Voice]
+    _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Returns when questions can be taken; the model goes on loading."""
+        self.voice()
+        await self.machine.start()
+        self.client.start()
+        self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.watching.stop()
+        await self.shelf.stop()
+        await self.machine.stop()
+        await self.client.stop()
+        self.session_store.close()
+        self.library.close()
+
+    async def _wake(self) -> None:
+        """Once the model is ready: its voice, its real costs, and everything that was loaded before."""
+        try:
+            info = await self.client.ensure_ready()
+        except EngineUnavailable as error:
+            log.error("the model cannot be used: %s", error)
+            self.voice.fail(
+                EngineFailed(f"the model cannot be used: {error}", "see `lore doctor`, or choose another with --model")
+            )
+            return
+        await self.machine.loaded(info)
+        self.voice.succeed(self.speak())
+        await self.shelf.wake()
+        for codex in await asyncio.to_thread(self.library.codices):
+            if codex.newest is not None:
+                self.watching.follow(codex.name)
+
+    # -- the service
+
+    def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
+        return pumped(self.answers.ask(ask))
+
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+        return await self.answers.plan(ask, prompt=prompt)
+
+    def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+        return self.operations.load(request)
+
+    async def cancel_load(self, principal: Principal, name: str) -> None:
+        await self.operations.cancel_load(principal, name)
+
+    async def codices(self, principal: Principal) -> list[Report]:
+        return await self.operations.codices(principal)
+
+    async def codex(self, principal: Principal, name: str) -> Report:
+        return await self.operations.codex(principal, name)
+
+    def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
+        return self.operations.reload(principal, name)
+
+    async def drop(self, principal: Principal, name: str) -> None:
+        await self.operations.drop(principal, name)
+
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> list[Report]:
+        return await self.operations.search(principal, query, codex, n, graph, cwd)
+
+    async def sessions(self, principal: Principal) -> list[Report]:
+        return await self.operations.sessions_of(principal)
+
+    async def session(self, principal: Principal, name: str) -> Report:
+        return await self.operations.session(principal, name)
+
+    async def rename_session(self, principal: Principal, name: str, new: str) -> None:
+        await self.operations.rename_session(principal, name, new)
+
+    async def drop_session(self, principal: Principal, name: str) -> None:
+        await self.operations.drop_session(principal, name)
+
+    async def models(self, principal: Principal) -> list[Report]:
+        return await self.operations.models(principal)
+
+    async def status(self, principal: Principal) -> Report:
+        return await self.operations.status(principal)
+
+    async def ready(self) -> tuple[bool, str]:
+        voice = self.voice()
+        if not voice.done():
+            return False, "the model is loading"
+        error = voice.exception()
+        return (False, str(error)) if error is not None else (self.client.info is not None, self.client.reason)
