@@ -112,7 +112,8 @@ class Archive(Protocol):
         """At most `n` files ranked as wholes, best first."""
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
-        """The chunks that define each of these names, sorted; names without one are left out."""
+        """The chunks that define each of these names, sorted; names without one, or with more
+        than 64, are left out."""
 
     def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
         """The chunks at these places with their texts; places that are gone are left out."""

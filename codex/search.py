@@ -7,6 +7,7 @@ follow where there is room, or stand beside the first with `per_file`. Knows an 
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from codex.archive import Archive, Match
@@ -16,8 +17,8 @@ from codex.embed import Embedder, VectorIndex
 from codex.ranking import RankedFile, rank
 from codex.snippets import snippet
 
-_CHUNKS = 200  # candidates by chunk: beyond, BM25 shares are below a third and change no first ten
-_FILES = 100
+_CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
+_FILES = 50
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
 
 
@@ -65,8 +66,10 @@ class Search:
         question = asked(query)
         if not question.words or n <= 0:
             return Found()
-        chunks = self.archive.matches(codex, question.words, _CHUNKS)
-        files = self.archive.file_matches(codex, question.words, _FILES)
+        with ThreadPoolExecutor(1) as beside:  # both wait for the index, a few milliseconds each
+            whole = beside.submit(self.archive.file_matches, codex, question.words, _FILES)
+            chunks = self.archive.matches(codex, question.words, _CHUNKS)
+            files = whole.result()
         by_meaning = self._by_meaning(query, codex)
         ranked = rank(question, chunks, files, lambda names: self.archive.definitions(codex, names), by_meaning)
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)

@@ -1,0 +1,34 @@
+"""Source distributions as documents: fetched once with pip, unpacked, kept."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from codex.documents import Document, document_from
+
+CACHE = Path.home() / ".cache" / "lorekeep-build" / "corpora"
+
+
+def documents(package: str, version: str, cache: Path = CACHE) -> list[Document]:
+    """Every `.py` file of a source distribution, by path; paths are relative to its root."""
+    root = _unpacked(package, version, cache)
+    found = (document_from(str(path.relative_to(root)), path.read_bytes()) for path in sorted(root.rglob("*.py")))
+    return [one for one in found if one is not None]
+
+
+def _unpacked(package: str, version: str, cache: Path) -> Path:
+    root = cache / f"{package}-{version}"
+    if not root.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(_fetched(package, version, cache)) as archive:
+            archive.extractall(cache, filter="data")
+    return root
+
+
+def _fetched(package: str, version: str, cache: Path) -> Path:
+    archive = cache / f"{package}-{version}.tar.gz"
+    if not archive.is_file():
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(cache)]
+        subprocess.run([*command, f"{package}=={version}"], check=True)
+    return archive

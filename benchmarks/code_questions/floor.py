@@ -1,0 +1,45 @@
+"""The floor: plain BM25 on windows of 60 lines. Nothing of the product but its word splitting and stop words."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from codex.documents import Document
+from codex.identifiers import query_words, words
+
+_LINES, _K1, _B, _PATH_WEIGHT = 60, 1.2, 0.75, 2
+
+
+class Floor:
+    """BM25 over the windows of a corpus."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._paths: list[str] = []
+        self._counts: list[Counter[str]] = []
+        for document in documents:
+            lines = document.text.splitlines()
+            path = words(" ".join(PurePosixPath(document.path).with_suffix("").parts)) * _PATH_WEIGHT
+            for at in range(0, len(lines), _LINES):
+                self._paths.append(document.path)
+                self._counts.append(Counter(words("\n".join(lines[at : at + _LINES])) + path))
+        self._lengths = [count.total() for count in self._counts]
+        self._mean = sum(self._lengths) / len(self._lengths)
+        self._frequency = Counter(word for count in self._counts for word in count)
+
+    def files(self, question: str) -> list[str]:
+        """Paths, best first; a file's rank is that of its best window."""
+        scores = [(self._score(at, query_words(question)), path) for at, path in enumerate(self._paths)]
+        ranked = sorted((pair for pair in scores if pair[0] > 0), key=lambda pair: -pair[0])
+        return list(dict.fromkeys(path for _, path in ranked))
+
+    def _score(self, at: int, query: Sequence[str]) -> float:
+        count = self._counts[at]
+        norm = _K1 * (1 - _B + _B * self._lengths[at] / self._mean)
+        return sum(
+            self._rarity(word) * count[word] * (_K1 + 1) / (count[word] + norm) for word in query if word in count
+        )
+
+    def _rarity(self, word: str) -> float:
+        seen = self._frequency[word]
+        return math.log(1 + (len(self._counts) - seen + 0.5) / (seen + 0.5))
