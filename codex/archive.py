@@ -124,5 +124,8 @@ class Archive(Protocol):
     def stats(self, codex: str) -> ArchiveStats:
         """Counts for a codex; zeros when it is not known."""
 
+    def revision(self, codex: str) -> int:
+        """A number that differs after every write to the codex through this object: what was derived is then stale."""
+
     def optimize(self, codex: str) -> None:
         """Fold what was written into the indexes and free old versions. Only speed and room change."""

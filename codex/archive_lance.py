@@ -14,6 +14,7 @@ import hashlib
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ class LanceArchive:
         self._remembered = SqliteRemembered(root / "prepared.sqlite3")
         self._open: dict[str, tables.Tables] = {}
         self._defined: dict[str, Definitions] = {}
+        self._revisions: Counter[str] = Counter()
         self._writing = threading.RLock()
 
     # -- what it holds ---------------------------------------------------------------------------------------------
@@ -61,6 +63,9 @@ class LanceArchive:
             files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
             return ArchiveStats(codex, files, chunks, size, tables.unindexed(opened.chunks))
 
+    def revision(self, codex: str) -> int:
+        return self._revisions[codex]
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
@@ -74,6 +79,7 @@ class LanceArchive:
             branch = self._branch_of(codex) if self._branch_of is not None else ""
             tables.write(opened.chunks, tables.chunk_rows(prepared, branch), gone)
             self._redefine(codex, prepared, gone)
+            self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)
         return sum(len(one.chunks) for one in prepared)
 
@@ -152,6 +158,7 @@ class LanceArchive:
             return folder.rename(target)
 
     def _forget(self, codex: str) -> None:
+        self._revisions[codex] += 1
         self._open.pop(codex, None)
         self._defined.pop(codex, None)
 

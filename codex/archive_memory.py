@@ -63,6 +63,7 @@ class MemoryArchive:
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
+        self._revisions: Counter[str] = Counter()
         self._writing = threading.Lock()
 
     def held(self, codex: str) -> Mapping[str, str]:
@@ -71,6 +72,7 @@ class MemoryArchive:
     def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
         prepared = prepare(list({document.path: document for document in documents}.values()))
         with self._writing:
+            self._revisions[codex] += 1
             gone = {*removed, *(one.path for one in prepared)}
             kept = {path: one for path, one in self._shelf(codex).files.items() if path not in gone}
             self._shelves[codex] = _Shelf({**kept, **{one.path: one for one in prepared}})
@@ -90,6 +92,7 @@ class MemoryArchive:
 
     def drop(self, codex: str) -> None:
         with self._writing:
+            self._revisions[codex] += 1
             self._shelves.pop(codex, None)
 
     def matches(
@@ -131,6 +134,9 @@ class MemoryArchive:
     def stats(self, codex: str) -> ArchiveStats:
         shelf = self._shelf(codex)
         return ArchiveStats(codex, len(shelf.files), len(shelf.chunks()), 0)
+
+    def revision(self, codex: str) -> int:
+        return self._revisions[codex]
 
     def optimize(self, codex: str) -> None:
         """There is nothing to fold."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-_LINES = r"(?:#L|:L?)(?P<start>\d{1,7})(?:\s?[-–]\s?L?(?P<end>\d{1,7}))?(?![\w.])"
-_PATH = r"(?<![\w/:@])(?P<path>(?!\w+://)[\w.~+@%\-\\][\w.~+@%/\-\\]*)"
+_LINES = r"(?:#L|:L?)(?P<start>\d{1,7})(?:\s?[-–]\s?L?(?P<end>\d{1,7}))?(?!\w)(?!\.\d)"
+_PATH = r"(?<![\w/:@.~%+\-\\])(?P<path>(?!\w+://)[\w.~+@%\-\\][\w.~+@%/\-\\]*)"
 _CITATION = re.compile(_PATH + _LINES)
 _HAS_NAME = re.compile(r"[A-Za-z]")
 _HOSTLIKE = re.compile(r"^(?:localhost|\d+(?:\.\d+){3}|(?:[\w-]+\.)+(?:com|org|net|io|dev))$")

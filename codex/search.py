@@ -73,7 +73,7 @@ class Search:
         by_meaning = self._by_meaning(query, codex)
         ranked = rank(question, chunks, files, lambda names: self.archive.definitions(codex, names), by_meaning)
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
-        chosen = _chosen(ranked, n, max(1, per_file))
+        chosen = _chosen(ranked, n, max(1, per_file), by_meaning)
         return Found(self._hits(chosen, question, codex))
 
     def _by_meaning(self, query: str, codex: str) -> dict[Place, float]:
@@ -98,20 +98,24 @@ class Search:
         self, chosen: Sequence[tuple[Place, float, Mapping[str, float]]], question: Asked, codex: str
     ) -> tuple[Hit, ...]:
         read = self.archive.at(codex, [place for place, _, _ in chosen])
-        return tuple(_hit(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
+        return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
 
 
 def _placed(one: RankedFile, place: Place) -> RankedFile:
     return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
 
-def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int) -> list[tuple[Place, float, Mapping[str, float]]]:
+def _chosen(
+    ranked: Sequence[RankedFile], n: int, per_file: int, by_meaning: Mapping[Place, float]
+) -> list[tuple[Place, float, Mapping[str, float]]]:
     """Which chunks, in order: `per_file` of each file, then what is left of the best ones."""
     first: list[tuple[Place, float, Mapping[str, float]]] = []
     rest: list[tuple[Place, float, Mapping[str, float]]] = []
     for one in ranked:
         for index, place in enumerate(one.places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
+            if place in by_meaning:
+                scores["vector"] = by_meaning[place]
             (first if index < per_file else rest).append((place, one.score * _AGAIN**index, scores))
     first.sort(key=lambda item: (-item[1], item[0]))
     rest.sort(key=lambda item: (-item[1], item[0]))
@@ -119,7 +123,8 @@ def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int) -> list[tuple[P
     return [*first, *((place, min(score, lowest), scores) for place, score, scores in rest)][:n]
 
 
-def _hit(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
+def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
+    """A chunk that was read, as a hit."""
     place = match.place
     shown = snippet(text, question.words)
     return Hit(

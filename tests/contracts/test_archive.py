@@ -194,6 +194,20 @@ def test_a_search_sees_a_batch_whole_or_not_at_all(archive: Archive) -> None:
     assert torn == []
 
 
+def test_the_revision_differs_after_every_write_and_only_then(archive: Archive) -> None:
+    seen = [archive.revision("c")]
+    archive.replace("c", [document("a.py", PARSER)])
+    seen.append(archive.revision("c"))
+    archive.matches("c", ["header"], 5)
+    archive.optimize("c")
+    assert archive.revision("c") == seen[-1]
+    archive.remove("c", ["a.py"])
+    seen.append(archive.revision("c"))
+    archive.drop("c")
+    seen.append(archive.revision("c"))
+    assert len(set(seen)) == len(seen)
+
+
 def test_many_threads_may_write(archive: Archive) -> None:
     def write(name: str) -> None:
         for number in range(4):

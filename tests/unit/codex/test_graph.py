@@ -1,0 +1,87 @@
+"""The symbol graph: links, and what lies around a hit."""
+
+from codex.archive_memory import MemoryArchive
+from codex.definitions import Place
+from codex.documents import Document
+from codex.graph import SymbolGraph, build_graph
+from codex.neighbourhood import Neighbourhoods
+from codex.search import Search
+
+FILES = {
+    "a.py": "from b import middle\n\ndef begin():\n    return middle()\n",
+    "b.py": "from c import finish\n\ndef middle():\n    return finish()\n",
+    "c.py": "def finish():\n    return 1\n",
+    "alone.py": "def apart():\n    return 2\n",
+}
+A, B, C = Place("a.py", 1, 4), Place("b.py", 1, 4), Place("c.py", 1, 2)
+
+
+def graph(files: dict[str, str] = FILES) -> SymbolGraph:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
+    return build_graph(archive.chunks("c"))
+
+
+def test_a_use_links_to_its_definition_and_weaker_back() -> None:
+    links = {place: dict(graph().neighbours(place)) for place in (A, B, C)}
+    assert links[A].keys() == {B}
+    assert links[B].keys() == {A, C}
+    assert links[A][B] > links[B][A] > 0
+    assert graph().neighbours(Place("gone.py", 1, 1)) == []
+
+
+def test_expansion_keeps_to_its_hops_and_leaves_out_the_hits_themselves() -> None:
+    assert [(one.place, one.hops) for one in graph().expand({A: 1.0}, hops=1)] == [(B, 1)]
+    assert [(one.place, one.hops) for one in graph().expand({A: 1.0}, hops=2)] == [(B, 1), (C, 2)]
+    assert graph().expand({A: 1.0}, hops=0) == ()
+    assert graph().expand({}) == ()
+    assert graph().expand({Place("gone.py", 1, 1): 1.0}) == ()
+
+
+def test_expansion_keeps_to_its_tokens() -> None:
+    found = graph().expand({A: 1.0}, tokens=25)
+    assert [one.place for one in found] == [C]
+    assert graph().expand({A: 1.0}, tokens=100, cost=lambda place: 101) == ()
+
+
+def test_chunks_of_one_class_belong_together() -> None:
+    body = "        value = 1\n" * 40
+    text = "class Big:\n" + "".join(f"    def {name}(self):\n{body}" for name in ("one", "two"))
+    built = graph({"big.py": text})
+    assert len(built.places) == 2
+    assert [place for place, _ in built.neighbours(built.places[1])] == [built.places[0]]
+
+
+def test_a_name_that_everybody_defines_links_nobody() -> None:
+    files = {f"m{number}.py": f"def run():\n    return {number}\n" for number in range(8)}
+    built = graph({**files, "use.py": "def go():\n    return run()\n"})
+    assert built.links == 0
+
+
+def test_the_same_chunks_give_the_same_graph() -> None:
+    one, other = graph(), graph(dict(reversed(FILES.items())))
+    assert one.expand({A: 1.0}) == other.expand({A: 1.0})
+
+
+def test_an_empty_archive_has_an_empty_graph() -> None:
+    assert build_graph([]).places == ()
+
+
+def test_the_neighbourhood_of_hits_comes_with_texts_below_them() -> None:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    hits = Search(archive).search("begin", "c", 1).hits
+    near = Neighbourhoods(archive).around("begin", "c", hits)
+    assert [(hit.path, hit.scores["hops"]) for hit in near] == [("b.py", 1.0), ("c.py", 2.0)]
+    assert near[0].text == FILES["b.py"].rstrip("\n")
+    assert all(hit.score <= hits[0].score for hit in near)
+
+
+def test_a_graph_is_built_again_only_after_the_archive_changed() -> None:
+    archive = MemoryArchive()
+    archive.replace("c", [Document("c.py", FILES["c.py"], "c", 1)])
+    near = Neighbourhoods(archive)
+    first = near.graph("c")
+    assert near.graph("c") is first
+    archive.replace("c", [Document("b.py", FILES["b.py"], "b", 1)])
+    assert near.graph("c").links == 2

@@ -1,0 +1,134 @@
+"""What search puts first, and what it never makes up."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from codex.archive_memory import MemoryArchive
+from codex.asked import asked
+from codex.definitions import Place
+from codex.documents import Document
+from codex.identifiers import identifiers, query_words, words
+from codex.roles import Role, role_of
+from codex.search import Found, Search
+
+FILES = {
+    "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",
+    "src/fields.py": "def split_fields(text):\n    return text.partition(':')\n",
+    "src/report.py": "# parse header here and there: parse header\nprint('parse header')\n",
+    "tests/test_parse.py": "def test_parse_header():\n    assert parse_header('a: b')  # parse header line\n",
+    "vendor/parse.py": "def parse_header(line):\n    return line\n",
+}
+
+
+def search(files: dict[str, str] = FILES) -> Search:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
+    return Search(archive)
+
+
+def paths(query: str, n: int = 10, files: dict[str, str] = FILES) -> list[str]:
+    return [hit.path for hit in search(files).search(query, "c", n).hits]
+
+
+def test_a_definition_comes_before_mentions_and_a_source_before_its_test() -> None:
+    found = paths("how is the header line parsed")
+    assert found[0] == "src/parse.py"
+    assert found.index("src/parse.py") < found.index("tests/test_parse.py")
+
+
+def test_tests_come_first_when_they_are_asked_for() -> None:
+    assert paths("which test checks test_parse_header?")[0] == "tests/test_parse.py"
+
+
+def test_vendored_copies_come_last() -> None:
+    assert paths("parse_header")[0] == "src/parse.py"
+    assert paths("parse_header")[-1] == "vendor/parse.py"
+
+
+def test_what_the_best_chunk_uses_is_found_without_a_word_in_common() -> None:
+    hits = search().search("parse_header", "c").hits
+    linked = next(hit for hit in hits if hit.path == "src/fields.py")
+    assert linked.scores["graph"] > 0
+    assert linked.scores["chunk"] == 0
+
+
+def test_scores_fall_and_stay_apart_by_kind() -> None:
+    hits = search().search("parse header line", "c").hits
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert {"chunk", "file", "role"} <= set(hits[0].scores)
+
+
+def test_files_differ_before_chunks_repeat() -> None:
+    body = "    value = widget_size\n" * 40
+    files = {"big.py": "".join(f"def widget_{n}():\n{body}" for n in range(5)), "small.py": "widget = 1\n"}
+    assert len(set(paths("widget size", 2, files))) == 2
+    assert paths("widget size", 10, files).count("big.py") == 5
+    beside = search(files).search("widget size", "c", 3, per_file=3).hits
+    assert [hit.path for hit in beside].count("big.py") >= 2
+
+
+def test_nothing_is_found_for_nothing() -> None:
+    assert search().search("", "c") == Found()
+    assert search().search("?!", "c") == Found()
+    assert search().search("zzzz", "c") == Found()
+    assert search().search("parse", "nobody") == Found()
+    assert search().search("parse", "c", 0) == Found()
+
+
+def test_the_same_question_gives_the_same_list() -> None:
+    assert search().search("parse header", "c") == search().search("parse header", "c")
+
+
+def test_vectors_count_only_when_someone_gives_them() -> None:
+    class Meaning:
+        name, dimensions = "fixed", 2
+
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return [[1.0, 0.0] for _ in texts]
+
+        def nearest(self, codex: str, vector: Sequence[float], n: int) -> Sequence[tuple[Place, float]]:
+            return [(Place("src/report.py", 1, 2), 0.9)]
+
+    meaning = Meaning()
+    with_vectors = Search(search().archive, meaning, meaning).search("parse header", "c").hits
+    assert with_vectors[0].path == "src/report.py"
+    assert "vector" in with_vectors[0].scores
+    assert "vector" not in search().search("parse header", "c").hits[0].scores
+
+
+def test_identifiers_are_words_whole_and_in_parts() -> None:
+    assert words("getUserName HTTP_PORT2 __init__") == [
+        *("getusername", "get", "user", "name"),
+        *("http_port2", "http", "port"),
+        "init",
+    ]
+    assert identifiers("the os.path and getName of foo_bar, plainly") == ["os.path", "getName", "foo_bar"]
+
+
+def test_stop_words_leave_the_query_unless_nothing_else_is_left() -> None:
+    assert query_words("how does the parser do it") == ["parser"]
+    assert query_words("if not") == ["if", "not"]
+
+
+def test_a_question_says_whether_it_is_about_tests() -> None:
+    assert [asked(text).tests for text in ("the test of x", "TestCase", "latest pytest news", "contest")] == [
+        *(True, True, False, False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [
+        ("src/a.py", Role.SOURCE),
+        ("tests/a.py", Role.TEST),
+        ("pkg/a_test.go", Role.TEST),
+        ("web/a.spec.ts", Role.TEST),
+        ("third_party/tests/a.c", Role.VENDORED),
+        ("api/a_pb2.py", Role.GENERATED),
+        ("docs/a.md", Role.PROSE),
+        ("src/contest.py", Role.SOURCE),
+    ],
+)
+def test_a_path_says_what_a_file_is_for(path: str, role: Role) -> None:
+    assert role_of(path) is role
