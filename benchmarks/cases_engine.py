@@ -82,7 +82,7 @@ def eight_at_once(bench: Bench) -> Iterator[Row]:
     theirs = with_theirs(bench, story, 8 * cells, slots=8)
     yield share(case, "computed tokens", ours.computed, theirs.computed, "", 0.132)  # 8,600 of 65,301
     yield sooner(case, "last first token", ours.last_first_s, theirs.last_first_s, 6)
-    yield share(case, "KV", ours.kv_bytes / 2**20, theirs.kv_bytes / 2**20, "MiB", 0.25)
+    yield Row(case, "KV", ours.kv_bytes / 2**20, theirs.kv_bytes / 2**20 or None, "MiB", goal="≤ 80 MiB at 8k")
 
 
 def small_pool(bench: Bench) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 ASKED = 6  # words of the question: the built-in model looks for the longest match of a handful of tokens
 ANSWERED = 3  # least words of the answer
+RARE = 3  # lines that a word may stand in to tell a question apart; retrieval finds passages by such words
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,13 @@ def quotes(folder: Path, number: int) -> list[Quote]:
     """`number` of them, evenly spread over the tree; fewer where it has fewer."""
     found = list(candidates(folder))
     begun = Counter(key(candidate.question) for candidate in found)
-    once = [candidate for candidate in found if begun[key(candidate.question)] == 1]
+    common = Counter(word for candidate in found for word in set(candidate.question.lower().split()))
+    once = [
+        candidate
+        for candidate in found
+        if begun[key(candidate.question)] == 1
+        and sum(common[word] <= RARE for word in set(candidate.question.lower().split()) if len(word) > 3) >= 2
+    ]
     step = max(len(once) // max(number, 1), 1)
     return once[step // 2 :: step][:number]
 

@@ -4,6 +4,7 @@ Knows the `lore` command, the XDG variables and systemd's readiness protocol; no
 events: the daemon's own READY=1, or its end, whichever is first.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -20,6 +21,10 @@ from typing import Any
 
 LORE = Path(sys.executable).parent / "lore"
 XDG = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state"}
+
+
+LIBC = ctypes.CDLL(None)
+SET_PARENT_DEATH_SIGNAL = 1
 
 
 class DaemonError(Exception):
@@ -72,6 +77,7 @@ class PrivateDaemon:
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,  # so that ending it ends its child too, and Ctrl-C reaches only us
+                preexec_fn=end_with_parent,
             )
 
     def stop(self, timeout_s: float = 30.0) -> int:
@@ -183,6 +189,11 @@ def said_ready(ready: socket.socket, process: "subprocess.Popen[bytes]", timeout
                 return False
     finally:
         os.close(ending)
+
+
+def end_with_parent() -> None:
+    """A run that is killed must not leave a daemon that computes for nobody."""
+    LIBC.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> int:
