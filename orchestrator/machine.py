@@ -25,7 +25,7 @@ from orchestrator.errors import NotReady
 
 log = logging.getLogger("lorekeep.governor")
 
-Changed = Callable[[], Awaitable[None]]
+Changed = Callable[[], Awaitable[float | None]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ class Costs:
 
 
 class Machine:
-    """Owns the sampler. `follow` is called, one call at a time, after each outlook that changed something."""
+    """Owns the sampler.
+
+    `follow` is called, one call at a time, after each outlook that changed something, and again when as many seconds have
+    passed as it returned.
+    """
 
     def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
         self._offload = Offload(sensors)
@@ -133,17 +137,30 @@ class Machine:
         weights = self._info.weight_bytes if self._info else 0
         held = weights + (snapshot.kv_bytes if snapshot else 0)
         loaded = Loaded(weights, 0) if self._info else None
-        layers = self._info.gpu_layers if self._info and self._info.device != "CPU" else None
-        demand = Demand(self._costs.shape, self._costs.plan, gpu_layers=layers, loaded=loaded, ours=held)
+        demand = Demand(self._costs.shape, self._costs.plan, gpu_layers=self._layers(), loaded=loaded, ours=held)
         self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand))
 
+    def _layers(self) -> int | None:
+        """Layers on the GPU that counts, once it is known. One that the settings name without its being used counts for
+        all of them: what does not fit there must not be looked for elsewhere."""
+        if self._info is None:
+            return None
+        return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
+
     async def _watch(self) -> None:
-        seen = self.outlook.number
+        seen, again = self.outlook.number, None
         while True:
-            seen = (await self._sampler.changed(seen)).number
+            seen = await self._next(seen, again)
             self._grant()
-            if self._follow is not None:
-                await self._follow()
+            again = await self._follow() if self._follow is not None else None
+
+    async def _next(self, seen: int, again: float | None) -> int:
+        """The number of the next outlook; the last one's when `again` seconds pass before it."""
+        try:
+            async with asyncio.timeout(again):
+                return (await self._sampler.changed(seen)).number
+        except TimeoutError:
+            return seen
 
     def _grant(self) -> None:
         if self._client is not None and self.outlook.budget is not None:

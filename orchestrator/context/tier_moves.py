@@ -63,8 +63,19 @@ def due(
         return None, False
     if pending is None or pending.tier is not wanted:
         pending = Pending(wanted, now)
-    dwell = up_after_s if wanted.rank > current.rank else down_after_s
-    return pending, now - pending.since >= dwell
+    return pending, left(pending, current, now, down_after_s, up_after_s) <= 0
+
+
+def left(
+    pending: Pending,
+    current: FloorTier,
+    now: float,
+    down_after_s: float = DOWN_AFTER_S,
+    up_after_s: float = UP_AFTER_S,
+) -> float:
+    """Seconds until the wish has lasted its dwell time; 0 or less when it has."""
+    dwell = up_after_s if pending.tier.rank > current.rank else down_after_s
+    return pending.since + dwell - now
 
 
 def _stands(current: TierDecision, sizes: TierSizes, limit: int) -> bool:

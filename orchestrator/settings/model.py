@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from codex.settings import IngestSettings, SecretSettings, WalkSettings
-from governor.settings import ClaimSettings, MemorySettings, SamplerSettings, StoreSettings
+from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
 from orchestrator.context.strategy import StrategySettings as Decision
 from orchestrator.context.tier import TierSettings
 from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
@@ -105,6 +105,20 @@ class GovernorSettings(Slice):
         ge=0.1,
         le=600,
         description="time between readings when idle",
+        json_schema_extra=unit("s"),
+    )
+    worse_after: Seconds = Field(
+        PressureSettings.worse_s,
+        ge=0,
+        le=3600,
+        description="a worse level, or a smaller tier, is taken after it was called for this long",
+        json_schema_extra=unit("s"),
+    )
+    better_after: Seconds = Field(
+        PressureSettings.better_s,
+        ge=0,
+        le=86_400,
+        description="the same for a better level or a larger tier",
         json_schema_extra=unit("s"),
     )
     depth: int = Field(

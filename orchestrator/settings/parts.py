@@ -1,7 +1,14 @@
 """The settings as each part takes them: its own value, and nothing else of the whole."""
 
 from codex.settings import CodexSettings, IngestSettings, SecretSettings, WalkSettings
-from governor.settings import ClaimSettings, GovernorSettings, MemorySettings, SamplerSettings, StoreSettings
+from governor.settings import (
+    ClaimSettings,
+    GovernorSettings,
+    MemorySettings,
+    PressureSettings,
+    SamplerSettings,
+    StoreSettings,
+)
 from orchestrator.context.strategy import StrategySettings
 from orchestrator.context.tier import TierSettings
 from orchestrator.settings.model import Settings
@@ -21,6 +28,7 @@ def governor(settings: Settings) -> GovernorSettings:
             disk_bytes=kept.checkpoint_disk,
             disk_share=kept.checkpoint_disk_share,
         ),
+        pressure=PressureSettings(worse_s=given.worse_after, better_s=given.better_after),
         claims=ClaimSettings(depth=given.depth),
         sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
     )

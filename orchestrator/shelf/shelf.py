@@ -18,7 +18,8 @@ from governor.settings import PressureSettings
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.context.composing import context_of
 from orchestrator.context.tier import FloorTier, TierDecision, tier_named
-from orchestrator.context.tier_moves import Pending, due, redecide
+from orchestrator.context.tier_moves import Pending, due, left, redecide
+from orchestrator.errors import LoreError
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
 from orchestrator.shelf.changed import changed_definitions
@@ -125,33 +126,41 @@ class Shelf:
 
     # -- moving with the machine
 
-    async def reconsider(self) -> None:
-        """After a new reading: codices whose tier no longer fits step down, those that may grow step up."""
-        if self._raising is None:
-            return
+    async def reconsider(self) -> float | None:
+        """After a new reading: codices whose tier no longer fits step down, those that may grow step up.
+
+        Returns the seconds after which the next wish for another tier has lasted long enough, None when there is none.
+        """
+        if self._raising is None or self._machine.outlook.budget is None:
+            return None
         identity_tokens = await self._identity_tokens()
-        for name, standing in list(self._standing.items()):
-            if name in self._forced or self._forced_by_settings is not None:
-                continue
-            room, level = self._machine.room(identity_tokens), self._machine.levels.memory or "calm"
-            move = redecide(standing.decision, standing.sizes, room, level, settings=self._raising.settings)
-            wanted = move.decision.tier
-            pending, now_due = due(
-                self._pending.get(name),
-                standing.decision.tier,
-                wanted,
-                time.monotonic(),
-                self._dwell.worse_s,
-                self._dwell.better_s,
-            )
-            self._pending[name] = pending
-            if now_due:
-                log.info("codex %s moves from %s to %s: %s", name, standing.decision.tier, wanted, move.decision.reason)
-                await self.raise_codex(name, keep=move.decision)
-            elif move.decision.tier is standing.decision.tier and move.decision.reason != standing.decision.reason:
-                self._standing[name] = replace(
-                    standing, decision=replace(standing.decision, reason=move.decision.reason)
-                )
+        waits = [await self._reconsidered(one, identity_tokens) for one in list(self._standing.values())]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _reconsidered(self, standing: Standing, identity_tokens: int) -> float | None:
+        """Moves one codex when that is due; else the seconds until it is, None when it may stay."""
+        name, stands = standing.name, standing.decision
+        if self._raising is None or name in self._forced or self._forced_by_settings is not None:
+            return None
+        room, level = self._machine.room(identity_tokens), self._machine.levels.memory or "calm"
+        wanted = redecide(stands, standing.sizes, room, level, settings=self._raising.settings).decision
+        now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
+        pending, now_due = due(self._pending.get(name), stands.tier, wanted.tier, now, *dwell)
+        self._pending[name] = None if now_due else pending
+        if now_due:
+            await self._move(standing, wanted)
+        elif pending is not None:
+            return left(pending, stands.tier, now, *dwell)
+        elif wanted.reason != stands.reason:
+            self._standing[name] = replace(standing, decision=replace(stands, reason=wanted.reason))
+        return None
+
+    async def _move(self, standing: Standing, wanted: TierDecision) -> None:
+        log.info("codex %s moves from %s to %s: %s", standing.name, standing.decision.tier, wanted.tier, wanted.reason)
+        try:
+            await self.raise_codex(standing.name, keep=wanted)
+        except LoreError as error:
+            log.warning("codex %s stays as it is: %s", standing.name, error)
 
     async def changed(self, name: str) -> None:
         """Files of a codex may have changed: its log grows, its index follows, its floor gets the new entries behind it."""
