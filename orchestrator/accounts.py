@@ -1,12 +1,19 @@
 """What an answer says of itself, from the prompt's seams and what the engine reported. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from governor.budget import Budget
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.strategy import Decision
 from orchestrator.engine.messages import Completion, Reuse, Tier
 from orchestrator.wire.lore import BlockState, Break, GovernorState, PromptState, StrategyState, Timings
+
+
+def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
+    """Where reused tokens truly were: without a GPU the live cells lie in RAM."""
+    parts = tuple(reuse)
+    return parts if gpu else tuple(replace(one, tier=Tier.RAM) if one.tier is Tier.VRAM else one for one in parts)
 
 
 def block_states(prompt: Assembled, reuse: Sequence[Reuse]) -> tuple[BlockState, ...]:

@@ -173,7 +173,8 @@ class Answers:
 
     def _lore(self, prepared: Prepared, reuse: Iterable[Reuse]) -> Lore:
         prompt, standing = prepared.composed.assembled, prepared.standing
-        parts = tuple(reuse)
+        gpu = self.client.info is not None and self.client.info.device != "CPU"
+        parts = accounts.placed(reuse, gpu=gpu)
         machine = self.preparing.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
@@ -224,9 +225,9 @@ class Answers:
         assembled = prepared.composed.assembled
         self.client.put_floor(assembled.floor.name, assembled.floor.ids, pool_of(prepared))
         matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
-        lore = self._lore(prepared, matched.reuse)
+        # The last token is computed in any case: the answer's first one comes from it.
+        lore = self._lore(prepared, clipped(matched.reuse, assembled.tokens - 1))
         report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
-        computed = assembled.tokens - matched.length
         pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, prepared.decision.window)
         report |= {
             "relevance": None,
@@ -237,7 +238,7 @@ class Answers:
                 "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
             },
             "predicted": {
-                "ttft_ms": round(self.client.snapshot.counters.get("ms_per_token", 0.0) * computed, 1),
+                "ttft_ms": round(self.client.snapshot.counters.get("ms_per_token", 0.0) * lore.prompt.computed, 1),
                 "kv_bytes": lore.governor.kv_bytes,
                 "context_pressure": round(pressure.pressure, 3),
             },
@@ -292,12 +293,17 @@ def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> 
         part.end - part.start for part in admitted.reuse if part.tier != Tier.COMPUTED
     ):
         return admitted.reuse
-    kept, left = [], first.cached
-    for part in admitted.reuse:
-        end = min(part.end, part.start + left) if part.tier is not Tier.COMPUTED else part.start
+    return clipped(admitted.reuse, first.cached)
+
+
+def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
+    """The reused parts up to `most` tokens in all, from the left."""
+    kept: list[Reuse] = []
+    for part in reuse:
+        end = min(part.end, part.start + most) if part.tier is not Tier.COMPUTED else part.start
         if end > part.start:
             kept.append(Reuse(part.start, end, part.tier))
-            left -= end - part.start
+            most -= end - part.start
     return tuple(kept)
 
 
