@@ -2,8 +2,6 @@
 
 from collections.abc import Collection
 
-from codex.identifiers import words
-
 _LINES = 3
 _CHARS = 400
 
@@ -11,10 +9,10 @@ _CHARS = 400
 def snippet(text: str, query: Collection[str]) -> str:
     """At most three lines: those around the line that holds most of the query's words, the first lines on a tie."""
     lines = text.split("\n")
-    asked = set(query)
     best, best_count = 0, 0
     for number, line in enumerate(lines):
-        count = len(asked.intersection(words(line[:_CHARS])))
+        seen = line[:_CHARS].lower()
+        count = sum(word in seen for word in query)
         if count > best_count:
             best, best_count = number, count
     shown = [line for line in lines[best : best + 2 * _LINES] if line.strip()][:_LINES]
