@@ -3,8 +3,8 @@
     milliseconds = step + row · rows + tiled · rows in full tiles · cells + loose · other rows · cells
 
 Every query walks all used cells of its pool; rows in full tiles of flash attention walk them far cheaper on a CPU
-(64 rows at 8,158 cells: 141 ms, 63 rows: 1,708 ms). Recursive least squares with slow forgetting, starting from those
-figures, so that the very first plan is sensible and a thermally throttled afternoon is followed. Knows no tickets.
+(64 rows at 8,158 cells: 141 ms, 63 rows: 1,708 ms). Least squares of the relative error over what was seen lately of each
+kind of step, drawn to a prior, so that the very first plan is sensible and a throttled afternoon is followed. Knows no tickets.
 """
 
 from dataclasses import dataclass, field
@@ -12,12 +12,26 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-Weights = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps.
 PRIOR = np.array([8.0, 1.0, 1.2e-4, 3.3e-3])
-_SCALE = np.array([10.0, 1.0, 1e-4, 1e-3])  # brings the four unknowns to the same order of magnitude
-_FORGET = 0.995
+FORGET = 0.98  # of what was seen of a kind of step, with each further one of that kind
+TRUST = 1e-3  # in the prior, against one step seen
+FEW = 4  # rows: a step of running answers
+
+
+@dataclass
+class Seen:
+    """What steps of one kind said: the normal equations, which forget by themselves."""
+
+    matrix: Vector = field(default_factory=lambda: np.zeros((4, 4)))
+    target: Vector = field(default_factory=lambda: np.zeros(4))
+
+    def add(self, features: Vector) -> None:
+        """Features are divided by the time they took, so that each step counts by its relative error."""
+        self.matrix = FORGET * self.matrix + np.outer(features, features)
+        self.target = FORGET * self.target + features
 
 
 @dataclass
@@ -25,21 +39,18 @@ class Costs:
     """One model on one machine. `tile` is the backend's; 1 means that no row is cheaper than another."""
 
     tile: int
-    weights: Weights = field(default_factory=lambda: PRIOR / _SCALE)
-    spread: Weights = field(default_factory=lambda: np.eye(4) * 10.0)
+    weights: Vector = field(default_factory=lambda: np.ones(4))  # of the prior
+    _seen: dict[str, Seen] = field(default_factory=dict)
 
     def milliseconds(self, rows: int, cells: int) -> float:
-        """Predicted time of a step of `rows` tokens in a pool with `cells` used, never negative."""
-        return max(0.05, float(self._features(rows, cells) @ self.weights))
+        """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
+        return max(0.02, float(self._features(rows, cells) @ self.weights))
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
-        features = self._features(rows, cells)
-        # Relative error: a step of 2 s must not drown what a hundred steps of 20 ms say.
-        features, target = features / milliseconds, 1.0
-        gain = self.spread @ features / (_FORGET + features @ self.spread @ features)
-        self.weights = np.maximum(self.weights + gain * (target - features @ self.weights), 0.0)
-        self.spread = (self.spread - np.outer(gain, features @ self.spread)) / _FORGET
-        self.spread = np.clip(self.spread, -1e4, 1e4)
+        # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
+        kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
+        self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
+        self.weights = self._solved()
 
     def padding(self, rows: int, cells: int) -> int:
         """Rows of a scratch sequence that make this step sooner, 0 where they do not."""
@@ -60,7 +71,21 @@ class Costs:
     def _padded(self, rows: int, cells: int) -> float:
         return self.milliseconds(rows + self.padding(rows, cells), cells)
 
-    def _features(self, rows: int, cells: int) -> Weights:
+    def _features(self, rows: int, cells: int) -> Vector:
+        """In units of the prior's milliseconds."""
         full = rows // self.tile * self.tile
-        features: Weights = np.array([1.0, rows, full * cells, (rows - full) * cells]) * _SCALE
+        features: Vector = np.array([1.0, rows, full * cells, (rows - full) * cells]) * PRIOR
         return features
+
+    def _solved(self) -> Vector:
+        """The weights that fit best, none negative: what comes out negative is set to 0 and the rest solved again."""
+        matrix = sum((seen.matrix for seen in self._seen.values()), TRUST * np.eye(4))
+        target = sum((seen.target for seen in self._seen.values()), TRUST * np.ones(4))
+        weights, free = np.zeros(4), np.ones(4, bool)
+        while free.any():
+            found = np.linalg.solve(matrix[np.ix_(free, free)], target[free])
+            if (found >= 0).all():
+                weights[free] = found
+                break
+            free[np.flatnonzero(free)[found < 0]] = False
+        return weights

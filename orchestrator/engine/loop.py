@@ -8,32 +8,30 @@ shared in `tree`. It does not know processes, sockets, or what a prompt means.
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission, Floor
-from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.backend import Backend, SchemaRefused
+from orchestrator.engine.counters import Counters
 from orchestrator.engine.keeper import Keeper, Path, deepest
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
-    Delta,
     DropFloor,
     FromChild,
     Grant,
     Job,
     Outcome,
-    Progress,
     PutFloor,
     Reason,
     Reuse,
     Snapshot,
     Tier,
-    ids_to_bytes,
 )
-from orchestrator.engine.plan import Limits, Step, Want, plan_round
+from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
 from orchestrator.engine.pools import Pool
+from orchestrator.engine.speculation import Speculation
+from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
@@ -45,17 +43,6 @@ Post = Callable[[list[FromChild]], None]
 Clock = Callable[[], float]
 
 
-@dataclass
-class Counters:
-    steps: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    computed_tokens: int = 0
-    generated_tokens: int = 0
-    evicted_tokens: int = 0
-    padded_tokens: int = 0
-
-
 class Loop:
     """`post` takes the messages of one round at once; `clock` gives seconds; without `tiers` nothing outlives the cells."""
 
@@ -65,7 +52,6 @@ class Loop:
         self.backend = backend
         self.keeper = Keeper(tiers, clock) if tiers is not None else None
         self.admission = Admission(backend, sequences, self._evicted)
-        self.costs = Costs(backend.tile)
         self.counters = Counters()
         self._limits = limits
         self._post = post
@@ -73,8 +59,8 @@ class Loop:
         self._tickets: dict[int, Ticket] = {}
         self._arrivals = 0
         self._out: list[FromChild] = []
-        self._pools_of_round: dict[int, Pool] = {}
-        self._predicted_ms = 0.0
+        self._speculation = Speculation(self.counters)
+        self._stepping = Stepping(backend, self.counters, self._speculation, self._out_of_round, self._end, clock)
 
     # -- what comes in
 
@@ -113,6 +99,7 @@ class Loop:
     def _drop(self, name: str) -> None:
         for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
             self._end(ticket, Outcome.CANCELLED, Reason.CANCELLED, "its codex was dropped")
+        self._speculation.forget(name)
         floor = self.admission.forget(name)
         if floor is not None and self.keeper is not None:
             self.keeper.forget_floor(floor.ids)
@@ -135,15 +122,21 @@ class Loop:
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known, posted at once."""
         self._admit()
-        for step in self._plan():
-            self._run(step)
+        pools = list(self.admission.pools.values())
+        for step in self._plan(pools):
+            answering = [self._tickets[number] for number in step.answering]
+            prefill = [(self._tickets[number], tokens) for number, tokens in step.prefill]
+            self._stepping.run(step, pools[step.pool], answering, prefill)
         self.flush()
         if self.behind() and self.keeper is not None:
             self.keeper.work(self._clock() + BEHIND_SECONDS)
 
     def predicted_seconds(self) -> float:
         """What the step that runs now should take."""
-        return self._predicted_ms / 1000
+        return self._stepping.predicted_ms / 1000
+
+    def _out_of_round(self, message: FromChild) -> None:
+        self._out.append(message)
 
     def flush(self) -> None:
         if self._out:
@@ -172,6 +165,7 @@ class Loop:
         ticket.admitted_at = self._clock()
         ticket.reuse = reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
+        self._speculation.begin(ticket)
         self.counters.prompt_tokens += len(ticket.ids)
         self.counters.cached_tokens += ticket.cached()
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
@@ -189,24 +183,23 @@ class Loop:
         deadline = self._clock() + self._limits.budget_ms / 1000
         return self.keeper.revive(pool, path, limit, deadline, ticket.restored)
 
-    def _plan(self) -> tuple[Step, ...]:
-        pools = dict(enumerate(self.admission.pools.values()))
-        number = {id(pool): index for index, pool in pools.items()}
+    def _plan(self, pools: list[Pool]) -> tuple[Step, ...]:
+        index = {id(pool): place for place, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
         wants: list[Want] = []
-        for ticket in list(self._tickets.values()):
+        drafts: dict[int, Draft] = {}
+        # In the order of service, so that of two who may compute a node the first in line gets it.
+        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+            place = index.get(id(ticket.pool), 0)
             if ticket.phase is Phase.ANSWERING:
-                answering.setdefault(number[id(ticket.pool)], []).append(ticket.number)
-            elif ticket.phase is Phase.PREFILL:
-                node = self._claim(ticket)
-                if node is not None:
-                    background, arrived = ticket.order
-                    tokens = len(node.ids) - node.filled
-                    wants.append(Want(background, arrived, ticket.number, number[id(ticket.pool)], tokens))
-        cells = {index: pool.tree.leased() + pool.tree.evictable() for index, pool in pools.items()}
-        steps = plan_round(answering, wants, cells, self._limits, self.costs)
-        self._pools_of_round = pools
-        return steps
+                answering.setdefault(place, []).append(ticket.number)
+                if (draft := self._speculation.find(ticket)) is not None:
+                    drafts[ticket.number] = draft
+            elif ticket.phase is Phase.PREFILL and (node := self._claim(ticket)) is not None:
+                background, arrived = ticket.order
+                wants.append(Want(background, arrived, ticket.number, place, len(node.ids) - node.filled))
+        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
+        return plan_round(answering, wants, cells, self._limits, self._stepping.costs, drafts)
 
     def _claim(self, ticket: Ticket) -> Node | None:
         """The node that this ticket may compute now; None while another ticket computes it."""
@@ -224,99 +217,6 @@ class Loop:
         """An interactive ticket goes on with what a background one computes: it must not wait at the other's class."""
         other = self._tickets[filler]
         return other.order[0] and not ticket.order[0]
-
-    def _run(self, step: Step) -> None:
-        pool = self._pools_of_round[step.pool]
-        cells = pool.tree.leased() + pool.tree.evictable()
-        batch, sampled, filled = Batch(), [], []
-        for number in step.answering:
-            ticket = self._tickets[number]
-            sampled.append((ticket, self._add_token(pool, ticket, batch)))
-        for number, tokens in step.prefill:
-            ticket = self._tickets[number]
-            row, node = self._add_prompt(pool, ticket, tokens, batch)
-            filled.append((ticket, node, tokens))
-            if row is not None:
-                sampled.append((ticket, row))
-        if step.padding:
-            batch.add(pool.scratch, 0, [0] * step.padding, output=False)
-        self._decode(pool, batch, step, cells)
-        for ticket, node, tokens in filled:
-            self._filled(ticket, node, tokens)
-        for ticket, row in sampled:
-            self._sample(pool, ticket, row)
-
-    def _add_token(self, pool: Pool, ticket: Ticket, batch: Batch) -> int:
-        assert ticket.tip is not None
-        assert ticket.pending is not None
-        ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
-        pool.grew(ticket.number)
-        position = ticket.tip.stands
-        row = batch.add(pool.tree.attach(ticket.tip), position, [ticket.pending], output=True)
-        ticket.tip.filled += 1
-        return row
-
-    def _add_prompt(self, pool: Pool, ticket: Ticket, tokens: int, batch: Batch) -> tuple[int | None, Node]:
-        node = ticket.unfinished()
-        assert node is not None
-        assert node.filler == ticket.number
-        last = node is ticket.tip and node.filled + tokens == len(node.ids) and ticket.job.max_tokens > 0
-        run = node.ids[node.filled : node.filled + tokens]
-        row = batch.add(pool.tree.attach(node), node.stands, run, output=last)
-        return (row if last else None), node
-
-    def _decode(self, pool: Pool, batch: Batch, step: Step, cells: int) -> None:
-        self._predicted_ms = self.costs.milliseconds(len(batch), cells)
-        began = self._clock()
-        pool.memory.decode(batch)
-        if step.padding:
-            pool.memory.remove(pool.scratch, 0, -1)
-        self.costs.learn(len(batch), cells, max(0.01, (self._clock() - began) * 1000))
-        self.counters.steps += 1
-        self.counters.padded_tokens += step.padding
-
-    def _filled(self, ticket: Ticket, node: Node, tokens: int) -> None:
-        node.filled += tokens
-        ticket.computed += tokens
-        self.counters.computed_tokens += tokens
-        if node.whole:
-            node.filler = None
-        assert ticket.tip is not None
-        missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
-        self._out.append(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
-        if missing == 0 and ticket.job.max_tokens == 0:
-            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
-
-    def _sample(self, pool: Pool, ticket: Ticket, row: int) -> None:
-        assert ticket.sampler is not None
-        if ticket.phase is Phase.PREFILL:
-            ticket.enter(Phase.ANSWERING)
-        try:
-            sampled = pool.memory.sample(row, ticket.sampler)
-        except BackendError as error:
-            self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
-            return
-        if not ticket.first_token_at:
-            ticket.first_token_at = self._clock()
-        if sampled.end:
-            self._say(ticket, ticket.text.finish(), ())
-            self._end(ticket, Outcome.DONE, Reason.STOP)
-            return
-        ticket.generated += 1
-        self.counters.generated_tokens += 1
-        ticket.pending = sampled.token
-        self._say(ticket, ticket.text.push(self.backend.pieces([sampled.token])), (sampled.token,), sampled.logprobs)
-        if ticket.text.stopped:
-            self._end(ticket, Outcome.DONE, Reason.STOP)
-        elif ticket.generated >= ticket.job.max_tokens:
-            self._say(ticket, ticket.text.finish(), ())
-            self._end(ticket, Outcome.DONE, Reason.LENGTH)
-
-    def _say(
-        self, ticket: Ticket, text: str, ids: tuple[int, ...], logprobs: tuple[tuple[int, float], ...] = ()
-    ) -> None:
-        if text or ids:
-            self._out.append(Delta(ticket.number, text, ids_to_bytes(ids), (logprobs,) if logprobs else ()))
 
     # -- endings
 
@@ -362,9 +262,9 @@ class Loop:
 
     def _per_token(self) -> float:
         """Predicted milliseconds of one prompt token in a full step, in the fullest pool."""
-        rows = self._limits.batch // self.costs.tile * self.costs.tile
-        cells = max((pool.tree.leased() + pool.tree.evictable() for pool in self.admission.pools.values()), default=0)
-        return self.costs.milliseconds(rows, cells) / rows
+        rows = self._limits.batch // self._stepping.costs.tile * self._stepping.costs.tile
+        cells = max((pool.cells_used() for pool in self.admission.pools.values()), default=0)
+        return self._stepping.costs.milliseconds(rows, cells) / rows
 
     def check(self) -> None:
         """The conservation law over all pools, for tests and the idle moment."""

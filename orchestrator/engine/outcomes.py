@@ -14,6 +14,8 @@ def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, no
         cached=len(ticket.ids) - ticket.computed if ticket.admitted_at else 0,
         computed=ticket.computed,
         generated=ticket.generated,
+        drafted=ticket.drafted,
+        accepted=ticket.accepted,
         timings=timings(ticket, now),
     )
 

@@ -3,7 +3,8 @@
     1. every running answer gets its token, in every pool that has one;
     2. prefill goes to one pool a round: interactive before background, then the oldest;
     3. it fills what the round's time budget leaves, further tickets of that pool in the same order;
-    4. a step is padded where padding makes it sooner.
+    4. a step is padded where padding makes it sooner;
+    5. places that padding would waste, or that pay for themselves, verify drafts of answers.
 
 A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its one tile.
 """
@@ -27,20 +28,30 @@ class Want:
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the backend: a token for each of `answering`, then prompt tokens by ticket, then padding."""
+    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket, padding."""
 
     pool: int
     answering: tuple[int, ...]
     prefill: tuple[tuple[int, int], ...] = ()
     padding: int = 0
+    drafts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """batch: tokens the backend takes at once. budget_ms: one round's time."""
+    """batch: tokens the backend takes at once. budget_ms: one round's time. logits: rows of a step that may have them."""
 
     batch: int
     budget_ms: float = 300.0
+    logits: int = 64
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is at hand to be verified for a running answer: so many tokens, of which so many are expected to be right."""
+
+    tokens: int
+    expected: float
 
 
 def plan_round(
@@ -49,8 +60,9 @@ def plan_round(
     cells: Mapping[int, int],
     limits: Limits,
     costs: Costs,
+    drafts: Mapping[int, Draft] | None = None,
 ) -> tuple[Step, ...]:
-    """`answering`: tickets by pool. `cells`: used cells by pool. Returns the steps of one round, one per pool at most."""
+    """`answering`: tickets by pool. `cells`: used cells by pool. `drafts`: by ticket. One step per pool at most."""
     served = min(wants, default=None)
     pools = sorted({*(pool for pool, tickets in answering.items() if tickets), *([served.pool] if served else [])})
     left = limits.budget_ms - sum(
@@ -64,8 +76,36 @@ def plan_round(
         mine = sorted(want for want in wants if want.pool == pool) if served and pool == served.pool else []
         prefill = _fill(len(tickets), mine, cells[pool], limits.batch, left, costs)
         rows = len(tickets) + sum(tokens for _, tokens in prefill)
-        steps.append(Step(pool, tickets, prefill, costs.padding(rows, cells[pool])))
+        padding = costs.padding(rows, cells[pool])
+        mine_drafts = {number: drafts[number] for number in tickets if number in drafts} if drafts else {}
+        chosen = _drafts(mine_drafts, len(tickets), rows, padding, cells[pool], limits, costs)
+        padding = max(0, padding - sum(tokens for _, tokens in chosen))
+        steps.append(Step(pool, tickets, prefill, padding, chosen))
     return tuple(steps)
+
+
+def _drafts(
+    drafts: Mapping[int, Draft], answers: int, rows: int, padding: int, cells: int, limits: Limits, costs: Costs
+) -> tuple[tuple[int, int], ...]:
+    """Tokens to verify for each answer: in the places of the padding, else as many as make the answers sooner."""
+    if not drafts or rows > answers:
+        return ()  # a prefill fills the step
+    if padding:
+        return _shared(drafts, min(padding, limits.logits - answers))
+    best: tuple[tuple[int, int], ...] = ()
+    speed = answers / costs.milliseconds(rows, cells)
+    for more in (-rows % costs.tile, 4 * len(drafts), 12 * len(drafts)):
+        chosen = _shared(drafts, min(more, limits.logits - answers))
+        added = sum(tokens for _, tokens in chosen)
+        told = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
+        if added and told / costs.milliseconds(rows + added, cells) > speed:
+            best, speed = chosen, told / costs.milliseconds(rows + added, cells)
+    return best
+
+
+def _shared(drafts: Mapping[int, Draft], places: int) -> tuple[tuple[int, int], ...]:
+    each = max(0, places) // len(drafts)
+    return tuple((number, min(each, draft.tokens)) for number, draft in drafts.items() if min(each, draft.tokens))
 
 
 def _fill(

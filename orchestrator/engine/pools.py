@@ -68,6 +68,10 @@ class Pool:
     def free(self) -> int:
         return self.memory.cells - self.reserved() - self.tree.leased() - self.tree.evictable()
 
+    def cells_used(self) -> int:
+        """Cells that hold KV."""
+        return self.tree.leased() + self.tree.evictable()
+
     def in_use(self) -> int:
         """Cells that no eviction can free."""
         return self.reserved() + self.tree.leased()

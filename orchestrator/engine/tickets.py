@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.backend import Sampler
+from orchestrator.engine.drafts import Drafting
 from orchestrator.engine.messages import Job, Reuse, Urgency
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.text import TextStream
@@ -48,6 +49,10 @@ class Ticket:
     pending: int | None = None  # sampled, not yet evaluated
     restored: list[Reuse] = field(default_factory=list)
     reuse: tuple[Reuse, ...] = ()
+    drafting: Drafting | None = None
+    drafts: list[int] = field(default_factory=list)  # found for the next step
+    drafted: int = 0
+    accepted: int = 0
     computed: int = 0
     generated: int = 0
     admitted_at: float = 0.0

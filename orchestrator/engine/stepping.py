@@ -1,0 +1,160 @@
+"""One step: rows in, the backend's call, and what it made of the tickets that took part.
+
+    tokens of answers, drafts ┐
+    prompt tokens             ├─▶ decode ─▶ cells stand ─▶ sample ─▶ verify drafts ─▶ text, or the end
+    padding                   ┘
+
+What to compute was decided in `plan`. Knows no queue and no pool but the step's.
+"""
+
+from collections.abc import Callable
+
+from orchestrator.engine.backend import Backend, BackendError, Batch
+from orchestrator.engine.costs import Costs
+from orchestrator.engine.counters import Counters
+from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason, ids_to_bytes
+from orchestrator.engine.plan import Step
+from orchestrator.engine.pools import Pool
+from orchestrator.engine.speculation import Speculation
+from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.tree import Node
+
+End = Callable[[Ticket, Outcome, Reason, str], None]
+
+
+class Stepping:
+    """`tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives seconds."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        counters: Counters,
+        speculation: Speculation,
+        tell: Callable[[FromChild], None],
+        end: End,
+        clock: Callable[[], float],
+    ) -> None:
+        self.costs = Costs(backend.tile)
+        self.predicted_ms = 0.0
+        self._backend = backend
+        self._counters = counters
+        self._speculation = speculation
+        self._tell = tell
+        self._end = end
+        self._clock = clock
+
+    def run(self, step: Step, pool: Pool, answering: list[Ticket], prefill: list[tuple[Ticket, int]]) -> None:
+        """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
+        cells = pool.cells_used()
+        batch, sampled, filled = Batch(), [], []
+        drafts = dict(step.drafts)
+        for ticket in answering:
+            ticket.drafts = ticket.drafts[: drafts.get(ticket.number, 0)]
+            sampled.append((ticket, self._add_token(pool, ticket, batch)))
+        for ticket, tokens in prefill:
+            row, node = self._add_prompt(pool, ticket, tokens, batch)
+            filled.append((ticket, node, tokens))
+            if row is not None:
+                sampled.append((ticket, row))
+        if step.padding:
+            batch.add(pool.scratch, 0, [0] * step.padding, output=False)
+        self._decode(pool, batch, step.padding, cells)
+        for ticket, node, tokens in filled:
+            self._filled(ticket, node, tokens)
+        for ticket, row in sampled:
+            self._sample(pool, ticket, row)
+            if ticket.drafts:
+                self._verify(pool, ticket, row)
+
+    # -- rows
+
+    def _add_token(self, pool: Pool, ticket: Ticket, batch: Batch) -> int:
+        assert ticket.tip is not None and ticket.pending is not None
+        ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
+        pool.grew(ticket.number)
+        sequence = pool.tree.attach(ticket.tip)
+        row = batch.add(sequence, ticket.tip.stands, [ticket.pending], output=True)
+        ticket.tip.filled += 1
+        for place, token in enumerate(ticket.drafts):
+            batch.add(sequence, ticket.tip.stands + place, [token], output=True)
+        return row
+
+    def _add_prompt(self, pool: Pool, ticket: Ticket, tokens: int, batch: Batch) -> tuple[int | None, Node]:
+        node = ticket.unfinished()
+        assert node is not None and node.filler == ticket.number
+        last = node is ticket.tip and node.filled + tokens == len(node.ids) and ticket.job.max_tokens > 0
+        run = node.ids[node.filled : node.filled + tokens]
+        row = batch.add(pool.tree.attach(node), node.stands, run, output=last)
+        return (row if last else None), node
+
+    def _decode(self, pool: Pool, batch: Batch, padding: int, cells: int) -> None:
+        self.predicted_ms = self.costs.milliseconds(len(batch), cells)
+        began = self._clock()
+        pool.memory.decode(batch)
+        if padding:
+            pool.memory.remove(pool.scratch, 0, -1)
+        self.costs.learn(len(batch), cells, max(0.01, (self._clock() - began) * 1000))
+        self._counters.steps += 1
+        self._counters.padded_tokens += padding
+
+    # -- what it made of them
+
+    def _filled(self, ticket: Ticket, node: Node, tokens: int) -> None:
+        node.filled += tokens
+        ticket.computed += tokens
+        self._counters.computed_tokens += tokens
+        if node.whole:
+            node.filler = None
+        assert ticket.tip is not None
+        missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
+        self._tell(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
+        if missing == 0 and ticket.job.max_tokens == 0:
+            self._end(ticket, Outcome.DONE, Reason.PREFILLED, "")
+
+    def _sample(self, pool: Pool, ticket: Ticket, row: int) -> None:
+        assert ticket.sampler is not None
+        if ticket.phase is Phase.PREFILL:
+            ticket.enter(Phase.ANSWERING)
+        try:
+            sampled = pool.memory.sample(row, ticket.sampler)
+        except BackendError as error:
+            self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
+            return
+        if not ticket.first_token_at:
+            ticket.first_token_at = self._clock()
+        if sampled.end:
+            self._say(ticket, ticket.text.finish(), ())
+            self._end(ticket, Outcome.DONE, Reason.STOP, "")
+            return
+        ticket.generated += 1
+        self._counters.generated_tokens += 1
+        ticket.pending = sampled.token
+        self._say(ticket, ticket.text.push(self._backend.pieces([sampled.token])), (sampled.token,), sampled.logprobs)
+        if ticket.text.stopped:
+            self._end(ticket, Outcome.DONE, Reason.STOP, "")
+        elif ticket.generated >= ticket.job.max_tokens:
+            self._say(ticket, ticket.text.finish(), ())
+            self._end(ticket, Outcome.DONE, Reason.LENGTH, "")
+
+    def _verify(self, pool: Pool, ticket: Ticket, row: int) -> None:
+        """Keeps what of the drafts the model says itself, and takes the cells of the rest back."""
+        assert ticket.tip is not None
+        tip = ticket.tip
+        drafts, ticket.drafts = ticket.drafts, []
+        accepted, end = 0, tip.stands + len(drafts)
+        while accepted < len(drafts) and ticket.phase is Phase.ANSWERING and ticket.pending == drafts[accepted]:
+            tip.ids.append(drafts[accepted])
+            tip.filled += 1
+            pool.grew(ticket.number)
+            accepted += 1
+            self._sample(pool, ticket, row + accepted)
+        self._speculation.learn(ticket, len(drafts), accepted)
+        if tip.stands < end:
+            assert tip.sequence is not None
+            pool.memory.remove(tip.sequence, tip.stands, -1)
+
+    def _say(
+        self, ticket: Ticket, text: str, ids: tuple[int, ...], logprobs: tuple[tuple[int, float], ...] = ()
+    ) -> None:
+        if text or ids:
+            self._tell(Delta(ticket.number, text, ids_to_bytes(ids), (logprobs,) if logprobs else ()))
