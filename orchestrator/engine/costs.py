@@ -4,7 +4,7 @@
 
 Every query walks all used cells of its pool; rows in full tiles of flash attention walk them far cheaper on a CPU
 (64 rows at 8,158 cells: 141 ms, 63 rows: 1,708 ms). Least squares of the relative error over what was seen lately of each
-kind of step, drawn to a prior, so that the very first plan is sensible and a throttled afternoon is followed. Knows no tickets.
+kind of step, drawn to a prior, so that the very first plan is sensible and a throttled afternoon is followed.
 """
 
 from dataclasses import dataclass, field

@@ -116,6 +116,10 @@ class Loop:
     def close(self) -> None:
         """Keeps what stands, so that the next process finds it."""
         if self.keeper is not None:
+            for pool in self.admission.pools.values():
+                for node in pool.tree.nodes():
+                    if node.filled and not any(child.filled for child in node.children):
+                        self.keeper.remember(pool, node)
             self.keeper.work(float("inf"))
             self.keeper.tiers.close()
 

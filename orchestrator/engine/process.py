@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.engine.messages import EngineSpec
 from orchestrator.engine.transport import HEADER, pack, unpack
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 30.0  # what stands is written before the child goes
 
 
 class ChildProcess:

@@ -84,7 +84,8 @@ class Worker:
             backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic, tiers_of(backend, spec)
         )
         self._shadows: Shadows = {}
-        self._desk = Desk(backend, wire, lambda: self._shadows, self._inbox.put)
+        self._closing = False
+        self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
         self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
         self._told = 0.0
         wire.send([Ready(backend.info)])
@@ -112,8 +113,14 @@ class Worker:
         except Exception:
             log.critical("the engine's desk failed", exc_info=True)
         finally:
-            logging.shutdown()
-            os._exit(status)
+            if not self._closing:
+                logging.shutdown()
+                os._exit(status)
+
+    def _forward(self, message: object) -> None:
+        # Noted here and not in the loop: the socket's end, which follows, must not cut off what is being written.
+        self._closing = self._closing or isinstance(message, Shutdown)
+        self._inbox.put(message)
 
     def _arrived(self) -> Iterable[object]:
         """All messages that are there; with nothing to compute or to write, waits for one."""
