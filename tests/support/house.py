@@ -1,0 +1,109 @@
+"""A small codebase whose answers are known, and a daemon of one's own that is asked about it.
+
+The built-in model continues a question with what stands behind the same words in its context, so an answer is right exactly
+when the place that says it was in the prompt.
+"""
+
+import json
+import select
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from private_daemon import LORE, PrivateDaemon
+
+CODES = {"zebra": "4815162", "walrus": "9273645"}
+# Two threads stall beside any busy process; one is slower by half at most.
+ONE_THREAD = {"LORE_MODEL__THREADS": "1"}
+
+Lore = Mapping[str, Any]
+
+
+def question(vault: str) -> str:
+    return f"The access code of vault {vault} is"
+
+
+def codebase(folder: Path, codes: Mapping[str, str] = CODES, functions: int = 12) -> Path:
+    """One file a vault, its code in line 3, and one file of ordinary functions: about 500 tokens."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for vault, code in codes.items():
+        write_vault(folder, vault, code)
+    bodies = [f"def step_{number}(value):\n    return value + {number}\n" for number in range(functions)]
+    (folder / "steps.py").write_text("\n\n".join(bodies))
+    return folder
+
+
+def write_vault(folder: Path, vault: str, code: str) -> Path:
+    path = folder / f"{vault}.py"
+    path.write_text(
+        f'"""The vault called {vault}."""\n\n# {question(vault)} {code}.\n\n\ndef unlock():\n    return None\n'
+    )
+    return path
+
+
+@contextmanager
+def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDaemon]:
+    """A running daemon, quick on a busy machine. `config` is its config.toml; `model` and `environment` as they are."""
+    with tempfile.TemporaryDirectory(prefix="lore-") as name:
+        environment = {**ONE_THREAD, **options.pop("environment", {})}
+        daemon = PrivateDaemon(Path(name), models=models, environment=environment, **options)
+        configure(daemon, config)
+        try:
+            yield daemon.start()
+        finally:
+            daemon.stop()
+
+
+def configure(daemon: PrivateDaemon, config: str) -> None:
+    place = daemon.folder / "config" / "lorekeep"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (place / "config.toml").write_text(config)
+
+
+def ask(daemon: PrivateDaemon, vault: str, *options: str) -> Any:
+    """The answer's object to that vault's question."""
+    return daemon.json("ask", question(vault), "--max-tokens", "10", *options)
+
+
+def blocks(lore: Lore) -> dict[str, Lore]:
+    return {block["kind"]: block for block in lore["blocks"]}
+
+
+def cached_whole(lore: Lore, *kinds: str) -> bool:
+    return all(blocks(lore)[kind]["cached"] == blocks(lore)[kind]["tokens"] > 0 for kind in kinds)
+
+
+def counters(daemon: PrivateDaemon) -> Mapping[str, float]:
+    """The engine's counters."""
+    found = daemon.json("status")["engine"]["cache"]
+    assert isinstance(found, dict)
+    return found
+
+
+def begun(daemon: PrivateDaemon, *arguments: str | Path) -> "subprocess.Popen[str]":
+    """A `lore` command that is left running, in a group of its own, so that it can be interrupted alone."""
+    return subprocess.Popen(
+        [str(LORE), *map(str, arguments)],
+        env=daemon.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        start_new_session=True,
+    )
+
+
+def first_words(process: "subprocess.Popen[str]", timeout_s: float = 60.0) -> str:
+    """What a running command has written first to its standard output."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], timeout_s)
+    assert ready, "the command said nothing"
+    return process.stdout.read(1)
+
+
+def events(text: str) -> Sequence[Any]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
