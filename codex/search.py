@@ -7,7 +7,6 @@ follow where there is room, or stand beside the first with `per_file`. Knows an 
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from codex.archive import Archive, Match
@@ -66,10 +65,9 @@ class Search:
         question = asked(query)
         if not question.words or n <= 0:
             return Found()
-        with ThreadPoolExecutor(1) as beside:  # both wait for the index, a few milliseconds each
-            whole = beside.submit(self.archive.file_matches, codex, question.words, _FILES)
-            chunks = self.archive.matches(codex, question.words, _CHUNKS)
-            files = whole.result()
+        # One after the other: LanceDB uses all cores for each, and side by side both were slower.
+        chunks = self.archive.matches(codex, question.words, _CHUNKS)
+        files = self.archive.file_matches(codex, question.words, _FILES)
         by_meaning = self._by_meaning(query, codex)
         ranked = rank(question, chunks, files, lambda names: self.archive.definitions(codex, names), by_meaning)
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
