@@ -43,6 +43,9 @@ from orchestrator.turn_state import (
 )
 from orchestrator.voice import Voice
 
+# Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
+# begins with all of it costs its prefill with every question, and the model has a tool to look further.
+PREFETCH = 4_000
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 TEMPERATURE = 0.7  # of a user's model, where the client names none
 
@@ -202,7 +205,7 @@ class Preparing:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
         told = [one for earlier in turn.state.turns for one in earlier.evidence]
-        return await gather(self.searcher, voice.tokens, turn.codex.name, turn.query, decision.retrieval_budget, told)
+        return await gather(self.searcher, voice.tokens, turn.codex.name, turn.query, min(decision.retrieval_budget, PREFETCH), told)
 
     def _limits(self, tokens: int) -> Limits:
         claims = self.claims

@@ -98,10 +98,10 @@ class Keeper:
         if depth > node.stands:
             return True  # another ticket is computing it
         while depth < limit:
-            header = self._next(path, depth)
-            if header is None:
+            found = self._next(path, depth)
+            if found is None:
                 return True
-            end = min(header.end, limit)
+            header, end = found[0], min(found[1], limit)
             tier = self._restore(pool, path, header, depth, end)
             if tier is None:
                 return True
@@ -111,15 +111,15 @@ class Keeper:
                 return depth >= limit
         return True
 
-    def _next(self, path: Path, depth: int) -> Header | None:
-        """The kept segment that goes on from `depth`; it may begin before."""
+    def _next(self, path: Path, depth: int) -> tuple[Header, int] | None:
+        """The kept segment that goes on from `depth`, and the position to which it does; it may begin before."""
         parent, start = self.tiers.root, 0
         for start, end in spans(path.cut, depth + CUT):
             if end > depth:
                 break
             parent = named(ground(parent, start, path.cut, path.owner), path.ids[start:end])
-        header = self.tiers.find(parent, ground(parent, start, path.cut, path.owner), path.ids, start)
-        return header if header is not None and header.end > depth else None
+        found = self.tiers.find(parent, ground(parent, start, path.cut, path.owner), path.ids, start)
+        return (found[0], start + found[1]) if found is not None and start + found[1] > depth else None
 
     def _restore(self, pool: Pool, path: Path, header: Header, start: int, end: int) -> Tier | None:
         loaded = self.tiers.load(header)

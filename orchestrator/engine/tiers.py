@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.engine.checkpoint_file import Damaged, Header, read_header, read_state
 from orchestrator.engine.messages import Tier
 from orchestrator.engine.segments import named
+from orchestrator.engine.tree import common_prefix
 from orchestrator.engine.writer import Writer
 
 log = logging.getLogger("lorekeep.engine.tiers")
@@ -80,20 +81,14 @@ class Tiers:
             self._write(kept)
         self._fit_ram()
 
-    def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> Header | None:
-        """The longest segment behind `parent`, named on `ground`, whose ids are those of `ids` from `at` on."""
-        best: Header | None = None
+    def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
+        """The segment behind `parent`, named on `ground`, that shares most with `ids` from `at` on, and how much that is."""
+        best: tuple[Header, int] | None = None
         for name in self._below.get(parent, ()):
             header = self._kept[name].header
-            length = header.end - header.start
-            longer = best is None or length > best.end - best.start
-            if (
-                longer
-                and header.start == at
-                and header.ids == ids[at : at + length]
-                and named(ground, header.ids) == name
-            ):
-                best = header
+            shared = common_prefix(header.ids, ids, at) if header.start == at else 0
+            if shared > (best[1] if best else 0) and named(ground, header.ids) == name:
+                best = header, shared
         return best
 
     def load(self, header: Header) -> tuple[bytes, Tier] | None:

@@ -25,6 +25,18 @@ def test_the_first_question_after_a_restart_restores_the_floor_instead_of_comput
     assert machine.answer(2) == naive_answer([*CODE, 4, 5], 5)
 
 
+def test_after_a_restart_a_new_question_finds_what_its_tail_shares_with_an_earlier_one(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [8] * 40 + [1, 2, 3], 5)
+    machine.finish()
+    machine.restart()
+    machine.ask(2, "code", [8] * 40 + [4, 5], 5)
+    machine.finish()
+    assert machine.ends[2][0].computed == 2
+    assert machine.answer(2) == naive_answer([*CODE, *[8] * 40, 4, 5], 5)
+
+
 def test_a_conversation_goes_on_after_a_restart_from_its_own_tail(tmp_path):
     machine = Machine(folder=tmp_path)
     machine.floor("code", CODE)
