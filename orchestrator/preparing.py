@@ -205,7 +205,9 @@ class Preparing:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
         told = [one for earlier in turn.state.turns for one in earlier.evidence]
-        return await gather(self.searcher, voice.tokens, turn.codex.name, turn.query, min(decision.retrieval_budget, PREFETCH), told)
+        return await gather(
+            self.searcher, voice.tokens, turn.codex.name, turn.query, min(decision.retrieval_budget, PREFETCH), told
+        )
 
     def _limits(self, tokens: int) -> Limits:
         claims = self.claims

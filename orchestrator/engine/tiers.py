@@ -82,7 +82,7 @@ class Tiers:
         self._fit_ram()
 
     def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
-        """The segment behind `parent`, named on `ground`, that shares most with `ids` from `at` on, and how much that is."""
+        """The segment behind `parent`, named on `ground`, that shares most with `ids` from `at` on, and how much."""
         best: tuple[Header, int] | None = None
         for name in self._below.get(parent, ()):
             header = self._kept[name].header
