@@ -24,7 +24,7 @@ from orchestrator.context.prefetch import decide_prefetch
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Admitted, Completion, Progress, Reuse, Tier
 from orchestrator.errors import NotReady
-from orchestrator.grounding import Passage, citations_of
+from orchestrator.grounding import Passage, citations_of, lines_after, passages_of
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
@@ -311,11 +311,12 @@ def shown(prepared: Prepared) -> list[Passage]:
     """What of the code stood in the prompt, evidence first."""
     evidence = [Passage(one.path, one.start, one.text) for one in prepared.turn.state.evidence]
     pieces = prepared.turn.codex.pieces if prepared.turn.codex else ()
-    return [*evidence, *(Passage(one.path, 1, one.text) for one in pieces if one.kind == "full")]
+    base = {one.path: one.text for one in pieces if one.kind == "full"}
+    return [*evidence, *passages_of(base, prepared.standing.log if prepared.standing else ())]
 
 
 def lines_of(prepared: Prepared) -> Mapping[str, int]:
-    return prepared.standing.lines if prepared.standing else {}
+    return lines_after(prepared.standing.lines, prepared.standing.log) if prepared.standing else {}
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:

@@ -3,14 +3,17 @@
 An answer that quotes is given the place of its quote, also when it names none: the model need not count lines.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from codex.amendments import Amendment, Told
 from codex.citations import citations as checked
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
 MOST_QUOTES = 5
+EXCERPT = re.compile(r"^lines (\d+)-\d+, .*:\n", re.MULTILINE)  # the head of a changed definition
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,42 @@ def citations_of(
     named = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid) for one in checked(answer, lines)]
     quoted = quotes(answer, question, shown)
     return tuple(dict.fromkeys([*named, *quoted]))
+
+
+def passages_of(base: Mapping[str, str], log: Sequence[Amendment]) -> list[Passage]:
+    """The code as the log leaves it: what changed, newest first, then the files that stand as they were. `base`: texts."""
+    latest = {entry.path: entry for entry in log}
+    changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
+    untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
+    return [*(one for entry in changed for one in _told(entry, base)), *untouched]
+
+
+def _told(entry: Amendment, base: Mapping[str, str]) -> Iterator[Passage]:
+    if entry.told in (Told.RESTORED, Told.MOVED):
+        source = base.get(entry.source or entry.path)
+        if source is not None:
+            yield Passage(entry.path, 1, source)
+    elif entry.whole:
+        if entry.text:
+            yield Passage(entry.path, 1, entry.text)
+    else:
+        heads = list(EXCERPT.finditer(entry.text))
+        ends = [head.start() for head in heads[1:]] + [len(entry.text)]
+        for head, end in zip(heads, ends, strict=True):
+            yield Passage(entry.path, int(head[1]), entry.text[head.end() : end])
+
+
+def lines_after(base: Mapping[str, int], log: Sequence[Amendment]) -> Mapping[str, int]:
+    """Numbers of lines by path after the log, as far as it tells them."""
+    lines = dict(base)
+    for entry in log:
+        if entry.told is Told.REMOVED:
+            lines.pop(entry.path, None)
+        elif entry.told is Told.MOVED and entry.source in base:
+            lines[entry.path] = base[entry.source]
+        elif entry.whole and entry.text:
+            lines[entry.path] = len(entry.text.splitlines())
+    return lines
 
 
 def quotes(answer: str, question: str, shown: Iterable[Passage]) -> list[Citation]:
