@@ -50,6 +50,7 @@ class Watching:
             self._notices[name] = str(error)
             return
         self._watchers[name] = watcher
+        self._note(name)  # what changed before anybody looked is found by comparing once
 
     def forget(self, name: str) -> None:
         watcher = self._watchers.pop(name, None)
@@ -63,7 +64,8 @@ class Watching:
             return self._notices[name]
         if name not in self._watchers:
             return "not watched"
-        if name in self._dirty:
+        running = self._tasks.get(name)
+        if running is not None and not running.done():
             return "changes are being taken in"
         return "polled" if self._watchers[name].is_polling else "watched"
 
