@@ -63,7 +63,7 @@ def lines_after(base: Mapping[str, int], log: Sequence[Amendment]) -> Mapping[st
     for entry in log:
         if entry.told is Told.REMOVED:
             lines.pop(entry.path, None)
-        elif entry.told is Told.MOVED and entry.source in base:
+        elif entry.told is Told.MOVED and entry.source is not None and entry.source in base:
             lines[entry.path] = base[entry.source]
         elif entry.whole and entry.text:
             lines[entry.path] = len(entry.text.splitlines())

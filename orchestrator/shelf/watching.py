@@ -12,6 +12,7 @@ from codex.gathering import Batch
 from codex.library import Library
 from codex.settings import WatchSettings
 from codex.watch import Watcher
+from orchestrator.errors import LoreError
 
 log = logging.getLogger("lorekeep.watch")
 
@@ -93,5 +94,5 @@ class Watching:
             self._dirty.discard(name)
             try:
                 await self._changed(name)
-            except CodexError as error:
+            except (CodexError, LoreError) as error:
                 log.warning("changes of codex %s were not taken in: %s", name, error)
