@@ -30,6 +30,7 @@ KV_TYPES = {
     "q4_1": lib.GGML_TYPE_Q4_1,
     "q4_0": lib.GGML_TYPE_Q4_0,
 }
+CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
 CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with f16 or f32 KV
 
 
@@ -43,10 +44,18 @@ class LlamaBackend:
         self.vocabulary = Vocabulary(self._model)
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self.tile = CPU_TILE if not self.on_gpu and spec.flash_attention and spec.kv_type_k in ("f16", "f32") else 1
+        recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
+        self.ranges = not recurrent and lib.llama_model_n_swa(self._model) == 0
+        self.state_header = self.state_bytes = self.state_bytes_per_cell = 0  # until `_measure_kv`
         self.info = self._describe()
 
     def open(self, cells: int, sequences: int) -> "LlamaMemory":
         return LlamaMemory(self, self._model, self._spec, cells, sequences)
+
+    def footprint(self, cells: int, sequences: int) -> int:
+        """Bytes of KV or of states in a memory of this size."""
+        per_token = max(0, self.state_bytes_per_cell - CELL_NOTES)
+        return cells * per_token if per_token else sequences * self.state_bytes
 
     def sampler(self, sampling: Sampling) -> LlamaSampler:
         return LlamaSampler(sampling, self._model)
@@ -65,8 +74,6 @@ class LlamaBackend:
     def _describe(self) -> ModelInfo:
         model, metadata = self._model, read_metadata(self._model)
         vocabulary = lib.llama_model_get_vocab(model)
-        window = int(lib.llama_model_n_swa(model))
-        recurrent = bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))
         architecture = metadata.get("general.architecture", "unknown")
         return ModelInfo(
             name=metadata.get("general.name") or Path(self._spec.model).stem,
@@ -82,28 +89,25 @@ class LlamaBackend:
             bos=token_text(vocabulary, lib.llama_vocab_bos(vocabulary)),
             eos=token_text(vocabulary, lib.llama_vocab_eos(vocabulary)),
             add_bos=bool(lib.llama_vocab_get_add_bos(vocabulary)),
-            ranges=not recurrent and window == 0,
+            ranges=self.ranges,
             device=gpu_name() if self.on_gpu else "CPU",
             gpu_layers=offloaded_layers(self._spec, model) if self.on_gpu else 0,
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
         )
 
     def _measure_kv(self) -> float:
-        """Bytes of KV a token takes, from the sizes of two real states."""
+        """Bytes of KV a token takes, from the sizes of real states; 0 where a state has one size whatever its length."""
         memory = self.open(256, 2)
         try:
-            token = 0
-            empty = memory.state_size(0)
-            memory.decode(single_row(0, 0, token))
+            self.state_header = memory.state_size(0)
+            memory.decode(single_row(0, 0, 0))
             one = memory.state_size(0)
-            memory.decode(single_row(0, 1, token))
-            memory.state_bytes_per_cell = memory.state_size(0) - one
-            self.state_header = empty
-            self.state_bytes_per_cell = memory.state_bytes_per_cell
+            memory.decode(single_row(0, 1, 0))
+            self.state_bytes_per_cell = memory.state_size(0) - one
+            self.state_bytes = one
         finally:
             memory.close()
-        # A saved cell carries its position and sequence beside its KV (12 bytes: pos, n_seq, seq).
-        return float(self.state_bytes_per_cell - 12)
+        return float(max(0, self.state_bytes_per_cell - CELL_NOTES))
 
 
 class LlamaMemory:
@@ -121,8 +125,7 @@ class LlamaMemory:
         self._rows = Rows(spec.batch)
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
-        self.state_bytes_per_cell = getattr(backend, "state_bytes_per_cell", 0)
-        self.footprint = round(self.cells * max(0, self.state_bytes_per_cell - 12))
+        self.footprint = backend.footprint(self.cells, sequences)
 
     def decode(self, batch: Batch) -> None:
         code = lib.llama_decode(self._context, self._rows.load(batch))
@@ -159,7 +162,10 @@ class LlamaMemory:
         if not lib.llama_state_seq_set_data(self._context, buffer, len(state), sequence):
             return 0
         # llama.cpp believes what it is given; the size that it would save again is the oracle for what stands.
-        return (self.state_size(sequence) - self._backend.state_header) // self.state_bytes_per_cell
+        if not self._backend.ranges:
+            whole = self.state_size(sequence) == len(state)
+            return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1 if whole else 0
+        return (self.state_size(sequence) - self._backend.state_header) // self._backend.state_bytes_per_cell
 
     def close(self) -> None:
         lib.llama_free(self._context)
@@ -233,7 +239,8 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int) -> "lib.lla
     )
     parameters.type_k, parameters.type_v = KV_TYPES[spec.kv_type_k], KV_TYPES[spec.kv_type_v]
     parameters.kv_unified = True
-    parameters.swa_full = False
+    # The small cache of a sliding window runs full while cells are free, because what two sequences share is not recycled.
+    parameters.swa_full = True
     parameters.no_perf = True
     parameters.offload_kqv = spec.gpu_layers != 0
     return parameters

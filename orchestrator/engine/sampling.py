@@ -12,7 +12,7 @@ import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.backend import BackendError
+from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.schema import grammar_of
 
@@ -124,7 +124,7 @@ def make_chain(sampling: Sampling) -> object:
 def make_grammar(schema: str, model: object) -> object:
     grammar = lib.llama_sampler_init_grammar(lib.llama_model_get_vocab(model), grammar_of(schema).encode(), b"root")
     if not grammar:
-        raise BackendError("llama.cpp made no grammar of this JSON schema")
+        raise SchemaRefused("llama.cpp makes no grammar of this JSON schema; control characters in names are one cause")
     return grammar
 
 

@@ -1,0 +1,109 @@
+"""Tiny models of random weights whose memory cannot be cut in ranges: one recurrent, one with a sliding window.
+
+They share the built-in tokenizer. What they say means nothing; that equal tokens give equal answers is what tests need.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from orchestrator.engine.builtin.tokens import tokens
+
+WIDTH, LAYERS, CONTEXT = 64, 2, 4096
+WINDOW = 64  # tokens that every second layer of the sliding model sees
+
+Tensors = dict[str, np.ndarray]
+
+
+def recurrent(path: Path) -> Path:
+    """Architecture `mamba`: one state a sequence, whatever its length."""
+    inner, state, rank, kernel = 2 * WIDTH, 16, 8, 4
+
+    def describe(writer: gguf.GGUFWriter) -> None:
+        writer.add_feed_forward_length(0)
+        writer.add_head_count(0)
+        writer.add_ssm_conv_kernel(kernel)
+        writer.add_ssm_inner_size(inner)
+        writer.add_ssm_state_size(state)
+        writer.add_ssm_time_step_rank(rank)
+
+    def layer(draw: Callable[..., np.ndarray]) -> Tensors:
+        return {
+            "attn_norm.weight": np.ones(WIDTH, np.float32),
+            "ssm_in.weight": draw(2 * inner, WIDTH),
+            "ssm_conv1d.weight": draw(inner, kernel),
+            "ssm_conv1d.bias": draw(inner),
+            "ssm_x.weight": draw(rank + 2 * state, inner),
+            "ssm_dt.weight": draw(inner, rank),
+            "ssm_dt.bias": draw(inner),
+            "ssm_a": -np.tile(np.arange(1, state + 1, dtype=np.float32), (inner, 1)),
+            "ssm_d": np.ones(inner, np.float32),
+            "ssm_out.weight": draw(WIDTH, inner),
+        }
+
+    return write(path, "mamba", describe, layer)
+
+
+def sliding(path: Path) -> Path:
+    """Architecture `gemma2`: every second layer forgets what is more than WINDOW tokens back."""
+    heads, kv_heads, head, feed = 4, 2, 32, 128
+
+    def describe(writer: gguf.GGUFWriter) -> None:
+        writer.add_feed_forward_length(feed)
+        writer.add_head_count(heads)
+        writer.add_head_count_kv(kv_heads)
+        writer.add_key_length(head)
+        writer.add_value_length(head)
+        writer.add_attn_logit_softcapping(50.0)
+        writer.add_final_logit_softcapping(30.0)
+        writer.add_sliding_window(WINDOW)
+
+    def layer(draw: Callable[..., np.ndarray]) -> Tensors:
+        norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
+        return {
+            **{f"{norm}.weight": np.ones(WIDTH, np.float32) for norm in norms},
+            "attn_q.weight": draw(heads * head, WIDTH),
+            "attn_k.weight": draw(kv_heads * head, WIDTH),
+            "attn_v.weight": draw(kv_heads * head, WIDTH),
+            "attn_output.weight": draw(WIDTH, heads * head),
+            "ffn_gate.weight": draw(feed, WIDTH),
+            "ffn_up.weight": draw(feed, WIDTH),
+            "ffn_down.weight": draw(WIDTH, feed),
+        }
+
+    return write(path, "gemma2", describe, layer)
+
+
+def write(
+    path: Path,
+    architecture: str,
+    describe: Callable[[gguf.GGUFWriter], None],
+    layer: Callable[[Callable[..., np.ndarray]], Tensors],
+) -> Path:
+    random = np.random.default_rng(7)
+
+    def draw(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+    vocabulary = tokens()
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name(f"tiny {architecture}")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(vocabulary.texts))
+    vocabulary.describe(writer)
+    describe(writer)
+    writer.add_tensor("token_embd.weight", draw(len(vocabulary.texts), WIDTH))
+    writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
+    for number in range(LAYERS):
+        for name, data in layer(draw).items():
+            writer.add_tensor(f"blk.{number}.{name}", data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
