@@ -21,6 +21,9 @@ TRUST = 1e-3  # in the prior, against one step seen
 FEW = 4  # rows: a step of running answers
 
 
+Kinds = dict[str, list[list[float]]]
+
+
 @dataclass
 class Seen:
     """What steps of one kind said: the normal equations, which forget by themselves."""
@@ -52,11 +55,23 @@ class Costs:
         self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
         self.weights = self._solved()
 
+    def kept(self) -> Kinds:
+        """What was learned, for a file; `resume` takes it up again."""
+        return {kind: [*seen.matrix.tolist(), seen.target.tolist()] for kind, seen in self._seen.items()}
+
+    def resume(self, kept: Kinds) -> None:
+        """Goes on from what an earlier process learned. Raises ValueError for what is not that."""
+        found = {kind: np.array(rows, np.float64) for kind, rows in kept.items()}
+        if any(rows.shape != (5, 4) or not np.isfinite(rows).all() for rows in found.values()):
+            raise ValueError("these are no costs")
+        self._seen = {kind: Seen(rows[:4].copy(), rows[4].copy()) for kind, rows in found.items()}
+        self.weights = self._solved()
+
     def padding(self, rows: int, cells: int) -> int:
-        """Rows of a scratch sequence that make this step sooner, 0 where they do not."""
+        """Rows of a scratch sequence that make this step sooner, 0 where they do not, or where that was not seen yet."""
         short = -rows % self.tile
-        if not short or not rows:
-            return 0
+        if not short or not rows or not {"loose", "tiles"} <= self._seen.keys():
+            return 0  # how much a tile saves differs by a factor of ten between CPUs: both kinds are tried first
         return short if self.milliseconds(rows + short, cells) < self.milliseconds(rows, cells) else 0
 
     def chunk(self, beside: int, cells: int, wanted: int, most: int, budget_ms: float) -> int:

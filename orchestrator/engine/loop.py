@@ -12,6 +12,7 @@ from collections.abc import Callable
 from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission, Floor
 from orchestrator.engine.backend import Backend, SchemaRefused
+from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.keeper import Keeper, Path, deepest
 from orchestrator.engine.messages import (
@@ -134,6 +135,11 @@ class Loop:
         self.flush()
         if self.behind() and self.keeper is not None:
             self.keeper.work(self._clock() + BEHIND_SECONDS)
+
+    @property
+    def costs(self) -> Costs:
+        """What steps cost here, as learned so far."""
+        return self._stepping.costs
 
     def predicted_seconds(self) -> float:
         """What the step that runs now should take."""
@@ -266,9 +272,9 @@ class Loop:
 
     def _per_token(self) -> float:
         """Predicted milliseconds of one prompt token in a full step, in the fullest pool."""
-        rows = self._limits.batch // self._stepping.costs.tile * self._stepping.costs.tile
+        rows = self._limits.batch // self.costs.tile * self.costs.tile
         cells = max((pool.cells_used() for pool in self.admission.pools.values()), default=0)
-        return self._stepping.costs.milliseconds(rows, cells) / rows
+        return self.costs.milliseconds(rows, cells) / rows
 
     def check(self) -> None:
         """The conservation law over all pools, for tests and the idle moment."""

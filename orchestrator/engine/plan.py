@@ -39,10 +39,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Limits:
-    """batch: tokens the backend takes at once. budget_ms: one round's time. logits: rows of a step that may have them."""
+    """batch: tokens the backend takes at once. logits: rows of a step that may have them.
+
+    budget_ms: one round's time beside running answers; alone_ms: while nobody is being answered, until the next one comes.
+    """
 
     batch: int
     budget_ms: float = 300.0
+    alone_ms: float = 1000.0
     logits: int = 64
 
 
@@ -65,7 +69,8 @@ def plan_round(
     """`answering`: tickets by pool. `cells`: used cells by pool. `drafts`: by ticket. One step per pool at most."""
     served = min(wants, default=None)
     pools = sorted({*(pool for pool, tickets in answering.items() if tickets), *([served.pool] if served else [])})
-    left = limits.budget_ms - sum(
+    budget = limits.budget_ms if any(answering.values()) else limits.alone_ms
+    left = budget - sum(
         costs.milliseconds(len(answering.get(pool, ())), cells[pool])
         for pool in pools
         if served is None or pool != served.pool

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.cost_file import load_costs, save_costs
 from orchestrator.engine.desk import Desk
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import EngineSpec, LoadFailed, Ready, Shutdown
@@ -69,6 +70,12 @@ def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
     return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)
 
 
+def cost_file_of(backend: Backend, spec: EngineSpec) -> Path | None:
+    if not spec.cache_folder:
+        return None
+    return Path(spec.cache_folder) / f"costs-{backend.info.fingerprint[:32]}-{spec.threads}.json"
+
+
 def die_with_parent() -> None:
     """A daemon that is killed must not leave a child that holds its GPU."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -83,6 +90,9 @@ class Worker:
         self._loop = Loop(
             backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic, tiers_of(backend, spec)
         )
+        self._cost_file = cost_file_of(backend, spec)
+        if self._cost_file is not None:
+            load_costs(self._loop.costs, self._cost_file)
         self._shadows: Shadows = {}
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
@@ -98,6 +108,8 @@ class Worker:
             for message in self._arrived():
                 if isinstance(message, Shutdown):
                     self._loop.close()
+                    if self._cost_file is not None:
+                        save_costs(self._loop.costs, self._cost_file)
                     return
                 self._loop.handle(message)
             with self._watchdog.step():
