@@ -1,11 +1,12 @@
 """What a model's text says to whom: the answer, thoughts that stand apart, and tool calls that no person should see.
 
-    <think>…</think>                                        a thought
+    <think>…</think>                                        a thought, where nothing was said before it
     <tool_call>{"name": "…", "arguments": {…}}</tool_call>   a call; nothing behind it belongs to this answer
     anything else                                           the answer
 
 Text comes in pieces of any length, so what may be the beginning of a tag is held back until it is decided. A call that
-was begun and never ended, or that is not JSON of that form, was no call: it is said as text. Knows no tokens.
+was begun and never ended, or that is not JSON of that form, was no call: it is said as text. Models think before they
+speak: the tag in the middle of an answer is quoted from somewhere. Knows no tokens.
 """
 
 import json
@@ -55,7 +56,8 @@ class AnswerParser:
 
     def __init__(self, *, thinking: bool = False, calls: bool = True, thoughts: bool = True) -> None:
         self._inside = _Inside.THOUGHT if thinking else _Inside.ANSWER
-        self._opening = ([CALL[0]] if calls else []) + ([THOUGHT[0]] if thoughts else [])
+        self._calls = [CALL[0]] if calls else []
+        self._thoughts = thoughts
         self._held = ""
         self.done = False
         self.beyond = 0
@@ -83,7 +85,7 @@ class AnswerParser:
         """The next part, and whether what is held may give another."""
         if self._inside is _Inside.CALL:
             return self._call()
-        tags = self._opening if self._inside is _Inside.ANSWER else [THOUGHT[1]]
+        tags = self._tags()
         at, tag = _first(self._held, tags)
         if tag:
             before, self._held = self._held[:at], self._held[at + len(tag) :]
@@ -93,6 +95,14 @@ class AnswerParser:
         certain = len(self._held) - _beginning(self._held, tags)
         before, self._held = self._held[:certain], self._held[certain:]
         return self._part(before), False
+
+    def _tags(self) -> list[str]:
+        """What would end the part that is being read."""
+        if self._inside is _Inside.THOUGHT:
+            return [THOUGHT[1]]
+        ahead = self._held.lstrip()
+        thinks = self._thoughts and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
+        return [*self._calls, THOUGHT[0]] if thinks else self._calls
 
     def _call(self) -> tuple[Part | None, bool]:
         end = self._held.find(CALL[1])
@@ -116,7 +126,10 @@ class AnswerParser:
     def _part(self, text: str) -> Part | None:
         if not text:
             return None
-        return Thought(text) if self._inside is _Inside.THOUGHT else Said(text)
+        if self._inside is _Inside.THOUGHT:
+            return Thought(text)
+        self._thoughts = self._thoughts and not text.strip()
+        return Said(text)
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:

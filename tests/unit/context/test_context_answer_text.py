@@ -50,6 +50,14 @@ def test_a_call_inside_a_thought_is_thought() -> None:
     assert parsed(f"<think>{CALL}</think>") == [Thought(CALL)]
 
 
+def test_a_thought_s_tag_in_the_middle_of_an_answer_is_text_however_it_is_cut():
+    text = "the tag <think> opens, </think> closes"
+    for cut in range(len(text)):
+        told = parsed(text[:cut], text[cut:])
+        assert "".join(part.text for part in told) == text
+        assert all(isinstance(part, Said) for part in told)
+
+
 def test_a_call_that_never_ends_is_text() -> None:
     assert parsed('<tool_call>{"name": "x"') == [Said('<tool_call>{"name": "x"')]
 
