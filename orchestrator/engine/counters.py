@@ -1,6 +1,9 @@
 """What the engine has done since it started, in tokens and steps."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from orchestrator.engine.messages import Reuse, Tier
 
 
 @dataclass
@@ -10,6 +13,8 @@ class Counters:
     steps: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    ram_tokens: int = 0  # of the cached ones: restored from host RAM, from disk
+    disk_tokens: int = 0
     computed_tokens: int = 0
     generated_tokens: int = 0
     evicted_tokens: int = 0
@@ -17,3 +22,12 @@ class Counters:
     drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+
+    def admitted(self, parts: Iterable[Reuse]) -> None:
+        """Takes a prompt in: `parts` cover it without gaps."""
+        for part in parts:
+            size = part.end - part.start
+            self.prompt_tokens += size
+            self.cached_tokens += size if part.tier is not Tier.COMPUTED else 0
+            self.ram_tokens += size if part.tier is Tier.RAM else 0
+            self.disk_tokens += size if part.tier is Tier.DISK else 0

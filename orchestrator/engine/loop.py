@@ -176,8 +176,7 @@ class Loop:
         ticket.reuse = reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
-        self.counters.prompt_tokens += len(ticket.ids)
-        self.counters.cached_tokens += ticket.cached()
+        self.counters.admitted(ticket.reuse)
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
         self._out.append(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
         if ticket.unfinished() is None:
