@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
 from codex.archive_lance import LanceArchive
@@ -27,6 +28,9 @@ from orchestrator.model_file import ModelFile, find_model
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
+from orchestrator.reports.about import About
+from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
+from orchestrator.reports.offload import Chosen
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
@@ -44,10 +48,11 @@ RELEASE = version("lorekeep")
 
 def build(settings: Settings, paths: Paths) -> Program:
     """All parts, not yet started. Raises LoreError for a model or a folder that cannot be used."""
-    model = find_model(settings.model.path, paths.models)
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    model = noted(find_model(settings.model.path, paths.models), sensors, settings)
     governor = parts.governor(settings)
     client = EngineClient(spec_of(settings, paths, model))
-    machine = Machine(Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), governor, costs_of(settings, model))
+    machine = Machine(sensors, governor, costs_of(settings, model))
     archive = LanceArchive(paths.archive)
     indexer = ArchiveIndexer(archive)
     library = Library(paths.codices, parts.codex(settings), indexer=indexer)
@@ -72,6 +77,10 @@ def build(settings: Settings, paths: Paths) -> Program:
     )
     operations = Operations(shelf, searcher, sessions, machine, client, model, watching, voice, RELEASE)
 
+    about = About(
+        model, machine, client, paths.models, chosen_of(settings, model), governor, RELEASE, registry.failures
+    )
+
     def speak() -> Voice:
         assert client.info is not None
         made = Voice(client, client.info, registry, store, () if builtin else answerer.tools)
@@ -80,7 +89,14 @@ def build(settings: Settings, paths: Paths) -> Program:
 
     machine.bind(client, shelf.reconsider)
     client.on_snapshot(machine.engine_changed)
-    return Program(answers, operations, client, machine, shelf, watching, library, sessions, voice, speak)
+    return Program(answers, operations, about, client, machine, shelf, watching, library, sessions, voice, speak)
+
+
+def noted(model: ModelFile, sensors: Sensors, settings: Settings) -> ModelFile:
+    """The model with what must be said of GPUs that it will not use."""
+    gpus = sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus
+    note = unused_gpu([gpu.name for gpu in gpus], offloads=engine_offloads(), gpu_layers=settings.model.gpu_layers)
+    return replace(model, notice="; ".join(part for part in (model.notice, note) if part))
 
 
 def spec_of(settings: Settings, paths: Paths, model: ModelFile) -> EngineSpec:
@@ -109,8 +125,13 @@ def ram_for_tails(settings: Settings) -> int:
 
 def costs_of(settings: Settings, model: ModelFile) -> Costs:
     given = settings.model
-    plan = KvPlan(keys=given.kv_type_k, values=given.kv_type_v, sequences=given.sequences, ubatch=given.batch)
+    plan = KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, whole_window=True)
     return Costs(model.shape, plan, None if given.context == "auto" else given.context)
+
+
+def chosen_of(settings: Settings, model: ModelFile) -> Chosen:
+    costs = costs_of(settings, model)
+    return Chosen(costs.plan, settings.model.flash_attention, costs.context, settings.model.gpu_layers)
 
 
 def forced_tier(settings: Settings) -> FloorTier | None:

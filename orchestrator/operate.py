@@ -194,60 +194,6 @@ class Operations:
     async def drop_session(self, principal: Principal, name: str) -> None:
         await asyncio.to_thread(self.sessions.drop, principal.uid, name)
 
-    # -- about itself
-
-    async def models(self, principal: Principal) -> list[Report]:
-        del principal
-        budget = self.machine.outlook.budget
-        return [
-            {
-                "id": self.model.setting,
-                "loaded": True,
-                "bytes": self.model.shape.weights,
-                "fits": budget is not None,
-                "context": self.machine.grant.window if budget is not None else None,
-                "path": str(self.model.path),
-                "notice": self.model.notice,
-            }
-        ]
-
-    async def status(self, principal: Principal) -> Report:
-        snapshot, outlook, info = self.client.snapshot, self.machine.outlook, self.client.info
-        budget = outlook.budget
-        return {
-            "version": self.version,
-            "model": {
-                "name": self.model.setting,
-                "path": str(self.model.path),
-                "notice": self.model.notice,
-                "trained_context": self.model.shape.trained,
-                "window": self.machine.grant.window if budget else None,
-            },
-            "engine": {
-                "state": self.client.state.value,
-                "reason": self.client.reason,
-                "restarts": self.client.restarts,
-                "device": info.device if info else None,
-                "gpu_layers": info.gpu_layers if info else None,
-                "kv_bytes": snapshot.kv_bytes,
-                "pools": [vars(pool) for pool in snapshot.pools],
-                "cache": dict(snapshot.counters),
-            },
-            "governor": {
-                "level": outlook.level.value,
-                "power": outlook.power.value,
-                "pressure": outlook.pressure,
-                "memory": budget.where if budget else None,
-                "kv_budget_bytes": budget.kv if budget else None,
-                "cells": budget.cells if budget else None,
-                "unplanned": outlook.unplanned,
-                "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults],
-            },
-            "codices": await self.codices(principal),
-            "sessions": await asyncio.to_thread(self.sessions.count),
-            "queue": {"running": snapshot.running, "waiting": snapshot.waiting},
-        }
-
 
 def readable(principal: Principal, path: str) -> str:
     """A daemon reads a path only with the peer's rights. Raises NotPermitted."""

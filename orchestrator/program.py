@@ -13,6 +13,7 @@ from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.machine import Machine
 from orchestrator.operate import Operations
 from orchestrator.pump import pumped
+from orchestrator.reports.about import About
 from orchestrator.service import Ask, AskEvent, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.shelf import Shelf
@@ -52,6 +53,7 @@ class Program:
 
     answers: Answers
     operations: Operations
+    about: About
     client: EngineClient
     machine: Machine
     shelf: Shelf
@@ -143,10 +145,24 @@ class Program:
         await self.operations.drop_session(principal, name)
 
     async def models(self, principal: Principal) -> list[Report]:
-        return await self.operations.models(principal)
+        del principal
+        return await self.about.models()
+
+    async def model(self, principal: Principal, name: str) -> Report:
+        del principal
+        return await self.about.one_model(name)
 
     async def status(self, principal: Principal) -> Report:
-        return await self.operations.status(principal)
+        sessions = await asyncio.to_thread(self.session_store.count)
+        return self.about.status(await self.operations.codices(principal), sessions)
+
+    async def cache(self, principal: Principal) -> Report:
+        del principal
+        return self.about.cache()
+
+    def events(self, principal: Principal) -> AsyncIterator[Report]:
+        del principal
+        return self.about.events()
 
     async def ready(self) -> tuple[bool, str]:
         voice = self.voice()

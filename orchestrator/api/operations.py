@@ -1,11 +1,15 @@
 """Routes of conversations, local models and the daemon's own state."""
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
+from orchestrator.api.streams import lines, started
+from orchestrator.reports.metrics import metrics
 from orchestrator.wire.requests import RenameBody
+
+PROMETHEUS = "text/plain; version=0.0.4"
 
 
 async def sessions(request: Request) -> Response:
@@ -38,6 +42,30 @@ async def local_models(request: Request) -> Response:
     """Models at hand, and whether they fit."""
     known = await service_of(request).models(permitted(request, "query", "codex:read"))
     return Reply({"models": [dict(model) for model in known]})
+
+
+async def local_model(request: Request) -> Response:
+    """One model: what it is, what it costs, whether it fits, and whether the settings suit it."""
+    principal = permitted(request, "query", "codex:read")
+    return Reply({"model": dict(await service_of(request).model(principal, request.path_params["name"]))})
+
+
+async def cache(request: Request) -> Response:
+    """What the caches held, gave back and saved since the engine started."""
+    return Reply(dict(await service_of(request).cache(permitted(request))))
+
+
+async def events(request: Request) -> Response:
+    """Levels, engine, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
+    return await started(request.receive, lines(service_of(request).events(permitted(request))))
+
+
+async def prometheus(request: Request) -> Response:
+    """The same figures in Prometheus' text format."""
+    principal, service = permitted(request), service_of(request)
+    ready, _ = await service.ready()
+    page = metrics(await service.status(principal), await service.cache(principal), ready=ready)
+    return PlainTextResponse(page, media_type=PROMETHEUS)
 
 
 async def status(request: Request) -> Response:

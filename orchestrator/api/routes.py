@@ -8,6 +8,7 @@ routes = [
     Route("/v1/chat/completions", chat.completions, methods=["POST"]),
     Route("/v1/models", chat.models, methods=["GET"]),
     Route("/v1/models/local", operations.local_models, methods=["GET"]),
+    Route("/v1/models/local/{name:path}", operations.local_model, methods=["GET"]),
     Route("/v1/models/{name:path}", chat.model, methods=["GET"]),
     Route("/v1/plan", chat.plan, methods=["POST"]),
     Route("/v1/codices", codices.load, methods=["POST"]),
@@ -22,6 +23,9 @@ routes = [
     Route("/v1/sessions/{name}", operations.rename_session, methods=["PATCH"]),
     Route("/v1/sessions/{name}", operations.drop_session, methods=["DELETE"]),
     Route("/v1/status", operations.status, methods=["GET"]),
+    Route("/v1/stats/cache", operations.cache, methods=["GET"]),
+    Route("/v1/events", operations.events, methods=["GET"]),
+    Route("/metrics", operations.prometheus, methods=["GET"]),
     Route("/healthz", operations.healthz, methods=["GET"]),
     Route("/readyz", operations.readyz, methods=["GET"]),
 ]

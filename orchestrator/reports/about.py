@@ -1,0 +1,115 @@
+"""What the daemon says of itself: gathers what the reports are made of. Knows no question and no codex's insides."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from formatters.errors import BrokenFormatter
+from governor.readings import memory_of
+from governor.settings import GovernorSettings
+from orchestrator.engine.client import EngineClient
+from orchestrator.errors import NotFound
+from orchestrator.machine import Machine
+from orchestrator.model_file import ModelFile
+from orchestrator.reports import models, status
+from orchestrator.reports.cache import cache_report
+from orchestrator.reports.events import Picture, events_between
+from orchestrator.reports.fits import Ground
+from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header
+from orchestrator.reports.offload import Chosen
+from orchestrator.service import Report
+
+EVENT_CLOCK_S = 0.5
+
+
+@dataclass(frozen=True)
+class About:
+    """`folder` is where models lie; `failures` are the formatter plug-ins that could not be taken."""
+
+    model: ModelFile
+    machine: Machine
+    client: EngineClient
+    folder: Path
+    chosen: Chosen
+    governor: GovernorSettings
+    version: str
+    failures: Sequence[BrokenFormatter] = field(default=())
+
+    def status(self, codices: Sequence[Report], sessions: int) -> dict[str, Any]:
+        outlook = self.machine.outlook
+        window = self.machine.grant.window if outlook.budget else None
+        return {
+            "version": self.version,
+            "model": status.model_report(self.model, window),
+            "engine": status.engine_report(self.client),
+            "governor": status.governor_report(outlook),
+            "codices": list(codices),
+            "sessions": sessions,
+            "queue": status.queue_report(self.client.snapshot),
+            "plugins": status.plugins_report(self.failures),
+        }
+
+    def cache(self) -> dict[str, Any]:
+        info = self.client.info
+        on_gpu = info is not None and info.device != "CPU"
+        return cache_report(self.client.snapshot, on_gpu=on_gpu, ranges=info is None or info.ranges)
+
+    # -- models
+
+    async def models(self) -> list[Report]:
+        """All at hand, the loaded one first. Reads every file's header."""
+        found = await asyncio.to_thread(self._read_all)
+        ground = self.ground()
+        return [models.row(one, head, self.chosen, ground, loaded=self._is_loaded(one)) for one, head in found]
+
+    async def one_model(self, name: str) -> Report:
+        """Everything about one. Raises NotFound."""
+        known = await asyncio.to_thread(self._known)
+        found = chosen(known, name)
+        if found is None:
+            raise NotFound(f"no model {name}", f"there are: {', '.join(one.id for one in known)}")
+        head = Header() if found.about else await asyncio.to_thread(header, found.path)
+        return await asyncio.to_thread(
+            lambda: models.described(
+                found, head, self.chosen, self.ground(), gpus=self._gpus(), loaded=self._is_loaded(found)
+            )
+        )
+
+    def ground(self) -> Ground:
+        outlook, info = self.machine.outlook, self.client.info
+        memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
+        held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
+        free = outlook.snapshot.host.ram_available.value or 0
+        return Ground(memory, self.governor.memory, outlook.limit, free, held)
+
+    def _gpus(self) -> list[str]:
+        info = self.client.info
+        used = info is not None and info.device != "CPU"
+        return [gpu.name for gpu in self.machine.outlook.snapshot.gpus] if used else []
+
+    def _known(self) -> tuple[AtHand, ...]:
+        return at_hand(self.folder, self.model.setting, self.model.path)
+
+    def _read_all(self) -> list[tuple[AtHand, Header]]:
+        return [(one, Header() if one.about else header(one.path)) for one in self._known()]
+
+    def _is_loaded(self, model: AtHand) -> bool:
+        return model.path == self.model.path
+
+    # -- what happens
+
+    async def events(self) -> AsyncIterator[Report]:
+        """What changes from now on, looked at twice a second; the first event is how things stand."""
+        before = self._picture()
+        yield {"event": "now", **before.report()}
+        while True:
+            await asyncio.sleep(EVENT_CLOCK_S)
+            after = self._picture()
+            for event in events_between(before, after):
+                yield event
+            before = after
+
+    def _picture(self) -> Picture:
+        return Picture.of(self.machine.outlook, self.client.snapshot, self.client.state.value)

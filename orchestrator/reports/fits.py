@@ -1,0 +1,64 @@
+"""Whether a model would fit this machine, from its header and the sensors, without loading it. Pure.
+
+What our own model holds now counts as free: another one would take its place.
+"""
+
+from dataclasses import dataclass
+
+from governor.budget import Budget, Demand, Stores, plan_budget
+from governor.errors import FootprintError
+from governor.fit import short_count, size
+from governor.footprint import KvPlan
+from governor.readings import MemoryReading
+from governor.settings import MemorySettings
+from governor.shape import ModelShape
+
+LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, and what is ours."""
+
+    memory: MemoryReading | None
+    settings: MemorySettings
+    limit: int | None = None
+    host_free: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """`fits` is None where it cannot be known; `context` is one sequence's limit in tokens."""
+
+    fits: bool | None
+    context: int | None
+    words: str
+    budget: Budget | None = None
+
+
+def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -1) -> Fitting:
+    """`gpu_layers` -1: as many as fit."""
+    if ground.memory is None:
+        return Fitting(None, None, "unknown: how much memory there is cannot be read")
+    wanted = None if gpu_layers < 0 else gpu_layers
+    demand = Demand(shape, plan, gpu_layers=wanted, ours=ground.held, host_free=ground.host_free)
+    try:
+        budget = plan_budget(0, ground.memory, demand, ground.settings, ground.limit, Stores(0, 0))
+    except FootprintError as error:
+        return Fitting(None, None, f"unknown: {error}")
+    if budget.window < min(LEAST_CONTEXT, shape.trained):
+        return Fitting(False, None, f"no: {too_large(budget, shape)}", budget)
+    return Fitting(True, budget.window, f"yes, context {short_count(budget.window)}{partly(budget)}", budget)
+
+
+def too_large(budget: Budget, shape: ModelShape) -> str:
+    free = max(0, budget.ceiling - budget.others)
+    needed = size(shape.weights + budget.working)
+    return f"weights and buffers need {needed} and {size(free)} of {budget.where} can be had"
+
+
+def partly(budget: Budget) -> str:
+    if budget.where == "RAM" or budget.gpu_layers == budget.layers:
+        return ""
+    return f", {budget.gpu_layers} of {budget.layers} layers on the GPU"

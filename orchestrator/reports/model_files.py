@@ -1,0 +1,69 @@
+"""The models at hand: those of the models folder, the built-in ones, and the one that is configured. Reads headers only."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from governor.errors import FootprintError, GgufError
+from governor.gguf import Gguf, read_gguf
+from governor.shape import ModelShape, shape_of
+from orchestrator.engine.builtin.files import BUILTINS, PREFIX, recipe_hash
+
+LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
+BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """`path` is where it lies or would lie; `about` the bytes of a built-in one that has not been made yet."""
+
+    id: str
+    path: Path
+    about: int = 0
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself; `fault` says why it is no model to load, and then there is no shape."""
+
+    gguf: Gguf | None = None
+    shape: ModelShape | None = None
+    fault: str = ""
+
+
+def at_hand(folder: Path, setting: str, path: Path) -> tuple[AtHand, ...]:
+    """`setting` and `path` are the loaded model's; it stands first. Files of later shards belong to their first."""
+    found = [AtHand(setting, path), *builtins(folder), *files(folder)]
+    seen: dict[Path, AtHand] = {}
+    for one in found:
+        seen.setdefault(one.path, one)
+    return tuple(seen.values())
+
+
+def builtins(folder: Path) -> Iterator[AtHand]:
+    for model in BUILTINS.values():
+        path = folder / f"{model.name.removeprefix(PREFIX)}-{recipe_hash()}.gguf"
+        yield AtHand(model.name, path, 0 if path.exists() else model.bytes)
+
+
+def files(folder: Path) -> Iterator[AtHand]:
+    for path in sorted(folder.rglob("*.gguf")):
+        if not LATER_SHARD.search(path.name) and not BUILT.match(path.name):
+            yield AtHand(path.stem, path)
+
+
+def chosen(known: tuple[AtHand, ...], name: str) -> AtHand | None:
+    """By its name, its file's name or its path."""
+    return next((one for one in known if name in (one.id, one.path.name, str(one.path))), None)
+
+
+def header(path: Path) -> Header:
+    try:
+        gguf = read_gguf(path)
+        shape = shape_of(gguf)
+    except (GgufError, FootprintError) as error:
+        return Header(fault=str(error))
+    except OSError as error:
+        return Header(fault=error.strerror or str(error))
+    return Header(gguf, shape)

@@ -1,0 +1,91 @@
+"""`lore model list` and `show`: what a model is and costs, and whether it would fit here. Pure but for what it is given."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from governor.errors import FootprintError
+from governor.footprint import bytes_per_token
+from governor.shape import ModelShape
+from orchestrator.reports.fits import Fitting, Ground, fitting
+from orchestrator.reports.model_files import AtHand, Header
+from orchestrator.reports.offload import Chosen, choices, per_type
+from orchestrator.reports.placement import placement_of, placement_report
+
+NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
+
+
+def row(model: AtHand, header: Header, chosen: Chosen, ground: Ground, *, loaded: bool) -> dict[str, Any]:
+    """One line of the list; its keys stand in every report of a model."""
+    known = answer(model, header, chosen, ground)
+    return {
+        "id": model.id,
+        "path": str(model.path),
+        "loaded": loaded,
+        "bytes": header.shape.weights if header.shape else model.about,
+        "fits": known.fits,
+        "context": known.context,
+        "words": known.words,
+    }
+
+
+def answer(model: AtHand, header: Header, chosen: Chosen, ground: Ground) -> Fitting:
+    if model.about:
+        return Fitting(None, None, NOT_MADE.format(model.id))
+    if header.shape is None:
+        return Fitting(False, None, f"no: {header.fault}")
+    return fitting(header.shape, chosen.plan, ground, chosen.gpu_layers)
+
+
+def described(
+    model: AtHand, header: Header, chosen: Chosen, ground: Ground, *, gpus: Sequence[str], loaded: bool
+) -> dict[str, Any]:
+    """Everything about one model."""
+    report = row(model, header, chosen, ground, loaded=loaded)
+    if header.shape is None or header.gguf is None:
+        return report
+    shape, budget = header.shape, answer(model, header, chosen, ground).budget
+    return report | {
+        "name": shape.name,
+        "architecture": shape.architecture,
+        "layers": len(shape.layers),
+        "trained_context": shape.trained,
+        "vocabulary": shape.vocabulary,
+        "weights": {"total": shape.weights, "by_type": dict(shape.by_type)},
+        "kv": kv_report(shape, chosen, ground),
+        "ranges": ranges(shape),
+        "memory": None
+        if budget is None
+        else {
+            "where": budget.where,
+            "kv_bytes": budget.kv,
+            "cells": budget.cells,
+            "gpu_layers": budget.gpu_layers,
+            "layers": budget.layers,
+            "buffers": budget.working,
+        },
+        "template": placement_report(placement_of(header.gguf)),
+        "settings": [asdict(one) for one in choices(shape, chosen, budget, gpus)],
+    }
+
+
+def kv_report(shape: ModelShape, chosen: Chosen, ground: Ground) -> dict[str, Any]:
+    """Bytes of one token as configured, and for each type what it costs and how much would fit with it."""
+    try:
+        now: int | None = bytes_per_token(shape, chosen.plan)
+        types = {
+            name: {"bytes_per_token": cost, "context": fitting(shape, plan, ground, chosen.gpu_layers).context}
+            for name, cost, plan in per_type(shape, chosen.plan)
+        }
+    except FootprintError:
+        now, types = None, {}
+    return {"bytes_per_token": now, "types": types, "window": shape.window or None}
+
+
+def ranges(shape: ModelShape) -> dict[str, Any]:
+    """Whether KV can be cut in ranges, which checkpoints of tails, and keeping what precedes a change, need."""
+    if any(layer.state for layer in shape.layers):
+        return {"cut": False, "why": "recurrent layers keep one state a sequence: it cannot be cut"}
+    if shape.window:
+        return {"cut": False, "why": f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"}
+    return {"cut": True, "why": ""}

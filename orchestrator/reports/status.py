@@ -1,0 +1,69 @@
+"""`lore status`: the parts of one page about now. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from formatters.errors import BrokenFormatter
+from governor.fit import size
+from governor.outlook import Outlook
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import PoolState, Snapshot
+from orchestrator.model_file import ModelFile
+
+
+def model_report(model: ModelFile, window: int | None) -> dict[str, Any]:
+    return {
+        "name": model.setting,
+        "path": str(model.path),
+        "notice": model.notice,
+        "trained_context": model.shape.trained,
+        "window": window,
+    }
+
+
+def engine_report(client: EngineClient) -> dict[str, Any]:
+    """The child as it is: its state, its device, its pools."""
+    snapshot, info = client.snapshot, client.info
+    return {
+        "state": client.state.value,
+        "reason": client.reason,
+        "restarts": client.restarts,
+        "pid": client.pid,
+        "device": info.device if info else None,
+        "gpu_layers": info.gpu_layers if info else None,
+        "ranges": info.ranges if info else None,
+        "kv_bytes": snapshot.kv_bytes,
+        "prefilling": snapshot.prefilling,
+        "pools": [pool_report(pool) for pool in snapshot.pools],
+        "cache": dict(snapshot.counters),
+    }
+
+
+def pool_report(pool: PoolState) -> dict[str, Any]:
+    """Cells in tokens: free + reserved + evictable + leased = size."""
+    return dict(vars(pool))
+
+
+def governor_report(outlook: Outlook) -> dict[str, Any]:
+    budget = outlook.budget
+    return {
+        "level": outlook.level.value,
+        "power": outlook.power.value,
+        "pressure": outlook.pressure,
+        "memory": budget.where if budget else None,
+        "kv_budget_bytes": budget.kv if budget else None,
+        "cells": budget.cells if budget else None,
+        "window": budget.window if budget else None,
+        "planned": f"{size(budget.kv)} of {budget.where} for KV" if budget else "",
+        "unplanned": outlook.unplanned,
+        "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults],
+        "gpus": [gpu.name for gpu in outlook.snapshot.gpus],
+    }
+
+
+def queue_report(snapshot: Snapshot) -> dict[str, int]:
+    return {"running": snapshot.running, "waiting": snapshot.waiting}
+
+
+def plugins_report(failures: Sequence[BrokenFormatter]) -> list[str]:
+    return [str(failure) for failure in failures]
