@@ -8,7 +8,8 @@ import json
 import select
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,10 @@ def first_words(process: "subprocess.Popen[str]", timeout_s: float = 60.0) -> st
 
 def events(text: str) -> Sequence[Any]:
     return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def until(true: Callable[[], object], timeout_s: float = 60.0) -> None:
+    """Returns when the running daemon says so. Asking takes a process each time, which is pause enough."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"

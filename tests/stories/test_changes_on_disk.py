@@ -1,0 +1,86 @@
+"""A file changes: the next answer knows it, and costs the change and the question, wherever in the codex the file stood."""
+
+import pytest
+from support.house import CODES, ask, blocks, codebase, living, question, until, write_vault
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    """A daemon that follows the codex `vaults`."""
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=30), "--wait").returncode == 0
+        yield daemon
+
+
+def amended(daemon, vault, code):
+    """Writes the vault's new code; returns when the daemon has taken it in."""
+    before = daemon.json("codex", "show", "vaults")["codex"]["amendments"]
+    write_vault(daemon.folder / "vaults", vault, code)
+    until(
+        lambda: (now := daemon.json("codex", "show", "vaults")["codex"])["amendments"] > before and not now["prefill"]
+    )
+
+
+def test_a_new_conversation_sees_the_latest_value_and_computes_the_amendment_and_its_own_tokens(house):
+    first = ask(house, "zebra")
+    assert first["answer"].strip().startswith(CODES["zebra"])
+    for code in ("1029384", "5647382"):
+        amended(house, "zebra", code)
+        answer = ask(house, "zebra")
+        assert answer["answer"].strip().startswith(code)
+        assert answer["lore"]["codex"]["amendments"] == ["zebra.py"]
+        assert answer["lore"]["codex"]["generation"] == first["lore"]["codex"]["generation"]
+        added = blocks(answer["lore"])["codex"]["tokens"] - blocks(first["lore"])["codex"]["tokens"]
+        own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("environment", "karma", "state", "query"))
+        assert added < 300
+        assert answer["lore"]["prompt"]["computed"] <= added + own
+
+
+def test_the_answer_cites_the_line_of_the_changed_file(house):
+    amended(house, "zebra", "7711223")
+    answer = ask(house, "zebra")
+    assert {"path": "zebra.py", "start": 3, "end": 3, "valid": True} in answer["lore"]["citations"]
+
+
+def test_a_running_session_is_told_at_the_end_of_its_state_and_keeps_its_prefix(house):
+    first = ask(house, "walrus")
+    name = first["lore"]["session"]
+    amended(house, "walrus", "3141592")
+    answer = ask(house, "walrus", "-s", name)
+    assert answer["answer"].strip().startswith("3141592")
+    assert blocks(answer["lore"])["codex"]["tokens"] == blocks(first["lore"])["codex"]["tokens"]
+    own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("state", "query"))
+    assert answer["lore"]["prompt"]["computed"] <= own
+    assert answer["lore"]["broke_at"] is None
+
+
+def test_a_removed_file_and_a_new_one_are_told_too(house):
+    folder = house.folder / "vaults"
+    amended(house, "badger", "2468013")
+    assert ask(house, "badger")["answer"].strip().startswith("2468013")
+    before = house.json("codex", "show", "vaults")["codex"]["amendments"]
+    (folder / "badger.py").unlink()
+    until(lambda: house.json("codex", "show", "vaults")["codex"]["amendments"] > before)
+    assert "This file was removed." in house.lore("plan", question("badger"), "--prompt").stdout
+
+
+def test_search_finds_what_the_file_says_now(house):
+    amended(house, "walrus", "8008135")
+    snippets = [hit["snippet"] for hit in house.json("search", "access code walrus", "-n", "3")["hits"]]
+    assert any("8008135" in snippet for snippet in snippets)
+    assert not any("3141592" in snippet for snippet in snippets)
+
+
+def test_status_says_that_the_codex_is_watched(house):
+    (codex,) = house.json("status")["codices"]
+    assert codex["fresh"] == "watched"
+
+
+def test_a_codex_that_is_not_followed_says_so_and_stays_as_it_was_until_it_is_loaded_again(house):
+    folder = codebase(house.folder / "still", {"badger": "1111222"}, functions=1)
+    assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
+    assert house.json("codex", "show", "still")["codex"]["fresh"] == "not watched"
+    write_vault(folder, "badger", "3333444")
+    assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("1111222")
+    assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
+    assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("3333444")

@@ -1,0 +1,103 @@
+"""Free VRAM falls, and the same codex goes from CAG to RAG; it comes back, and so does the codex. Each with its numbers.
+
+The real NVML wrapper reads a stand-in of the driver's library whose values the test sets. The settings name that GPU, so its
+memory counts although the engine computes on the CPU.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.house import CODES, ask, blocks, codebase, living, until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
+
+from stand_in import GIB, StandIn, compiled
+
+TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, 1 * GIB  # at the start; what is ours is told after it and stays the same
+CEILING = FREE * 9 // 10  # 90 % of what was free at the start
+SETTINGS = """
+[governor]
+gpu = "0"
+worse_after = 0.4
+better_after = 0.4
+sensor_busy = 0.05
+sensor_idle = 0.1
+"""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory, models):
+    driver = StandIn(tmp_path_factory.mktemp("driver"), compiled(models.parent))
+    driver.show(total=TOTAL, free=FREE)
+    return driver
+
+
+@pytest.fixture(scope="module")
+def house(models, driver):
+    """A daemon with a codex of about 1,500 tokens, on a card with room for all of it."""
+    with living(models, SETTINGS, environment=driver.environment) as daemon:
+        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
+        yield daemon
+
+
+def leave_room_for_kv(house, driver, bytes_):
+    """Others take so much that this is left: ceiling - others - weights, where others = total - free - own."""
+    weights = house.json("model", "list")["models"][0]["bytes"]
+    driver.show(free=bytes_ + weights - CEILING + TOTAL - OWN)
+
+
+def tier(house):
+    (codex,) = house.json("status")["codices"]
+    return codex["tier"]
+
+
+def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver):
+    plenty = ask(house, "zebra")
+    assert plenty["lore"]["strategy"]["name"] == "CAG"
+    assert "tokens of the codex stand in the prefix" in plenty["lore"]["strategy"]["reason"]
+    assert blocks(plenty["lore"])["codex"]["tokens"] > 1200
+
+    leave_room_for_kv(house, driver, 6_000_000)
+    until(lambda: tier(house) == "none")
+    (codex,) = house.json("status")["codices"]
+    assert codex["reason"].startswith(f"none, because {codex['tokens']['full']:,} tokens do not fit in the ")
+    scarce = ask(house, "walrus")
+    strategy = scarce["lore"]["strategy"]
+    assert (strategy["name"], strategy["tier"]) == ("RAG", "none")
+    assert f"{codex['tokens']['full']:,}" in strategy["reason"]
+    assert strategy["window"] < 4_096
+    assert blocks(scarce["lore"])["codex"]["tokens"] < 100
+    assert scarce["answer"].strip().startswith(CODES["walrus"])
+    assert {"path": "walrus.py", "start": 3, "end": 3, "valid": True} in scarce["lore"]["citations"]
+    passages = house.json("plan", "the access code of vault zebra")["retrieval_plan"]["passages"]
+    assert any(passage.startswith("zebra.py:") for passage in passages)
+
+    driver.show(free=FREE)
+    until(lambda: tier(house) == "full")
+    back = ask(house, "zebra")
+    assert back["lore"]["strategy"]["name"] == "CAG"
+    assert back["answer"].strip().startswith(CODES["zebra"])
+    assert back["lore"]["codex"]["generation"] == plenty["lore"]["codex"]["generation"]
+
+
+def test_pressure_that_passes_sooner_than_it_must_last_moves_nothing(models, driver):
+    with living(models, SETTINGS.replace("0.4", "3600"), environment=driver.environment) as daemon:
+        driver.show(processes=f"{daemon.process.pid}:{OWN}", free=FREE)
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
+        leave_room_for_kv(daemon, driver, 6_000_000)
+        until(lambda: daemon.json("status")["governor"]["cells"] < 4_096)
+        assert tier(daemon) == "full"
+        driver.show(free=FREE)
+
+
+def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver):
+    driver.show(free=FREE)
+    until(lambda: house.json("status")["governor"]["level"] == "calm")
+    leave_room_for_kv(house, driver, 20_000_000)
+    until(lambda: house.json("status")["governor"]["level"] == "critical")
+    planned = house.lore("plan", "what is free?", "--prompt")
+    assert "GPU memory: critical" in planned.stdout, planned.stderr
+    driver.show(free=FREE)
+    until(lambda: "GPU memory: calm" in house.lore("plan", "what is free?", "--prompt").stdout)

@@ -1,0 +1,116 @@
+"""The OpenAI client, unmodified, against the real daemon: codices as models, streams, sessions, and what a prefix shares."""
+
+import re
+
+import httpx2
+import openai
+import pytest
+from support.house import CODES, blocks, cached_whole, codebase, living, question
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
+        yield daemon
+
+
+@pytest.fixture
+def client(house):
+    transport = httpx2.HTTPTransport(uds=str(house.socket))
+    with httpx2.Client(transport=transport, base_url="http://localhost", timeout=60) as http:
+        yield openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def create(client, *messages, **options):
+    return client.chat.completions.create(model="lore/vaults", messages=messages, max_tokens=10, **options)
+
+
+def said(answer):
+    return answer.choices[0].message.content
+
+
+def test_the_codices_are_models(client):
+    assert "lore/vaults" in {model.id for model in client.models.list()}
+
+
+def test_a_codex_is_asked_by_its_model_id(client):
+    answer = create(client, user(question("zebra")))
+    assert said(answer).strip().startswith(CODES["zebra"])
+    assert answer.lore["citations"][0]["path"] == "zebra.py"
+    assert answer.usage.prompt_tokens_details.cached_tokens == answer.lore["prompt"]["cached"]
+    assert answer.usage.prompt_tokens == answer.lore["prompt"]["tokens"]
+
+
+def test_a_stream_says_the_same_and_carries_the_lore_object_in_its_last_chunk(client):
+    whole = said(create(client, user(question("zebra"))))
+    chunks = list(create(client, user(question("zebra")), stream=True))
+    assert "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices) == whole
+    assert chunks[-1].lore["codex"]["name"] == "vaults"
+    assert chunks[-1].usage.completion_tokens > 0
+
+
+def test_an_unknown_model_is_not_found_and_the_known_ones_are_named(client):
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.chat.completions.create(model="lore/vault", messages=[user("hello")])
+    assert refused.value.code == "model_not_found"
+    assert "vaults" in refused.value.body["hint"]
+
+
+def test_a_stateless_conversation_finds_its_earlier_turns_in_the_cache(client):
+    first = create(client, user(question("zebra")))
+    talk = [user(question("zebra")), assistant(said(first)), user(question("walrus"))]
+    second = create(client, *talk)
+    assert said(second).strip().startswith(CODES["walrus"])
+    assert cached_whole(second.lore, "identity", "codex", "environment")
+    own = blocks(second.lore)["query"]["tokens"]
+    assert second.lore["prompt"]["computed"] <= own + 4, "the last answer's end, and this question"
+    assert second.lore["broke_at"] is None
+    third = create(client, *talk, assistant(said(second)), user(question("zebra")))
+    assert said(third).strip().startswith(CODES["zebra"])
+    assert third.lore["prompt"]["computed"] <= own + 4
+    assert third.lore["session"] is None
+
+
+def test_a_session_is_sent_only_the_new_message(client):
+    extra = {"lore": {"session": ""}}
+    told = create(client, user(f"{question('heron')} 3344556."), extra_body=extra)
+    name = told.lore["session"]
+    assert name
+    asked = create(client, user(question("heron")), extra_body={"lore": {"session": name}})
+    assert "3344556" in said(asked)
+    assert asked.lore["session"] == name
+
+
+def test_a_client_s_system_message_stands_behind_the_floor_and_breaks_nobody_s_prefix(client, house):
+    create(client, user(question("zebra")))
+    system = {"role": "system", "content": f"{question('stoat')} 5512098."}
+    answer = create(client, system, user(question("stoat")))
+    assert said(answer).strip().startswith("5512098")
+    assert cached_whole(answer.lore, "identity", "codex")
+    assert blocks(answer.lore)["environment"]["cached"] < blocks(answer.lore)["environment"]["tokens"]
+    again = create(client, user(question("walrus")))
+    assert cached_whole(again.lore, "identity", "codex", "environment")
+    assert "5512098" not in said(create(client, user(question("stoat"))))
+
+
+def test_a_question_longer_than_the_window_is_refused_with_the_numbers(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        create(client, user("word " * 200_000))
+    assert refused.value.code == "context_length_exceeded"
+    assert re.search(r"needs at least 200,\d{3} tokens and 131,\d{3} can be held", str(refused.value))
+
+
+def test_a_client_that_goes_away_cancels_what_was_running(client, house):
+    with create(client, user("def step_1(value"), stream=True, extra_body={"max_completion_tokens": 4000}) as stream:
+        next(iter(stream))
+    assert said(create(client, user(question("zebra")))).strip().startswith(CODES["zebra"])
+    assert house.json("status")["queue"] == {"running": 0, "waiting": 0}

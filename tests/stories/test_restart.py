@@ -1,0 +1,54 @@
+"""What a daemon knows after it was stopped, and after it was killed: codices, their floors, conversations."""
+
+import pytest
+from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, question, until, write_vault
+
+STOPS = {"stopped": lambda daemon: daemon.stop(), "killed": lambda daemon: daemon.kill()}
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    """A daemon that holds the codex `vaults`, its floor computed and written."""
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
+        ask(daemon, "zebra")
+        yield daemon
+
+
+@pytest.fixture(params=STOPS)
+def end(house, request):
+    """Ends the daemon that way."""
+    return lambda: STOPS[request.param](house)
+
+
+def test_the_first_question_finds_the_floor_restored_from_disk_instead_of_computing_it(house, end):
+    end()
+    daemon = house.start()
+    answer = ask(daemon, "zebra")
+    assert answer["answer"].strip().startswith(CODES["zebra"])
+    assert cached_whole(answer["lore"], "identity", "codex")
+    assert blocks(answer["lore"])["codex"]["from"] in ("disk", "ram")
+    own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("environment", "karma", "state", "query"))
+    assert answer["lore"]["prompt"]["computed"] <= own
+    found = counters(daemon)
+    assert found["tier_disk_hits"] > 0
+    assert found["computed_tokens"] <= own + answer["usage"]["completion_tokens"], "nobody computed the floor"
+
+
+def test_a_session_goes_on_where_it_was(house, end):
+    name = house.json("ask", f"{question('heron')} 3344556.", "--max-tokens", "4")["lore"]["session"]
+    end()
+    daemon = house.start()
+    assert "3344556" in ask(daemon, "heron", "-s", name)["answer"]
+    assert "3344556" in ask(daemon, "heron", "--continue")["answer"]
+    turns = daemon.json("session", "show", name)["session"]["turns"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * 3
+
+
+def test_a_change_made_while_nobody_watched_is_taken_in_by_the_next_start(house, end):
+    before = ask(house, "walrus")["answer"].strip().rstrip(".")
+    end()
+    code = str(int(before) + 1_111_111)
+    write_vault(house.folder / "vaults", "walrus", code)
+    daemon = house.start()
+    until(lambda: ask(daemon, "walrus")["answer"].strip().startswith(code))
