@@ -28,7 +28,7 @@ class LlamaSampler:
         self._sampling = sampling
         self._grammar = make_grammar(sampling.schema, model) if sampling.schema else None
         plain = sampling.temperature <= 0 and sampling.repeat_penalty == 1.0
-        self._chain = None if plain else make_chain(sampling)
+        self._chain = None if plain else make_chain(sampling, model)
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
         if self._chain is not None and self._sampling.repeat_penalty != 1.0:
@@ -101,11 +101,12 @@ class Candidates:
         return int(self._data["id"][at if at >= 0 else 0])
 
 
-def make_chain(sampling: Sampling) -> object:
+def make_chain(sampling: Sampling, model: object) -> object:
+    words = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
     chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
     if sampling.repeat_penalty != 1.0:
         lib.llama_sampler_chain_add(
-            chain, lib.llama_sampler_init_penalties(PENALTY_WINDOW, sampling.repeat_penalty, 0.0, 0.0)
+            chain, lib.llama_sampler_init_penalties(words, PENALTY_WINDOW, sampling.repeat_penalty, 0.0, 0.0)
         )
     if sampling.temperature <= 0:
         lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_greedy())
@@ -124,7 +125,7 @@ def make_chain(sampling: Sampling) -> object:
 def make_grammar(schema: str, model: object) -> object:
     grammar = lib.llama_sampler_init_grammar(lib.llama_model_get_vocab(model), grammar_of(schema).encode(), b"root")
     if not grammar:
-        raise SchemaRefused("llama.cpp makes no grammar of this JSON schema; control characters in names are one cause")
+        raise SchemaRefused("llama.cpp makes no grammar of this JSON schema")
     return grammar
 
 

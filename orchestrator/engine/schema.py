@@ -1,7 +1,9 @@
 """JSON schemas to llama.cpp grammars, within bounds.
 
 Grammars are never taken raw: one with 200,000 brackets kills the process in llama.cpp's parser. So the schema is bounded
-in size and depth before a grammar is made of it, and references may not leave it.
+in size and depth before a grammar is made of it, and references may not leave it. llama-cpp-python's converter leaves
+backslashes in names and constants as they are, which would let a schema write grammar of its own; here they are escaped,
+and the grammar's own depth is checked last.
 """
 
 import json
@@ -13,6 +15,8 @@ from orchestrator.engine.backend import SchemaRefused
 MOST_BYTES = 64 * 1024
 MOST_DEPTH = 32
 MOST_REPEATS = 1000  # minItems, maxLength and the like are unrolled into the grammar
+MOST_NESTING = 1200  # brackets in a grammar: an optional repetition nests each of its MOST_REPEATS
+ANY_CHARACTER, BUT_CONTROLS = r'char ::= [^"\\] |', r'char ::= [^"\\\x00-\x1F] |'
 MOST_PATTERN = 256  # characters of a regular expression; 3,000 optional ones took 10 s a token
 
 
@@ -26,13 +30,46 @@ def grammar_of(schema: str) -> str:
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
     check_values(parsed)
-    # Imported late: it is needed for structured answers alone.
-    from llama_cpp.llama_grammar import json_schema_to_gbnf
-
     try:
-        return str(json_schema_to_gbnf(schema))
+        grammar = convert(parsed)
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, AttributeError, IndexError) as error:
         raise SchemaRefused(f"no grammar can be made of the JSON schema: {error}") from error
+    if nesting(grammar) > MOST_NESTING:
+        raise SchemaRefused(f"the JSON schema's grammar is nested deeper than {MOST_NESTING}")
+    return grammar
+
+
+def convert(schema: Any) -> str:
+    # Imported late: it is needed for structured answers alone.
+    from llama_cpp.llama_grammar import INVALID_RULE_CHARS_RE, SchemaConverter
+
+    class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no types
+        def _format_literal(self, literal: str) -> str:
+            """Takes JSON and gives the grammar's literal of it: any text stays text."""
+            plain = json.dumps(json.loads(literal), ensure_ascii=False)
+            return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+        def _resolve_ref(self, ref: str) -> str:
+            """A reference into itself comes back as it was written; rules have cleaned names."""
+            return str(INVALID_RULE_CHARS_RE.sub("-", super()._resolve_ref(ref)))
+
+    if isinstance(schema, dict) and "$ref" in schema:
+        # pydantic's way to write a type that holds itself; the converter sees no definitions beside a reference.
+        schema = {**{key: value for key, value in schema.items() if key != "$ref"}, "anyOf": [{"$ref": schema["$ref"]}]}
+    converter = Converter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+    converter.visit(converter.resolve_refs(schema, "schema"), "")
+    # As it comes, a string may hold bare line ends and other control characters, which JSON forbids.
+    return str(converter.format_grammar()).replace(ANY_CHARACTER, BUT_CONTROLS)
+
+
+def nesting(grammar: str) -> int:
+    """How deep the round brackets of a grammar go, literals and character classes left out."""
+    bare = re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]', "", grammar)
+    depth = deepest = 0
+    for character in bare:
+        depth += (character == "(") - (character == ")")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def check_depth(schema: str) -> None:
@@ -67,5 +104,7 @@ def check_pattern(pattern: str) -> None:
     """A repetition of 1,000,000,000 held llama.cpp's parser for 10 s before it gave up."""
     if len(pattern) > MOST_PATTERN:
         raise SchemaRefused(f"a pattern has {len(pattern)} characters; at most {MOST_PATTERN} are taken")
+    if re.search(r"(?<!\\)(\\\\)*\\\$$", pattern):
+        raise SchemaRefused("a pattern ends in a lone backslash")
     if any(int(count) > MOST_REPEATS for count in re.findall(r"(?<=[{,])\s*(\d+)(?=\s*[,}])", pattern)):
         raise SchemaRefused(f"a pattern repeats more than {MOST_REPEATS} times")

@@ -1,0 +1,208 @@
+"""Choosing tokens: each setting against a naive model over numpy, and JSON that obeys its schema whatever the logits."""
+
+import ctypes
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.engine import native
+from orchestrator.engine.backend import BackendError, SchemaRefused
+from orchestrator.engine.builtin.alphabet import to_bytes
+from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.sampling import LlamaSampler, log_probabilities
+
+WORDS = 4096
+LOGITS = (np.random.default_rng(5).standard_normal(WORDS) * 2).astype(np.float32)
+RANKED = np.argsort(-LOGITS)
+WIDE = {"temperature": 1.0, "top_k": WORDS, "top_p": 1.0}
+
+
+@pytest.fixture(scope="module")
+def model(quoter_model: Path) -> Iterator[Any]:
+    native.start()
+    parameters = lib.llama_model_default_params()
+    parameters.vocab_only = True
+    loaded = lib.llama_model_load_from_file(str(quoter_model).encode(), parameters)
+    yield loaded
+    lib.llama_model_free(loaded)
+
+
+def drawn(model: Any, many: int, logits: np.ndarray = LOGITS, **settings: Any) -> list[int]:
+    sampler = LlamaSampler(Sampling(**settings), model)
+    try:
+        return [sampler.choose(logits)[0] for _ in range(many)]
+    finally:
+        sampler.close()
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_temperature_zero_takes_the_best(model: Any) -> None:
+    assert set(drawn(model, 5)) == {RANKED[0]}
+
+
+def test_top_k_leaves_the_k_best(model: Any) -> None:
+    found = set(drawn(model, 400, **WIDE | {"top_k": 3, "seed": 1, "temperature": 5.0}))
+    assert found == set(RANKED[:3].tolist())
+
+
+def test_top_p_leaves_the_fewest_that_reach_it(model: Any) -> None:
+    probabilities = softmax(LOGITS)[RANKED]
+    fewest = int(np.searchsorted(np.cumsum(probabilities), 0.1)) + 1
+    found = set(drawn(model, 1500, **WIDE | {"top_p": 0.1, "seed": 1}))
+    assert found <= set(RANKED[:fewest].tolist())
+    assert len(found) > fewest // 2
+
+
+def test_min_p_leaves_those_within_its_share_of_the_best(model: Any) -> None:
+    allowed = set(np.flatnonzero(softmax(LOGITS) >= 0.5 * softmax(LOGITS).max()).tolist())
+    assert set(drawn(model, 400, **WIDE | {"min_p": 0.5, "seed": 1})) <= allowed
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_are_as_frequent_as_the_softmax_says(model: Any, temperature: float) -> None:
+    logits = np.full(WORDS, -30.0, np.float32)
+    logits[:4] = (2.0, 1.0, 0.0, -1.0)
+    seen = Counter(drawn(model, 4000, logits, **WIDE | {"temperature": temperature, "seed": 11}))
+    expected = softmax(logits[:4] / temperature)
+    assert all(abs(seen[token] / 4000 - expected[token]) < 0.04 for token in range(4))
+
+
+def test_a_seed_reproduces_and_another_one_differs(model: Any) -> None:
+    one, again, other = (drawn(model, 50, **WIDE | {"seed": seed}) for seed in (7, 7, 8))
+    assert one == again != other
+
+
+def test_without_a_seed_two_tickets_differ(model: Any) -> None:
+    assert drawn(model, 50, **WIDE) != drawn(model, 50, **WIDE)
+
+
+def test_a_repetition_penalty_takes_what_was_said_from_its_place(model: Any) -> None:
+    sampler = LlamaSampler(Sampling(repeat_penalty=4.0), model)
+    said = []
+    for _ in range(5):
+        token, _ = sampler.choose(LOGITS)
+        sampler.accept(token)
+        said.append(token)
+    sampler.close()
+    assert len(set(said)) == 5
+
+
+def test_a_repetition_penalty_sees_the_end_of_the_prompt(model: Any) -> None:
+    sampler = LlamaSampler(Sampling(repeat_penalty=4.0), model)
+    sampler.accept_prompt([int(RANKED[0])])
+    assert sampler.choose(LOGITS)[0] != RANKED[0]
+    sampler.close()
+
+
+@pytest.mark.parametrize("settings", [{}, WIDE | {"seed": 1}, {"repeat_penalty": 2.0}])
+@pytest.mark.parametrize("broken", [np.nan, -np.inf])
+def test_logits_that_are_not_numbers_are_the_engine_s_fault_and_no_token(
+    model: Any, settings: dict[str, Any], broken: float
+) -> None:
+    with pytest.raises(BackendError, match="finite"):
+        drawn(model, 1, np.full(WORDS, broken, np.float32), **settings)
+
+
+# ---- log-probabilities -----------------------------------------------------------------------------------------------
+
+
+def test_the_probabilities_of_all_tokens_sum_to_one() -> None:
+    every = log_probabilities(LOGITS, WORDS)
+    assert abs(sum(np.exp(value) for _, value in every) - 1) < 1e-4
+    assert sorted(token for token, _ in every) == list(range(WORDS))
+
+
+@given(st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_the_likeliest_come_first_with_the_softmax_s_logarithm(most: int, seed: int) -> None:
+    logits = (np.random.default_rng(seed).standard_normal(WORDS) * 3).astype(np.float32)
+    found = log_probabilities(logits, most)
+    expected = np.log(softmax(logits.astype(np.float64)))
+    assert [token for token, _ in found] == np.argsort(-expected, kind="stable")[:most].tolist()
+    assert all(abs(value - expected[token]) < 1e-4 for token, value in found)
+
+
+def test_nobody_who_asks_for_none_pays_for_any() -> None:
+    assert log_probabilities(LOGITS, 0) == ()
+
+
+# ---- schemas ---------------------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "count": {"type": "integer"},
+        "kind": {"enum": ["file", "folder"]},
+        "parts": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["name", "count", "kind", "parts"],
+    "additionalProperties": False,
+}
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1.0, 3.0]))
+def test_an_answer_obeys_its_schema_whatever_the_model_would_rather_say(
+    model: Any, seed: int, temperature: float
+) -> None:
+    random = np.random.default_rng(seed)
+    settings = Sampling(temperature=temperature, top_k=WORDS, top_p=1.0, seed=seed, schema=json.dumps(SCHEMA))
+    said = json.loads(written(model, settings, random))
+    assert set(said) == set(SCHEMA["properties"])
+    assert isinstance(said["name"], str)
+    assert len(said["name"]) <= 12
+    assert isinstance(said["count"], int)
+    assert said["kind"] in ("file", "folder")
+    assert 1 <= len(said["parts"]) <= 3
+    assert all(isinstance(part, bool) for part in said["parts"])
+
+
+def no_text() -> list[int]:
+    """Tokens that are no whole characters by themselves."""
+    whole = (to_bytes(text).decode("utf-8", "ignore").encode() == to_bytes(text) for text in tokens().texts[:-1])
+    return [token for token, good in enumerate(whole) if not good]
+
+
+def written(model: Any, sampling: Sampling, random: np.random.Generator) -> bytes:
+    vocabulary, buffer, text = lib.llama_model_get_vocab(model), ctypes.create_string_buffer(256), b""
+    sampler, broken = LlamaSampler(sampling, model), no_text()
+    try:
+        for _ in range(400):
+            logits = (random.standard_normal(WORDS) * 4).astype(np.float32)
+            logits[broken] = -1000  # llama.cpp's grammars take any byte for a part of a character; models keep to UTF-8
+            token, _ = sampler.choose(logits)
+            if lib.llama_vocab_is_eog(vocabulary, token):
+                return text
+            sampler.accept(token)
+            size = lib.llama_token_to_piece(vocabulary, token, buffer, 256, 0, False)
+            text += buffer.raw[:size]
+        raise AssertionError(f"no end after 400 tokens: {text!r}")
+    finally:
+        sampler.close()
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\\\b", '" | "x', "\n\x00", "é🦉", {'k"': ["\\\\"]}])
+def test_any_constant_comes_back_as_it_is(model: Any, value: Any) -> None:
+    settings = Sampling(schema=json.dumps({"const": value}))
+    assert json.loads(written(model, settings, np.random.default_rng(0))) == value
+
+
+def test_a_schema_that_llama_cpp_makes_no_grammar_of_is_refused(model: Any) -> None:
+    with pytest.raises(SchemaRefused, match="no grammar"):
+        LlamaSampler(Sampling(schema=json.dumps({"type": "string", "pattern": "^a**$"})), model)
