@@ -1,0 +1,110 @@
+"""Single parts without a peer: what a checkpoint's safety costs beside a plain file, and what a prompt's assembly takes."""
+
+import asyncio
+import os
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from cases_engine import Bench
+from report import Row, at_most
+
+from formatters.blocks import Role
+from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, Turn, TurnContext
+from formatters.probe import probe
+from formatters.registry import builtin
+from formatters.template import ChatTemplate
+from orchestrator.context.assembly import Assembler
+from orchestrator.context.composing import Composer, context_of
+from orchestrator.context.tokens import TokenCache
+from orchestrator.engine.checkpoint_file import Header, read_state, write
+
+MIB = 2**20
+SEGMENTS = 64
+FILES, LINES = 200, 50  # about 100k tokens of ten characters a line's token run
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+)
+
+
+def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
+    return {"checkpoint files": checkpoints, "prompt assembly": assembly}
+
+
+def checkpoints(bench: Bench) -> Iterator[Row]:
+    """Segments of 1 MiB, as a model with 4 KiB of KV a token has them; both ways synced to the disk."""
+    del bench
+    states = [os.urandom(MIB) for _ in range(SEGMENTS)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        headers = [
+            Header("r" * 64, f"{n:064x}", "p" * 64, n * 256, n * 256 + 256, array("I", range(256)))
+            for n in range(SEGMENTS)
+        ]
+        plain_write = speed(lambda n: plain(folder / f"{n}.plain", states[n]))
+        saving = speed(lambda n: write(folder / f"{n}.kv", headers[n], states[n]))
+        plain_read = speed(lambda n: (folder / f"{n}.plain").read_bytes())
+        loading = speed(lambda n: read_state(folder / f"{n}.kv", headers[n]))
+    yield Row(
+        "checkpoint files", "save, MB/s", saving, plain_write, ratio=saving / plain_write, note="beside a plain copy"
+    )
+    yield Row(
+        "checkpoint files",
+        "load and check, MB/s",
+        loading,
+        plain_read,
+        ratio=loading / plain_read,
+        note="beside a plain read",
+    )
+
+
+def plain(path: Path, state: bytes) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(state)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def speed(work: Callable[[int], object]) -> float:
+    begun = time.perf_counter()
+    for number in range(SEGMENTS):
+        work(number)
+    return SEGMENTS * MIB / 1e6 / (time.perf_counter() - begun)
+
+
+def assembly(bench: Bench) -> Iterator[Row]:
+    """Everything of ours between the question and the engine, on a warm codex of 100k tokens with 20 messages."""
+    taken = asyncio.run(assembled(max(200, bench.runs)))
+    taken.sort()
+    yield at_most("prompt assembly, 100k codex", "p50", 1_000 * taken[len(taken) // 2], 3, "ms")
+    yield at_most("prompt assembly, 100k codex", "p99", 1_000 * taken[len(taken) * 99 // 100], 15, "ms")
+
+
+async def assembled(runs: int) -> list[float]:
+    template = ChatTemplate(CHATML)
+    composer = Composer(builtin(), template, probe(template), Assembler(TokenCache(Words()), "root"))
+    text = "".join(f"value_{n} = compute({n}) + other[{n}]\n" for n in range(LINES))
+    codex = CodexView(name="large", pieces=tuple(CodexPiece(path=f"src/m{n}.py", text=text) for n in range(FILES)))
+    turns = tuple(Turn(role=(Role.USER, Role.ASSISTANT)[n % 2], text=f"message {n} about things") for n in range(20))
+    identity, sigil = IdentityView(name="x", text="You answer."), SigilView(name="owner", uid=0)
+    taken = []
+    for run in range(runs + 1):
+        begun = time.perf_counter()
+        turn = TurnContext(
+            identity=identity, sigil=sigil, codex=codex, state=StateView(turns=turns), query=f"what is {run}?"
+        )
+        await composer.compose(context_of(turn))
+        taken.append(time.perf_counter() - begun)
+    return taken[1:]  # the first writes and tokenises the floor
+
+
+class Words:
+    """Ids by rule: tokenising is measured elsewhere."""
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[bytes]:
+        del control
+        return [array("I", range(max(1, len(text) // 4))).tobytes() for text in texts]
