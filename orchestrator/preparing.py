@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formatters.context import Amendment, Attachment, CodexView, ToolView, TurnContext
+from formatters.context import Amendment, Attachment, CodexView, StateView, ToolView, TurnContext
 from governor.ctc import Limits
 from governor.settings import ClaimSettings
 from orchestrator.context.codex_choice import Conversation as Kept
@@ -103,7 +103,7 @@ class Preparing:
         window = self.machine.grant.window
         wanted = min(ask.max_tokens, max(1, share(window, ANSWER_SHARE)))
         within = await governed(
-            turn, voice.composer, voice.tokens, self._limits(window - wanted), ask.think, composed=composed
+            turn, voice.composer, voice.tokens, self._limits(max(0, window - wanted)), ask.think, composed=composed
         )
         return Prepared(
             ask=ask,
@@ -174,7 +174,7 @@ class Preparing:
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
         attachments = tuple(Attachment(name=one.name, text=one.text) for one in ask.attachments)
-        state = conversation.state.model_copy(
+        state = told_anew(conversation, standing).model_copy(
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}
         )
         turn = TurnContext(
@@ -267,6 +267,15 @@ def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Ame
         return ()
     told = max((one.number for one in told_amendments(conversation)), default=0)
     return tuple(amendment_of(entry) for entry in standing.log if entry.number > told)
+
+
+def told_anew(conversation: Conversation, standing: Standing | None) -> StateView:
+    """The conversation's State. Where it moves to another generation, or is taken up again, its Codex block tells all that
+    changed: what earlier turns were told of is older, and would be read as replacing what stands there now."""
+    state, view = conversation.state, codex_of(conversation, standing)
+    if view is conversation.codex or not any(turn.amendments for turn in state.turns):
+        return state
+    return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})
 
 
 def told_amendments(conversation: Conversation) -> list[Amendment]:
