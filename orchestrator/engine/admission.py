@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
 from orchestrator.engine.messages import Grant, Job, Reason
+from orchestrator.engine.node import Node
 from orchestrator.engine.pools import SCRATCH_CELLS, Pool
 from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.transfer import move
-from orchestrator.engine.tree import Node
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 ROUND = 256  # llama.cpp pads a context to a multiple of this

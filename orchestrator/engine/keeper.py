@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from orchestrator.engine.checkpoint_file import Header
 from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import CUT, Segment, ground, named, segments, spans
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transfer import restore_range
-from orchestrator.engine.tree import Node
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from orchestrator.engine.messages import (
     Snapshot,
     Tier,
 )
+from orchestrator.engine.node import Node
 from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.speculation import Speculation
@@ -36,7 +37,6 @@ from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
-from orchestrator.engine.tree import Node
 
 BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 

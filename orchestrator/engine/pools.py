@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.messages import PoolState
-from orchestrator.engine.tree import Node, Tree
+from orchestrator.engine.node import Node
+from orchestrator.engine.tree import Tree
 
 SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
 

@@ -13,11 +13,11 @@ from orchestrator.engine.backend import Backend, BackendError, Batch
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason, ids_to_bytes
+from orchestrator.engine.node import Node
 from orchestrator.engine.plan import Step
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.tickets import Phase, Ticket
-from orchestrator.engine.tree import Node
 
 End = Callable[[Ticket, Outcome, Reason, str], None]
 

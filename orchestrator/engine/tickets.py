@@ -14,9 +14,9 @@ from enum import StrEnum
 from orchestrator.engine.backend import Sampler
 from orchestrator.engine.drafts import Drafting
 from orchestrator.engine.messages import Job, Reuse, Urgency
+from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.text import TextStream
-from orchestrator.engine.tree import Node
 
 
 class Phase(StrEnum):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from orchestrator.engine.checkpoint_file import Damaged, Header, read_header, read_state
 from orchestrator.engine.messages import Tier
+from orchestrator.engine.node import common_prefix
 from orchestrator.engine.segments import named
-from orchestrator.engine.tree import common_prefix
 from orchestrator.engine.writer import Writer
 
 log = logging.getLogger("lorekeep.engine.tiers")

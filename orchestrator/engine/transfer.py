@@ -7,8 +7,8 @@ range's cells. What lies silently is checked: after each restore the number of c
 from collections.abc import Callable
 
 from orchestrator.engine.backend import BackendError, Memory
+from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
-from orchestrator.engine.tree import Node
 
 
 def save_range(pool: Pool, node: Node) -> bytes:

@@ -14,13 +14,9 @@ are the sum of `filled`. This file does not know tickets' samplings, time or byt
 
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Tokens: TypeAlias = "array[int]"
-
-_numbers = count(1)
+from orchestrator.engine.node import Node, Tokens, common_prefix
 
 
 class Cells(Protocol):
@@ -28,46 +24,6 @@ class Cells(Protocol):
 
     def copy(self, source: int, target: int, start: int, end: int) -> None: ...
     def remove(self, sequence: int, start: int, end: int) -> None: ...
-
-
-@dataclass(eq=False, slots=True)
-class Node:
-    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share."""
-
-    parent: "Node | None"
-    start: int
-    ids: Tokens
-    owner: int | None
-    filled: int = 0
-    leases: int = 0
-    filler: int | None = None  # the ticket that computes it now
-    sequence: int | None = None
-    used: int = 0  # clock of the last lease or release
-    gone: bool = False  # evicted
-    children: list["Node"] = field(default_factory=list)
-    number: int = field(default_factory=lambda: next(_numbers))
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.ids)
-
-    @property
-    def stands(self) -> int:
-        """Position up to which this path's cells stand, when all above do."""
-        return self.start + self.filled
-
-    @property
-    def whole(self) -> bool:
-        return self.filled == len(self.ids)
-
-    def path(self) -> list["Node"]:
-        """From below the root down to this node."""
-        up: list[Node] = []
-        node: Node | None = self
-        while node is not None and node.parent is not None:
-            up.append(node)
-            node = node.parent
-        return up[::-1]
 
 
 class NoSequence(Exception):
@@ -302,20 +258,3 @@ class Tree:
             assert node.filled == 0 or self.members(node), "cells that nothing covers"
             assert node.leases <= node.parent.leases or node.parent is self.root, "a lease that skips a node"
             assert node.leases or node.whole, "promised tokens that nobody waits for"
-
-
-def common_prefix(ids: Tokens, other: Tokens, offset: int) -> int:
-    """How many leading tokens of `ids` equal `other` from `offset` on. Slices compare in C; the rest is a bisection."""
-    most = min(len(ids), len(other) - offset)
-    if most <= 0 or ids[0] != other[offset]:
-        return 0
-    if ids[:most] == other[offset : offset + most]:
-        return most
-    low, high = 1, most  # the first `low` are equal, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if ids[low:middle] == other[offset + low : offset + middle]:
-            low = middle
-        else:
-            high = middle
-    return low
