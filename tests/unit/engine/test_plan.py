@@ -14,7 +14,8 @@ def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = Fa
 def planned(
     answering: dict[int, list[int]] | None = None, wants: tuple[Want, ...] = (), budget: float = 1e9, tile: int = 1
 ) -> tuple[Step, ...]:
-    return plan_round(answering or {}, wants, {0: 1000, 1: 1000, 2: 1000}, Limits(512, budget, alone_ms=budget), Costs(tile))
+    limits = Limits(512, budget, alone_ms=budget)
+    return plan_round(answering or {}, wants, {0: 1000, 1: 1000, 2: 1000}, limits, Costs(tile))
 
 
 def test_every_running_answer_gets_its_token_in_every_pool() -> None:
@@ -62,8 +63,6 @@ def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was
     steps = planned(answering, wants, budget, tile)
     served = {step.pool: list(step.answering) for step in steps if step.answering}
     assert served == {pool: tickets for pool, tickets in answering.items() if tickets}
-        k: v for k, v in answering.items() if v
-    }
     assert len({step.pool for step in steps}) == len(steps)
     prefills = [(step, ticket, tokens) for step in steps for ticket, tokens in step.prefill]
     assert len({step.pool for step, _, _ in prefills}) <= 1
@@ -81,7 +80,7 @@ def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was
 def test_a_step_keeps_to_its_budget_when_more_than_one_tile_could_be_taken(
     beside: int, tokens: int, budget: float
 ) -> None:
-    costs = Costs(64)
-    (step,) = plan_round({0: list(range(100, 100 + beside))}, (want(1, tokens),), {0: 1000}, Limits(512, budget, alone_ms=budget), costs)
+    costs, limits = Costs(64), Limits(512, budget, alone_ms=budget)
+    (step,) = plan_round({0: list(range(100, 100 + beside))}, (want(1, tokens),), {0: 1000}, limits, costs)
     rows = beside + step.prefill[0][1] + step.padding
     assert rows <= 64 + 63 or costs.milliseconds(rows, 1000) <= budget
