@@ -90,13 +90,14 @@ class Admission:
             cells = self._affordable(need, need + TAIL_ROOM, ())
             if cells is None:
                 return None
-            self.pools[name] = Pool(name, self._backend.open(cells, self._sequences), self._on_evict)
+            memory = self._backend.open(cells, self._sequences)
+            self.pools[name] = Pool(name, memory, self._on_evict, ranges=self._backend.info.ranges)
         return self.pools[name]
 
     def _grow(self, pool: Pool) -> bool:
         """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
-        if pool.wanted <= pool.memory.cells:
-            return False
+        if pool.wanted <= pool.memory.cells or not pool.tree.ranges:
+            return False  # what cannot be cut cannot be moved range by range: it waits until its pool is idle
         cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False

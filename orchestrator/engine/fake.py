@@ -35,6 +35,7 @@ class FakeMemory:
     sequences: int
     end_every: int
     footprint: int = 0
+    ranges: bool = True
     tokens: dict[int, int] = field(default_factory=dict)
     members: dict[int, dict[int, int]] = field(default_factory=dict)
     rows: dict[int, bytes] = field(default_factory=dict)
@@ -71,12 +72,16 @@ class FakeMemory:
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         wanted = {at: cell for at, cell in self.members.get(source, {}).items() if start <= at < end}
+        if not self.ranges and (start, end) != (0, len(self.members.get(source, {}))):
+            raise BackendError(f"[{start}, {end}) of sequence {source} cannot be cut out")
         if len(wanted) != end - start:
             raise BackendError(f"sequence {source} does not hold all of [{start}, {end})")
         self.members.setdefault(target, {}).update(wanted)
 
     def remove(self, sequence: int, start: int, end: int) -> None:
         held = self.members.get(sequence, {})
+        if not self.ranges and start > 0 and len(held) > start:
+            raise BackendError(f"sequence {sequence} cannot be cut at {start}")
         for at in [at for at in held if start <= at and (end < 0 or at < end)]:
             del held[at]
         alive = {cell for cells in self.members.values() for cell in cells.values()}
@@ -107,17 +112,17 @@ class FakeBackend:
 
     tile = 1
 
-    def __init__(self, end_every: int = 40, trained_context: int = 131072) -> None:
+    def __init__(self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True) -> None:
         self.end_every = end_every
         self.info = ModelInfo(
             name="fake", architecture="fake", fingerprint="fake-1", vocabulary="bytes", vocabulary_size=VOCABULARY,
             trained_context=trained_context, parameters=0, weight_bytes=0, kv_bytes_per_token=8.0,
             chat_template="{% for m in messages %}{{ m.content }}{% endfor %}", bos="", eos="", add_bos=False,
-            ranges=True, device="none", gpu_layers=0,
+            ranges=ranges, device="none", gpu_layers=0,
         )  # fmt: skip
 
     def open(self, cells: int, sequences: int) -> FakeMemory:
-        return FakeMemory(cells, sequences, self.end_every, footprint=cells * 8)
+        return FakeMemory(cells, sequences, self.end_every, footprint=cells * 8, ranges=self.info.ranges)
 
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)

@@ -60,7 +60,7 @@ class Loop:
         self._tickets: dict[int, Ticket] = {}
         self._arrivals = 0
         self._out: list[FromChild] = []
-        self._speculation = Speculation(self.counters)
+        self._speculation = Speculation(self.counters, ranges=backend.info.ranges)
         self._stepping = Stepping(backend, self.counters, self._speculation, self._out_of_round, self._end, clock)
 
     # -- what comes in

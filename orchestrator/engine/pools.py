@@ -19,11 +19,15 @@ SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
 class Pool:
     """`name` is that of its floor or of its floors' lineage; `on_evict` sees each node before its cells go."""
 
-    def __init__(self, name: str, memory: Memory, on_evict: Callable[["Pool", Node], None]) -> None:
+    def __init__(
+        self, name: str, memory: Memory, on_evict: Callable[["Pool", Node], None], *, ranges: bool = True
+    ) -> None:
         self.name = name
         self.memory = memory
         self.scratch = memory.sequences - 1
-        self.tree = Tree(memory, range(memory.sequences - 1), lambda node: on_evict(self, node))
+        self.tree = Tree(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), ranges=ranges)
+        # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
+        self._most = memory.sequences - 1 if ranges else (memory.sequences - 1) // 2
         self.used = 0  # round of the last admission
         self.wanted = 0  # cells that the last ticket which did not fit would have needed in all
         self._growth: dict[int, int] = {}
@@ -33,7 +37,7 @@ class Pool:
 
         The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
         """
-        if len(self._growth) >= self.memory.sequences - 1:
+        if len(self._growth) >= self._most:
             return None
         limit = len(ids) - 1 if max_tokens else len(ids)
         tip = self.tree.lease(ids, cut, owner, limit)

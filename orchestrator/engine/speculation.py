@@ -18,15 +18,16 @@ FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
 class Speculation:
     """Sources by floor, each indexed once."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, *, ranges: bool) -> None:
         self._counters = counters
+        self._ranges = ranges  # rejected drafts are cut off a sequence
         self._floors: dict[str, Source] = {}
 
     def begin(self, ticket: Ticket) -> None:
         """Gives an admitted ticket its sources, where its sampling allows drafts: the tail first, as the nearer one."""
         sampling = ticket.job.sampling
         greedy = sampling.temperature <= 0 and sampling.repeat_penalty == 1.0 and not sampling.schema
-        if not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs:
+        if not self._ranges or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])
         ticket.drafting = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())

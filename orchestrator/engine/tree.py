@@ -33,10 +33,19 @@ class NoSequence(Exception):
 class Tree:
     """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
 
-    `on_evict` sees a node before its cells go.
+    `on_evict` sees a node before its cells go. `ranges` False: the memory cannot be cut (recurrent, sliding window). Then
+    every node keeps a sequence of its own that ends where it ends, and a path is shared at the ends of nodes alone.
     """
 
-    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        sequences: range,
+        on_evict: Callable[[Node], None] = lambda _: None,
+        *,
+        ranges: bool = True,
+    ) -> None:
+        self.ranges = ranges
         self.root = Node(None, 0, array("I"), None)
         self._cells = cells
         self._on_evict = on_evict
@@ -98,13 +107,20 @@ class Tree:
         """
         node, depth = self.match(ids[:limit], owner)
         if depth < node.end:
-            node = self._split(node, depth)
+            node, depth = self._shared_part(node, depth)
         if depth < cut < len(ids):
             node, depth = self._grow(node, ids[depth:cut], None), cut
         if depth < len(ids):
             node = self._grow(node, ids[depth:], owner if depth >= cut else None)
         self._count(node, +1)
         return node
+
+    def _shared_part(self, node: Node, depth: int) -> tuple[Node, int]:
+        """Where a path that ends inside a node may be left: there, where the memory can be cut, else above the node."""
+        if self.ranges:
+            return self._split(node, depth), depth
+        assert node.parent is not None
+        return node.parent, node.start
 
     def release(self, tip: Node, ticket: int) -> None:
         """Gives a lease back. What was computed stays; what was only promised and nobody else waits for goes."""
@@ -164,17 +180,19 @@ class Tree:
 
     def _take_over(self, above: Node) -> int:
         """The sequence held by `above` itself, or a spare one made a member of its path; tips are evicted to have one."""
-        while above.sequence is None and not self._spare:
+        while not self._spare and (above.sequence is None or not self.ranges):
             tip = self.stalest()
             if tip is None:
                 raise NoSequence
             self.evict(tip)
-        if above.sequence is not None:
+        if above.sequence is not None and self.ranges:
             sequence, above.sequence = above.sequence, None
             return sequence
         sequence = self._spare.pop()
         if above is not self.root:
-            self._cells.copy(self.covering(above), sequence, 0, above.end)
+            source = self.covering(above) if self.ranges else above.sequence
+            assert source is not None, "a node that cannot be cut holds its own sequence"
+            self._cells.copy(source, sequence, 0, above.end)
         return sequence
 
     def covering(self, node: Node) -> int:
@@ -228,7 +246,7 @@ class Tree:
     def _let_fall(self, sequence: int, tip: Node) -> None:
         above = tip.parent
         assert above is not None
-        if above is not self.root and above.filled and not self.members(above):
+        if self.ranges and above is not self.root and above.filled and not self.members(above):
             self._cells.remove(sequence, tip.start, -1)
             above.sequence = sequence
         else:

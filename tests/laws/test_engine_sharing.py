@@ -28,9 +28,11 @@ actions = st.one_of(
 
 
 @settings(max_examples=150)
-@given(st.lists(actions, max_size=40))
-def test_answers_are_those_of_an_engine_that_shares_nothing_and_every_ticket_ends_once(script: list) -> None:
-    machine, jobs, number = Machine(), {}, 0
+@given(st.lists(actions, max_size=40), st.booleans())
+def test_answers_are_those_of_an_engine_that_shares_nothing_and_every_ticket_ends_once(
+    script: list, ranges: bool
+) -> None:
+    machine, jobs, number = Machine(ranges=ranges, sequences=6 if ranges else 16), {}, 0
     for name, ids in FLOORS.items():
         machine.floor(name, ids)
     for action, argument in script:

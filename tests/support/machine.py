@@ -42,9 +42,10 @@ class Machine:
     answers: dict[int, list[int]] = field(default_factory=dict)
     ends: dict[int, list[Completion]] = field(default_factory=dict)
     time: float = 0.0
+    ranges: bool = True
 
     def __post_init__(self) -> None:
-        self.backend = FakeBackend(END_EVERY)
+        self.backend = FakeBackend(END_EVERY, ranges=self.ranges)
         self.floors: dict[str, list[int]] = {}
         self.start()
 
