@@ -37,6 +37,7 @@ from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.whole_keeper import WholeKeeper
 
 BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 
@@ -51,7 +52,7 @@ class Loop:
         self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
     ) -> None:
         self.backend = backend
-        self.keeper = Keeper(tiers, clock) if tiers is not None else None
+        self.keeper = keeper_of(backend, tiers, clock)
         self.admission = Admission(backend, sequences, self._evicted)
         self.counters = Counters()
         self._limits = limits
@@ -279,6 +280,12 @@ class Loop:
         """The conservation law over all pools, for tests and the idle moment."""
         for pool in self.admission.pools.values():
             pool.check()
+
+
+def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeper | WholeKeeper | None:
+    if tiers is None:
+        return None
+    return Keeper(tiers, clock) if backend.info.ranges else WholeKeeper(tiers, clock)
 
 
 def ids_of(data: bytes) -> "array[int]":

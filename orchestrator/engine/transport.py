@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 HEADER = struct.Struct("<Q")
@@ -31,7 +32,8 @@ class Wire:
         self._sending = threading.Lock()
 
     def send(self, messages: Sequence[Any]) -> None:
-        with self._sending:
+        """Does nothing once the other end is gone: who reads notices that, and a child still has checkpoints to write."""
+        with self._sending, suppress(BrokenPipeError, ConnectionResetError):
             self._connection.sendall(pack(messages))
 
     def receive(self) -> Iterator[Any]:

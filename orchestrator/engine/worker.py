@@ -63,8 +63,8 @@ def load(spec: EngineSpec) -> Backend:
 
 
 def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
-    """Checkpoints under the model's own name; None for memories that cannot be cut in ranges."""
-    if not backend.info.ranges or not (spec.ram_budget or spec.disk_budget):
+    """Checkpoints under the model's own name; None where nothing may be kept."""
+    if not (spec.ram_budget or spec.disk_budget):
         return None
     folder = Path(spec.cache_folder) / backend.info.fingerprint[:32] if spec.cache_folder and spec.disk_budget else None
     return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)

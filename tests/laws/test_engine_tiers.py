@@ -25,6 +25,18 @@ def test_the_first_question_after_a_restart_restores_the_floor_instead_of_comput
     assert machine.answer(2) == naive_answer([*CODE, 4, 5], 5)
 
 
+def test_a_memory_that_cannot_be_cut_gets_its_floor_back_whole(tmp_path):
+    machine = Machine(folder=tmp_path, ranges=False)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [1, 2, 3], 5)
+    machine.finish()
+    machine.restart()
+    machine.ask(2, "code", [4, 5], 5)
+    machine.finish()
+    assert machine.ends[2][0].computed == 2
+    assert machine.answer(2) == naive_answer([*CODE, 4, 5], 5)
+
+
 def test_after_a_restart_a_new_question_finds_what_its_tail_shares_with_an_earlier_one(tmp_path):
     machine = Machine(folder=tmp_path)
     machine.floor("code", CODE)
@@ -153,11 +165,12 @@ steps = st.lists(
 
 
 @settings(max_examples=40)
-@given(steps, st.integers(0, 2**32))
-def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed):
+@given(steps, st.integers(0, 2**32), st.booleans())
+def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, ranges):
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("kv")
-    machine = Machine(folder=folder, cells=chance.choice([2200, 4096]), ram_budget=chance.choice([0, 30_000]))
+    room, ram = chance.choice([2200, 4096]), chance.choice([0, 30_000])
+    machine = Machine(folder=folder, cells=room, ram_budget=ram, ranges=ranges)
     machine.floor("code", CODE)
     machine.floor("other", OTHER)
     for ticket, (floor, tail, max_tokens) in enumerate(script, 1):
