@@ -1,7 +1,7 @@
 """Free VRAM falls, and the same codex goes from CAG to RAG; it comes back, and so does the codex. Each with its numbers.
 
-The real NVML wrapper reads a stand-in of the driver's library whose values the test sets. The settings name that GPU, so its
-memory counts although the engine computes on the CPU.
+The real NVML wrapper reads a stand-in of the driver's library whose values the test sets. The settings name that GPU, so
+its memory counts although the engine computes on the CPU.
 """
 
 import sys
@@ -26,11 +26,15 @@ sensor_idle = 0.1
 """
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory, models):
-    driver = StandIn(tmp_path_factory.mktemp("driver"), compiled(models.parent))
+def new_driver(folder, models):
+    driver = StandIn(folder, compiled(models.parent))
     driver.show(total=TOTAL, free=FREE)
     return driver
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory, models):
+    return new_driver(tmp_path_factory.mktemp("driver"), models)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +86,14 @@ def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver)
     assert back["lore"]["codex"]["generation"] == plenty["lore"]["codex"]["generation"]
 
 
-def test_pressure_that_passes_sooner_than_it_must_last_moves_nothing(models, driver):
+def test_pressure_that_passes_sooner_than_it_must_last_moves_nothing(models, tmp_path):
+    driver = new_driver(tmp_path, models)
     with living(models, SETTINGS.replace("0.4", "3600"), environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}", free=FREE)
+        driver.show(processes=f"{daemon.process.pid}:{OWN}")
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
         leave_room_for_kv(daemon, driver, 6_000_000)
         until(lambda: daemon.json("status")["governor"]["cells"] < 4_096)
         assert tier(daemon) == "full"
-        driver.show(free=FREE)
 
 
 def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver):

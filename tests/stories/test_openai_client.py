@@ -1,4 +1,4 @@
-"""The OpenAI client, unmodified, against the real daemon: codices as models, streams, sessions, and what a prefix shares."""
+"""The OpenAI client, unmodified, against the real daemon: codices as models, streams, sessions, shared prefixes."""
 
 import re
 

@@ -115,3 +115,14 @@ def until(true: Callable[[], object], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"
+
+
+def engine_child(daemon: PrivateDaemon) -> int:
+    """The process that holds the model."""
+    assert daemon.process is not None
+    here = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children")
+    found = [
+        pid for pid in here.read_text().split() if b"orchestrator.engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    (child,) = found
+    return int(child)

@@ -1,0 +1,52 @@
+"""The engine's child is killed: the daemon stays, says so, restarts it, and the next question is answered from its floor."""
+
+import os
+import signal
+
+import pytest
+from support.house import CODES, ask, begun, cached_whole, codebase, engine_child, first_words, living, question, until
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
+        yield daemon
+
+
+def kill_child(house):
+    os.kill(engine_child(house), signal.SIGKILL)
+
+
+def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_answered(house):
+    restarts = house.json("status")["engine"]["restarts"]
+    asking = begun(house, "ask", "-c", "none", "tick tock tick tock tick tock tick tock tick")
+    assert first_words(asking)
+    kill_child(house)
+    _, words = asking.communicate(timeout=60)
+    assert asking.returncode == 1
+    assert "Traceback" not in words
+    assert "ask again" in words or "again" in words
+    answer = ask(house, "zebra", "-c", "vaults")
+    assert answer["answer"].strip().startswith(CODES["zebra"])
+    assert cached_whole(answer["lore"], "identity", "codex"), "the floor was restored, not computed"
+    assert house.json("status")["engine"]["restarts"] == restarts + 1
+
+
+def test_a_question_that_had_sent_nothing_is_asked_again_by_the_daemon_itself(house, tmp_path):
+    large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=700)
+    assert house.lore("load", large, "--no-watch").returncode == 0
+    asking = begun(house, "ask", question("badger"), "-c", "large", "--max-tokens", "10")
+    until(lambda: sum(house.json("status")["queue"].values()) >= 2)  # the floor's prefill, and this
+    kill_child(house)
+    text, words = asking.communicate(timeout=120)
+    assert asking.returncode == 0, words
+    assert text.strip().startswith("7135508")
+    assert house.lore("codex", "drop", "large").returncode == 0
+
+
+def test_plan_and_status_answer_while_the_child_is_away(house):
+    kill_child(house)
+    assert house.lore("status").returncode == 0
+    assert house.lore("plan", question("zebra"), "-c", "vaults").returncode == 0
+    assert ask(house, "walrus", "-c", "vaults")["answer"].strip().startswith(CODES["walrus"])
