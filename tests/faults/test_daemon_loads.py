@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from support.house import CODES, ask, begun, codebase, events, living, question, until
@@ -80,9 +79,7 @@ def test_a_file_of_a_gigabyte_is_skipped_unread(house, folder):
 
 
 def test_names_that_are_not_utf_8_are_loaded_or_skipped_and_can_be_listed(house, folder):
-    name = os.fsencode(folder) + b"/caf\xe9.py"
-    with open(name, "wb") as file:
-        file.write(b"# a file with an old name\n")
+    (folder / os.fsdecode(b"caf\xe9.py")).write_text("# a file with an old name\n")
     codex = loaded(house, folder)
     assert codex["files"] + sum(codex["skipped"].values()) == 2
 
@@ -94,8 +91,8 @@ def test_a_taken_name_for_another_path_is_refused_and_another_proposed(house, tm
     assert "--name" in words
 
 
-def test_a_tier_that_does_not_exist_and_one_that_cannot_fit_are_refused(house, folder):
-    assert "skeleton" in refusal(house.lore("load", folder, "--tier", "gigantic"), 2)
+def test_a_tier_that_does_not_exist_is_refused_with_those_that_do(house):
+    assert "skeleton" in refusal(house.lore("load", house.folder / "vaults", "--tier", "gigantic"), 2)
 
 
 def test_what_is_not_loaded_cannot_be_asked_shown_dropped_or_stopped(house):
@@ -134,7 +131,6 @@ def test_ctrl_c_leaves_the_load_running_and_says_so(house, tmp_path):
     assert house.lore("codex", "drop", "large").returncode == 0
 
 
-def test_the_daemon_s_own_folder_of_sockets_is_no_trouble(house, folder):
+def test_a_pipe_among_the_files_is_not_opened(house, folder):
     os.mkfifo(folder / "pipe.py")
     assert loaded(house, folder)["files"] == 1
-    assert Path(folder / "pipe.py").exists()

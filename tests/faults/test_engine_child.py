@@ -1,4 +1,4 @@
-"""The engine's child is killed: the daemon stays, says so, restarts it, and the next question is answered from its floor."""
+"""The engine's child is killed: the daemon stays, says so, restarts it, and the next question finds its floor."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_ans
     _, words = asking.communicate(timeout=60)
     assert asking.returncode == 1
     assert "Traceback" not in words
-    assert "ask again" in words or "again" in words
+    assert "again" in words
     answer = ask(house, "zebra", "-c", "vaults")
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert cached_whole(answer["lore"], "identity", "codex"), "the floor was restored, not computed"
