@@ -7,7 +7,7 @@ tokenizer are told about documents through `codex.ports`; the library does not k
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from codex.generations import Codex, Entry, Generation
 from codex.ignore import Globs
 from codex.loading import Job, Loaded, Loader
 from codex.locks import load_lock
+from codex.lore_file import LoreFile
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
@@ -118,6 +119,14 @@ class Library:
         """How the codex was loaded last. Raises UnknownCodex."""
         return _request_from(self.codex(name).request)
 
+    def name_of(self, request: LoadRequest) -> str:
+        """The name that a load of this would have. Raises SourceError, BadName."""
+        return self._job(request, silent, never).name
+
+    def lore_file(self, name: str) -> LoreFile:
+        """What the codex's own `.lore.toml` says. Raises UnknownCodex, SourceError for a file that cannot be used."""
+        return sources.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self.folder / "clones")
+
     def generation(self, name: str, number: int | None = None) -> Generation:
         """The newest generation or an older one that is kept. Raises UnknownCodex, UnknownGeneration."""
         return self._catalog.generation(name, number)
@@ -130,9 +139,17 @@ class Library:
         """The generation's documents in its order, as they were when it was made, a page at a time."""
         return self._catalog.documents(generation.entries)
 
+    def documents_of(self, entries: Sequence[Entry]) -> Iterator[Document]:
+        """Documents of some entries of a generation, in the order given, a page at a time."""
+        return self._catalog.documents(entries)
+
     def document(self, entry: Entry) -> Document:
         """One document. Raises CatalogError when its bytes are no longer kept."""
         return next(self._catalog.documents([entry]))
+
+    def told_document(self, path: str, digest: str) -> Document:
+        """A document by name and digest, of any generation or log that is kept. Raises CatalogError."""
+        return self._catalog.told_document(path, digest)
 
     def changes(self, name: str, number: int | None = None, cancelled: Cancelled = never) -> Changes:
         """What differs on disk from a generation (default: the newest); contents are stored, no generation is made.

@@ -28,6 +28,7 @@ from orchestrator.grounding import Passage, citations_of, lines_after, passages_
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
+from orchestrator.shelf.floors import pool_name
 from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.voice import Voice
 from orchestrator.wire.lore import Lore
@@ -84,8 +85,8 @@ class Answers:
         if prepared.ask.wait:
             return
         prompt = prepared.composed.assembled
-        self.client.put_floor(prompt.floor.name, prompt.floor.ids, pool_of(prepared))
-        matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
+        with self.preparing.shelf.floors.held(prompt.floor, pool_of(prepared), asked=False):
+            matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
         if matched.length < prompt.floor.tokens and prepared.standing is not None:
             raise NotReady(
                 f"the prefix of {prepared.standing.name} is not computed yet: {matched.length:,} of "
@@ -98,16 +99,14 @@ class Answers:
         self, prepared: Prepared, voice: Voice, arrived: float, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
         heard = Heard()
-        self.client.put_floor(
-            prepared.composed.assembled.floor.name, prepared.composed.assembled.floor.ids, pool_of(prepared)
-        )
         ids: dict[str, bytes] = {}
         model = self._model(prepared, voice, ids)
-        async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
-            async for event in until_first(events, deadline, heard):
-                told = self._told(event, heard, prepared)
-                if told is not None:
-                    yield told
+        with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, pool_of(prepared)):
+            async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
+                async for event in until_first(events, deadline, heard):
+                    told = self._told(event, heard, prepared)
+                    if told is not None:
+                        yield told
         assert heard.finished is not None
         yield self._answered(prepared, heard, arrived, ids)
 
@@ -223,8 +222,8 @@ class Answers:
         )
         prepared = await self.preparing.prepare(ask, voice, create=False)
         assembled = prepared.composed.assembled
-        self.client.put_floor(assembled.floor.name, assembled.floor.ids, pool_of(prepared))
-        matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
+        with self.preparing.shelf.floors.held(assembled.floor, pool_of(prepared), asked=False):
+            matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
         lore = self._lore(prepared, clipped(matched.reuse, assembled.tokens - 1))
         report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
@@ -279,9 +278,7 @@ async def until_first(events: AsyncIterator[Any], deadline: float | None, heard:
 
 
 def pool_of(prepared: Prepared) -> str:
-    """Generations of one codex under one identity share a pool; the bare identity has its own."""
-    name = prepared.standing.name if prepared.standing else ""
-    return f"{prepared.turn.identity.name}/{name}"
+    return pool_name(prepared.turn.identity.name, prepared.standing.name if prepared.standing else "")
 
 
 def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:

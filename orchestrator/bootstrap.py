@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from codex.archive_lance import LanceArchive
 from codex.library import Library
+from codex.remembered import SqliteRemembered
 from codex.search import Search
 from codex.settings import WatchSettings
 from codex.tokens import TokenStore
@@ -37,6 +38,7 @@ from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.shelf.floors import Floors
+from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.watching import Watching
@@ -64,7 +66,9 @@ def build(settings: Settings, paths: Paths) -> Program:
     searcher = ArchiveSearch(Search(archive))
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     registry = discover()
-    shelf = Shelf(library, identities, machine, floors, indexer.chunks, forced_tier(settings), governor.pressure)
+    ledger = Ledger(paths.codices / "floors.sqlite3")
+    remembered = SqliteRemembered(paths.cache / "outlines.sqlite3")
+    shelf = Shelf(library, identities, machine, floors, ledger, forced_tier(settings), governor.pressure)
     watching = Watching(library, WatchSettings(), shelf.changed, on=settings.codex.watch)
     conversations = Conversations()
     builtin = is_builtin(model.setting)
@@ -84,7 +88,8 @@ def build(settings: Settings, paths: Paths) -> Program:
     def speak() -> Voice:
         assert client.info is not None
         made = Voice(client, client.info, registry, store, () if builtin else answerer.tools)
-        shelf.speak(Raising(library, made, parts.tier(settings), time.monotonic))
+        chunks = indexer.chunks
+        shelf.speak(Raising(library, made, parts.tier(settings), time.monotonic, remembered, ledger, chunks))
         return made
 
     machine.bind(client, shelf.reconsider)

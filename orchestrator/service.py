@@ -116,8 +116,12 @@ AskEvent = Waiting | Text | Thought | ToolCall | Answered
 @dataclass(frozen=True)
 class LoadRequest:
     principal: Principal
-    path: str  # absolute
+    path: str  # absolute, or a git URL
     name: str | None = None
+    more: tuple[str, ...] = ()  # further paths and URLs under the same name
+    revision: str | None = None  # this state of a repository instead of the files on disk
+    secrets: bool = False  # also files that hold or look like secrets
+    replace: bool = False  # the name, though another source has it
     watch: bool | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

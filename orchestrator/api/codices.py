@@ -8,19 +8,25 @@ from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import lines, started, while_connected
 from orchestrator.errors import InvalidRequest
 from orchestrator.service import LoadRequest
+from orchestrator.wire.places import is_url
 from orchestrator.wire.requests import LoadBody, SearchBody
 
 
 async def load(request: Request) -> Response:
-    """Loads a directory; progress as server-sent events."""
+    """Loads directories, files or a git URL; progress as server-sent events."""
     principal = permitted(request, "codex:write")
     body = await parsed(request, LoadBody)
-    if not body.path.startswith("/"):
-        raise InvalidRequest(f"path: {body.path} is not absolute", "the daemon does not know your working directory")
+    for path in (body.path, *body.more):
+        if not path.startswith("/") and not is_url(path):
+            raise InvalidRequest(f"path: {path} is not absolute", "the daemon does not know your working directory")
     wanted = LoadRequest(
         principal=principal,
         path=body.path,
         name=body.name,
+        more=body.more,
+        revision=body.revision,
+        secrets=body.secrets,
+        replace=body.replace,
         watch=body.watch,
         include=body.include,
         exclude=body.exclude,

@@ -1,4 +1,4 @@
-"""`lore load`: a directory into the Codex, with progress. The daemon works; this only watches."""
+"""`lore load`: directories, files or a git URL into the Codex, with progress. The daemon works; this only watches."""
 
 import os
 from collections.abc import Iterator
@@ -13,17 +13,26 @@ from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import count, duration, plural, size
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
 from orchestrator.wire import faults
+from orchestrator.wire.places import is_url
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Event
 
-Path_ = Annotated[str, typer.Argument(metavar="PATH", help="the directory")]
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATH]...", help="directories, files, git URLs; default: where you are"),
+]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="the codex's name; default: the path's last part")
 ]
 Watch = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
 Include = Annotated[list[str] | None, typer.Option("--include", metavar="GLOB", help="take only files that match")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="GLOB", help="leave out files that match")]
+Revision = Annotated[
+    str | None, typer.Option("--revision", metavar="REV", help="a branch, tag or commit instead of the files on disk")
+]
+Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what holds keys or tokens")]
+Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
 Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="force full, skeleton+hot, map or none")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
 Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix stands in the cache")]
@@ -31,11 +40,14 @@ Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="st
 
 
 def load(
-    path: Path_ = ".",
+    paths: Paths = None,
     name: Name = None,
+    revision: Revision = None,
     watch: Watch = None,
     include: Include = None,
     exclude: Exclude = None,
+    with_secrets: Secrets = False,
+    replace: Replace = False,
     tier: Tier = None,
     dry_run: DryRun = False,
     wait: Wait = False,
@@ -43,15 +55,20 @@ def load(
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
-    """Loads a directory, or brings a loaded one up to date."""
+    """Loads directories, files or a git URL under one name, or brings a loaded codex up to date."""
     lorekeep = daemon(socket)
     if cancel is not None:
         lorekeep.call("POST", f"/v1/codices/{part(cancel)}/cancel")
         result_json({"cancelled": cancel}) if as_json else note(f"stopped the load of {cancel}")
         return
+    first, *more = [place(path) for path in paths or ["."]]
     body = {
-        "path": absolute(path),
+        "path": first,
+        "more": more,
         "name": name,
+        "revision": revision,
+        "secrets": with_secrets,
+        "replace": replace,
         "watch": watch,
         "include": include or [],
         "exclude": exclude or [],
@@ -108,8 +125,9 @@ def show(codex: dict[str, Any]) -> None:
     tokens = ", ".join(
         f"{tier} {count(number)}" for tier, number in codex.get("tokens", {}).items() if number is not None
     )
+    roots = ", ".join(codex.get("roots") or [codex.get("root", "")])
     lines = [
-        f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {codex.get('root', '')}",
+        f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}",
         f"  skipped   {plural(sum(skipped.values()), 'file')}: {reasons}" if skipped else "",
         f"  tokens    {tokens}" if tokens else "",
         f"  tier      {codex.get('tier', '')}: {codex.get('reason', '')}".rstrip(": "),
@@ -119,6 +137,13 @@ def show(codex: dict[str, Any]) -> None:
         f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
     ]
     result("\n".join(line for line in lines if line))
+    for notice in codex.get("notices") or ():
+        note(notice)
+
+
+def place(path: str) -> str:
+    """A path in full, or a git URL as it is."""
+    return path if is_url(path) else absolute(path)
 
 
 def absolute(path: str) -> str:

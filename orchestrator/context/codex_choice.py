@@ -61,7 +61,7 @@ def _kept(asked: str | None, candidates: Sequence[Candidate], conversation: Conv
 
 
 def _named(name: str, candidates: Sequence[Candidate]) -> str:
-    names = sorted(candidate.name for candidate in candidates)
+    names = sorted({candidate.name for candidate in candidates})
     if name in names:
         return name
     near = difflib.get_close_matches(name, names, n=3) or names
@@ -80,9 +80,9 @@ def _around(cwd: str, candidates: Sequence[Candidate]) -> str | None:
 
 
 def _only(candidates: Sequence[Candidate]) -> str:
-    if len(candidates) == 1:
-        return candidates[0].name
-    if not candidates:
+    names = sorted({candidate.name for candidate in candidates})  # one of several roots is several candidates
+    if len(names) == 1:
+        return names[0]
+    if not names:
         raise InvalidRequest("no codex is loaded", "load one with: lore load PATH, or ask the bare model with -c none")
-    names = ", ".join(sorted(candidate.name for candidate in candidates))
-    raise InvalidRequest("several codices are loaded and none is named", f"name one with -c: {names}")
+    raise InvalidRequest("several codices are loaded and none is named", f"name one with -c: {', '.join(names)}")

@@ -1,13 +1,19 @@
-"""Floors in the engine: which are warm, which are being computed, and how far.
+"""Floors in the engine: which are warm, which are being computed, which may go.
+
+    put ─▶ current of a codex ─▶ earlier (a conversation may still stand on it) ─▶ dropped
 
 A floor is computed in the background as soon as its codex stands; a question that comes earlier computes it itself or rides
-along. Knows floors by name; what stands in them is the shelf's.
+along. All floors of one codex under one identity share a pool, so that a new one is a branch of the old one. Dropping a
+floor ends what runs on it and deletes its checkpoints; so a floor is dropped only when nobody uses it, a newer one
+stands, and some earlier ones are kept. Knows floors by name; what stands in them is the shelf's.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import aclosing
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from orchestrator.context.assembled import Floor
@@ -19,38 +25,68 @@ from orchestrator.errors import LoreError
 log = logging.getLogger("lorekeep.shelf")
 
 OnProgress = Callable[[int, int], None]
+MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: those of conversations that go on
+
+
+def pool_name(identity: str, codex: str) -> str:
+    """Generations of one codex under one identity share a pool; the bare identity (codex '') has its own."""
+    return f"{identity}/{codex}"
 
 
 @dataclass
 class Warming:
-    """One floor's prefill: tokens done of all, and who wants to hear."""
+    """One floor's prefill: tokens done of all."""
 
-    task: asyncio.Task[None]
+    task: "asyncio.Task[bool]"
     done: int = 0
     total: int = 0
 
 
-class Floors:
-    """Which codex has which floor in the engine now."""
+@dataclass
+class Kept:
+    """A floor that the engine knows: its pool, and how many questions run on it. `leaving`: it goes with the last."""
 
-    def __init__(self, client: EngineClient) -> None:
+    floor: Floor
+    pool: str
+    users: int = 0
+    leaving: bool = False
+
+
+class Floors:
+    """Which codex has which floor in the engine now. One event loop calls all of it."""
+
+    def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._floors: dict[str, Floor] = {}
+        self._clock = clock
+        self._current: dict[str, str] = {}
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._warming: dict[str, Warming] = {}
         self._heard: dict[str, set[OnProgress]] = {}
+        self._users = 0
+        self._last_used = clock()
+        self._busy = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
-    def warm(self, codex: str, floor: Floor) -> None:
-        """Makes this the codex's floor and computes it in the background; its old one is given up."""
-        before = self._floors.get(codex)
-        if before is not None and before.name == floor.name and codex in self._warming:
+    # -- a codex's floor
+
+    def warm(self, codex: str, floor: Floor, pool: str, *, new_generation: bool = False) -> None:
+        """Makes this the codex's floor and computes it in the background; with a new generation, older ones go."""
+        if self._current.get(codex) == floor.name and codex in self._warming:
             return
         self._stop(codex)
-        self._floors[codex] = floor
-        if before is not None and before.name != floor.name:
-            self._release(before)
-        self._client.put_floor(floor.name, floor.ids, pool=codex)
-        task = asyncio.create_task(self._prefill(codex, floor), name=f"floor of {codex}")
+        self._put(floor, pool).leaving = False
+        self._current[codex] = floor.name
+        if new_generation:
+            for kept in self._kept.values():
+                kept.leaving = kept.leaving or (kept.pool == pool and kept.floor.name != floor.name)
+        task = asyncio.create_task(self._warm(codex, floor), name=f"floor of {codex}")
         self._warming[codex] = Warming(task, 0, floor.tokens)
+
+    async def grow(self, floor: Floor, pool: str) -> bool:
+        """Computes a floor beside the current one, and returns whether it stands. Cancelling keeps what was computed."""
+        with self.held(floor, pool, asked=False):
+            return await self._prefill("", floor)
 
     async def stands(self, codex: str, heard: OnProgress) -> None:
         """Waits until the background prefill of a codex has ended, one way or the other; tells how far it is meanwhile."""
@@ -71,13 +107,17 @@ class Floors:
         return (warming.done, warming.total) if warming and not warming.task.done() else None
 
     def of(self, codex: str) -> Floor | None:
-        return self._floors.get(codex)
+        kept = self._kept.get(self._current.get(codex, ""))
+        return kept.floor if kept else None
 
     def drop(self, codex: str) -> None:
+        """Everything of a dropped codex goes; what still runs on its floors is cancelled by the engine."""
         self._stop(codex)
-        floor = self._floors.pop(codex, None)
-        if floor is not None:
-            self._release(floor)
+        self._current.pop(codex, None)
+        mine = [name for name, kept in self._kept.items() if kept.pool.endswith(f"/{codex}")]
+        for name in mine:
+            if name not in self._current.values():
+                self._forget(name)
 
     async def stop(self) -> None:
         tasks = [warming.task for warming in self._warming.values()]
@@ -85,27 +125,103 @@ class Floors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    # -- who uses one
+
+    @contextmanager
+    def held(self, floor: Floor, pool: str, *, asked: bool = True) -> Iterator[None]:
+        """The engine knows this floor until the block ends. `asked`: a question runs on it, the machine is not idle."""
+        kept = self._put(floor, pool)
+        kept.users += 1
+        self._count(asked)
+        try:
+            yield
+        finally:
+            kept.users -= 1
+            self._count(-asked)
+            self._tidy(pool)
+
+    async def asked(self) -> None:
+        """Returns as soon as a question runs."""
+        await self._busy.wait()
+
+    async def idle(self, seconds: float) -> None:
+        """Returns when no question has run for so long."""
+        while True:
+            await self._quiet.wait()
+            left = self._last_used + seconds - self._clock()
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._busy.wait()
+            except TimeoutError:
+                continue
+
+    def _count(self, questions: int) -> None:
+        if not questions:
+            return
+        self._users += questions
+        if self._users:
+            self._busy.set()
+            self._quiet.clear()
+        else:
+            self._last_used = self._clock()
+            self._busy.clear()
+            self._quiet.set()
+
+    # -- inside
+
+    def _put(self, floor: Floor, pool: str) -> Kept:
+        kept = self._kept.get(floor.name)
+        if kept is None:
+            self._client.put_floor(floor.name, floor.ids, pool=pool)
+            kept = self._kept[floor.name] = Kept(floor, pool)
+        self._kept.move_to_end(floor.name)
+        return kept
+
+    def _tidy(self, pool: str) -> None:
+        """Drops what nobody uses of a pool: floors that are leaving, and the earliest beyond the few that are kept."""
+        current = set(self._current.values())
+        unused = [
+            (name, kept)
+            for name, kept in self._kept.items()
+            if kept.pool == pool and not kept.users and name not in current
+        ]
+        leaving = [name for name, kept in unused if kept.leaving]
+        staying = [name for name, kept in unused if not kept.leaving]
+        for name in (*leaving, *staying[: max(0, len(staying) - MOST_EARLIER)]):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        del self._kept[name]
+        self._client.drop_floor(name)
+
     def _stop(self, codex: str) -> None:
         warming = self._warming.pop(codex, None)
         if warming is not None:
             warming.task.cancel()
 
-    def _release(self, floor: Floor) -> None:
-        """Two codices with equal content share a floor: it goes with the last of them."""
-        if all(other.name != floor.name for other in self._floors.values()):
-            self._client.drop_floor(floor.name)
+    async def _warm(self, codex: str, floor: Floor) -> bool:
+        stood = await self._prefill(codex, floor)
+        kept = self._kept.get(floor.name)
+        if kept is not None:
+            self._tidy(kept.pool)
+        return stood
 
-    async def _prefill(self, codex: str, floor: Floor) -> None:
+    async def _prefill(self, codex: str, floor: Floor) -> bool:
         job = Job(0, floor.name, b"", owner=0, max_tokens=0, urgency=Urgency.BACKGROUND)
         try:
             async with aclosing(self._client.run(job)) as events:
                 async for event in events:
                     if isinstance(event, Progress):
                         self._tell(codex, event.done, event.total)
-                    elif isinstance(event, Completion) and event.outcome is not Outcome.DONE:
+                    elif isinstance(event, Completion):
+                        if event.outcome is Outcome.DONE:
+                            return True
                         log.warning("the floor of %s was not computed: %s", codex, event.detail or event.reason)
         except (EngineUnavailable, LoreError) as error:
             log.warning("the floor of %s was not computed: %s", codex, error)
+        return False
 
     def _tell(self, codex: str, done: int, total: int) -> None:
         warming = self._warming.get(codex)

@@ -1,25 +1,44 @@
 """From a generation to a codex that stands: its tiers counted, one of them decided, its pieces written.
 
-documents ─▶ full pieces ─▶ exact tokens ─┐
-          └▶ skeleton, map ─▶ exact tokens ┴▶ decide_tier ─▶ pieces of that tier
+    whole, where it has a chance ─▶ exact tokens ─┐
+    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_tier ─▶ pieces of that tier ─▶ the log behind them
+
+A codex that cannot stand whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
+restart an unchanged codex is raised from what is remembered.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from codex.amendments import Amendment as Entry
-from codex.amendments import Told
+from codex.amendments import Told, effective
 from codex.documents import Document
+from codex.errors import SourceError
 from codex.generations import Generation
 from codex.library import Library
+from codex.lore_file import LoreFile
+from codex.prepare import Remembered
 from codex.progress import Progress, progress_at
 from formatters.blocks import BlockKind
 from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.context.composing import context_of
-from orchestrator.context.tier import FloorTier, Room, TierDecision, TierSettings, TierSizes, decide_tier, limit_of
+from orchestrator.context.tier import (
+    FloorTier,
+    Room,
+    TierDecision,
+    TierSettings,
+    TierSizes,
+    decide_tier,
+    limit_of,
+    tier_named,
+)
+from orchestrator.errors import InvalidRequest
+from orchestrator.shelf.hot import chosen, churn_of
+from orchestrator.shelf.ledger import Ledger
+from orchestrator.shelf.lines import Lines
 from orchestrator.shelf.standing import Standing
-from orchestrator.shelf.tiers import Drafts, drafts, pieces
+from orchestrator.shelf.tiers import Drafting, Drafts
 from orchestrator.voice import Voice
 
 Report = Callable[[Progress], None]
@@ -31,40 +50,53 @@ BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep."""
+
+    name: str
+    room: Room
+    forced: FloorTier | None = None
+    keep: TierDecision | None = None
+
+
+@dataclass(frozen=True)
 class Raising:
-    """How codices are raised; `clock` gives seconds for rates."""
+    """How codices are raised; `clock` gives seconds for rates, `chunks` how much of a codex the archive holds."""
 
     library: Library
     voice: Voice
     settings: TierSettings
     clock: Callable[[], float]
+    remembered: Remembered
+    ledger: Ledger
+    chunks: Callable[[str], int]
 
-    async def raised(
-        self,
-        name: str,
-        identity: IdentityView,
-        room: Room,
-        forced: FloorTier | None,
-        chunks: int,
-        report: Report,
-        keep: TierDecision | None = None,
-    ) -> Standing:
-        """The newest generation in the tier for this room, or in the one to `keep`. Raises CodexError and LoreError."""
+    async def raised(self, wanted: Wanted, identity: IdentityView, report: Report) -> Standing:
+        """The newest generation in the tier for this room, or in the one to keep. Raises CodexError and LoreError."""
+        name = wanted.name
         codex = await asyncio.to_thread(self.library.codex, name)
         generation = await asyncio.to_thread(self.library.generation, name)
-        documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
-        log = await asyncio.to_thread(self.library.amendments, name)
-        whole = self.view(codex.name, codex.roots, generation, FloorTier.FULL, pieces_of(documents), log)
-        full = await self._count_full(whole, generation, room, report)
-        made = await self._drafts(documents, room)
+        own, notices = await asyncio.to_thread(self._own, name)
+        settings = settings_of(own, self.settings)
+        forced = wanted.forced or own_tier(own)
+        empty = CodexView(
+            name=codex.name,
+            root=codex.roots[0],
+            generation=generation.number,
+            branch=generation.state.branch or "",
+            revision=generation.state.revision or "",
+        )
+        whole = await self._whole(empty, generation, wanted.room, settings, forced)
+        full = await self._count(whole, identity, report) if whole else generation.bytes // BYTES_PER_TOKEN
+        made = await self._drafts(generation, wanted.room, settings, forced, report)
         sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens)
-        decision = keep or decide_tier(sizes, room, self.settings, forced)
-        view = whole
-        if decision.tier is not FloorTier.FULL:
-            below = await asyncio.to_thread(pieces, made, decision, self.voice.count_in_thread)
-            view = self.view(codex.name, codex.roots, generation, decision.tier, below, log)
-        tokens = full if view is whole else sum(await self.voice.counts(self.texts(view, identity)))
-        return Standing(
+        decision = wanted.keep or decide_tier(sizes, wanted.room, settings, forced)
+        view, tokens = whole, full
+        if decision.tier is not FloorTier.FULL or view is None:
+            pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
+            view = empty.model_copy(update={"tier": _word(decision.tier), "pieces": pieces})
+            tokens = await self._count(view, identity, quiet)
+        standing = Standing(
             name=name,
             roots=codex.roots,
             generation=generation,
@@ -72,44 +104,46 @@ class Raising:
             sizes=sizes,
             decision=decision,
             tokens=tokens,
-            chunks=chunks,
-            log=log,
-            lines={one.path: one.text.count("\n") + (not one.text.endswith("\n")) for one in documents},
-            notices=generation.notices,
+            chunks=await asyncio.to_thread(self.chunks, name),
+            notices=(*generation.notices, *notices),
+            settings=settings,
+            rebase_share=own.numbers.get("rebase_share"),
+            forced=forced,
         )
+        return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
 
-    async def _drafts(self, documents: Sequence[Document], room: Room) -> Drafts:
-        return await asyncio.to_thread(drafts, documents, room, self.voice.count_in_thread, self.settings)
+    async def amended(self, standing: Standing, log: tuple[Entry, ...]) -> Standing:
+        """The same with this log behind its pieces."""
+        told = tuple(amendment_of(entry) for entry in log)
+        counts = await self.voice.tokens.count([one.text for one in told])
+        lines = Lines(effective(standing.generation.digests(), log), self.library.told_document)
+        view = standing.view.model_copy(update={"amendments": told})
+        return replace(standing, view=view, log=log, lines=lines, amended=sum(counts))
 
-    def view(
-        self,
-        name: str,
-        roots: Sequence[str],
-        generation: Generation,
-        tier: FloorTier,
-        pieces: tuple[CodexPiece, ...],
-        log: Sequence[Entry],
-    ) -> CodexView:
-        return CodexView(
-            name=name,
-            root=roots[0],
-            generation=generation.number,
-            branch=generation.state.branch or "",
-            revision=generation.state.revision or "",
-            tier=_word(tier),
-            pieces=pieces,
-            amendments=tuple(amendment_of(entry) for entry in log),
-        )
+    def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
+        """What the codex says of itself; a file that cannot be used since it was loaded is told, and not believed."""
+        try:
+            own = self.library.lore_file(name)
+            own_tier(own)
+        except (SourceError, InvalidRequest) as fault:
+            return LoreFile(), (f"{fault}",)
+        return own, ()
 
-    def texts(self, view: CodexView, identity: IdentityView) -> list[str]:
-        """The texts of the Codex block as it will be written."""
+    # -- whole
+
+    async def _whole(
+        self, empty: CodexView, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None
+    ) -> CodexView | None:
+        hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
+        if hopeless and forced is not FloorTier.FULL:
+            return None
+        documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
+        return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
+
+    async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
+        """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
-        return [item.text for item in self.voice.composer.write(context_of(turn))[BlockKind.CODEX].items]
-
-    async def _count_full(self, whole: CodexView, generation: Generation, room: Room, report: Report) -> int:
-        if generation.bytes > HOPELESS * max(1, limit_of(room, self.settings)):
-            return generation.bytes // BYTES_PER_TOKEN
-        texts = self.texts(whole, IdentityView(name="count"))
+        texts = [item.text for item in self.voice.composer.write(context_of(turn))[BlockKind.CODEX].items]
         began, total = self.clock(), 0
         report(progress_at("count", 0, len(texts), 0.0))
         for first in range(0, len(texts), COUNT_PAGE):
@@ -117,9 +151,101 @@ class Raising:
             report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), self.clock() - began))
         return total
 
+    # -- below
+
+    async def _drafts(
+        self, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None, report: Report
+    ) -> Drafts:
+        drafting = Drafting(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
+        frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
+        return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
+
+    def _pieces(self, generation: Generation, made: Drafts, decision: TierDecision) -> tuple[CodexPiece, ...]:
+        """What stands in the floor for a tier below `full`, in the generation's order."""
+        if decision.tier is FloorTier.MAP and made.map_text:
+            return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
+        if decision.tier is not FloorTier.SKELETON:
+            return ()
+        whole = set(self._hot(generation, made, decision.hot_tokens))
+        bodies = {
+            one.path: one for one in self.library.documents_of([e for e in generation.entries if e.path in whole])
+        }
+        return tuple(
+            CodexPiece(path=one_line(entry.path), text=bodies[entry.path].text)
+            if entry.path in bodies
+            else CodexPiece(path=one_line(entry.path), text=made.skeletons.get(entry.path, ""), kind="skeleton")
+            for entry in generation.entries
+        )
+
+    def _hot(self, generation: Generation, made: Drafts, budget: int) -> tuple[str, ...]:
+        """Frozen with the generation, as long as there is room for it."""
+        name, count = generation.codex, self.voice.count_in_thread
+        frozen = self.ledger.frozen(name, generation.number)
+        if frozen is not None and self._extra(generation, made, frozen) <= budget:
+            return frozen
+        churn = self._churn(name)
+        touched = self.ledger.touched(name)
+        hot = chosen(
+            generation,
+            made.skeletons,
+            made.ranks,
+            churn,
+            touched,
+            budget,
+            count,
+            lambda entries: list(self.library.documents_of(entries)),
+        )
+        self.ledger.freeze(name, generation.number, hot)
+        return hot
+
+    def _extra(self, generation: Generation, made: Drafts, paths: Sequence[str]) -> int:
+        """Tokens of these files' bodies beyond their skeletons."""
+        entries = [entry for entry in generation.entries if entry.path in set(paths)]
+        bodies = self.voice.count_in_thread([one.text for one in self.library.documents_of(entries)])
+        shown = self.voice.count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
+        return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
+
+    def _churn(self, name: str) -> Mapping[str, int]:
+        if any("://" in place or not place.startswith("/") for place in self.library.codex(name).roots):
+            return {}  # a mirror is not asked again for this
+        try:
+            tree = self.library.tree(name)
+        except SourceError:
+            return {}
+        try:
+            return churn_of(tree)
+        finally:
+            tree.close()
+
+
+def quiet(progress: Progress) -> None:
+    """A report nobody reads."""
+
+
+def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:
+    """The usual settings with what the codex says of itself laid over them."""
+    said = own.numbers
+    return TierSettings(
+        overhead_share=said.get("overhead", usual.overhead_share),
+        window_share=said.get("window_share", usual.window_share),
+        skeleton_window=int(said.get("skeleton_window", usual.skeleton_window)),
+        map_window=int(said.get("map_window", usual.map_window)),
+        map_share=said.get("map_share", usual.map_share),
+        step_up_share=said.get("step_up_share", usual.step_up_share),
+    )
+
+
+def own_tier(own: LoreFile) -> FloorTier | None:
+    """The tier that the codex asks for. Raises InvalidRequest for one that does not exist."""
+    return None if own.tier in (None, "auto") else tier_named(own.tier or "")
+
 
 def pieces_of(documents: Sequence[Document]) -> tuple[CodexPiece, ...]:
-    return tuple(CodexPiece(path=" ".join(one.path.splitlines()), text=one.text) for one in documents)
+    return tuple(CodexPiece(path=one_line(one.path), text=one.text) for one in documents)
+
+
+def one_line(path: str) -> str:
+    return " ".join(path.splitlines())
 
 
 def amendment_of(entry: Entry) -> Amendment:

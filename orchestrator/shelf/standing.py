@@ -7,13 +7,13 @@ from codex.amendments import Amendment
 from codex.generations import Generation
 from formatters.context import CodexView
 from orchestrator.context.strategy import Standing as FloorStanding
-from orchestrator.context.tier import TierDecision, TierSizes
+from orchestrator.context.tier import SHIPPED, FloorTier, TierDecision, TierSettings, TierSizes
 from orchestrator.wire.lore import CodexState
 
 
 @dataclass(frozen=True)
 class Standing:
-    """`tokens` of the codex's block in the tier that stands; `lines` by path, for citations."""
+    """`tokens` of the codex's block in the tier that stands, `amended` of its log; `lines` by path, for citations."""
 
     name: str
     roots: tuple[str, ...]
@@ -26,9 +26,24 @@ class Standing:
     log: tuple[Amendment, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    amended: int = 0
+    settings: TierSettings = SHIPPED
+    rebase_share: float | None = None  # the codex's own, where it names one
+    forced: FloorTier | None = None
 
     def floor(self) -> FloorStanding:
         return FloorStanding(self.decision.tier, self.sizes.full, self.tokens)
+
+    def behind_first_change(self) -> int:
+        """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""
+        changed = {entry.path for entry in self.log}
+        total, before = 0, None
+        for entry in self.generation.entries:
+            if before is None and entry.path in changed:
+                before = total
+            total += entry.size
+        kept = total if before is None else before
+        return self.amended + round(self.tokens * (1 - kept / total)) if total else self.amended
 
     def state(self, *, indexing: bool = False) -> CodexState:
         return CodexState(

@@ -1,73 +1,153 @@
 """The tiers below `full`, written from a codex's documents: the skeleton with its hot bodies, and the map.
 
-Synchronous and for a worker thread: parsing a large codebase takes seconds.
+    documents, a page at a time ─▶ skeleton of each (remembered by digest) ─▶ counted
+                                └▶ outlines of the most telling files ─▶ map, and who is central
+
+Synchronous and for a worker thread: parsing a large codebase takes seconds. What is in memory at once is bounded: texts
+by a page, outlines by MAP_BYTES of source. A skeleton that was made before is not parsed again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codex.centrality import centrality
 from codex.documents import Document
+from codex.generations import Entry, Generation
+from codex.languages import language_of
+from codex.prepare import Remembered
+from codex.progress import Meter, Report
 from codex.repomap import repo_map
-from codex.symbols import Outline, outline
-from codex.tiers import Heat, hot, skeleton
-from formatters.context import CodexPiece
-from orchestrator.context.tier import FloorTier, Room, TierDecision, TierSettings, share
+from codex.roles import ROLE_SHARES, role_of
+from codex.symbols import OUTLINE_VERSION, Outline, outline
+from codex.tiers import skeleton
+from orchestrator.context.tier import FloorTier, Room, TierSettings, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
 HEADING = 12  # tokens that a file's heading line takes beside its text, about
+BYTES_PER_TOKEN = 4
+PAGE = 256
+MAP_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s, and 300 MB of outlines, on one core
+# Skeletons of ten well-known codebases were 9 to 15 % of their source; one far below that would hold no definitions, so a
+# codex whose share at this rate does not fit is not outlined for one.
+LEAST_SKELETON = 0.03
+_VERSION = f"{OUTLINE_VERSION}.1"
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """What the lower tiers would hold, and what they are made of; sizes are None where one is not made."""
+    """What the lower tiers would hold. Sizes are None where one is not made; `ranks`: share of attention by path."""
 
-    documents: Sequence[Document] = ()
-    outlines: Mapping[str, Outline] = field(default_factory=dict)
     skeletons: Mapping[str, str] = field(default_factory=dict)
     map_text: str = ""
     skeleton_tokens: int | None = None
     map_tokens: int | None = None
+    ranks: Mapping[str, float] = field(default_factory=dict)
 
 
-def drafts(documents: Sequence[Document], room: Room, count: Count, settings: TierSettings) -> Drafts:
-    """Both lower tiers, counted. The map is made for the share of the window that it may take."""
-    outlines = {one.path: outline(one) for one in documents}
-    skeletons = {one.path: skeleton(one, outlines[one.path]) for one in documents}
-    budget = min(share(room.window, settings.map_share), room.kv_tokens)
-    map_text = repo_map(outlines, max(0, budget - HEADING), count) if budget > HEADING else ""
-    heads = HEADING * len(documents)
-    return Drafts(
-        documents,
-        outlines,
-        skeletons,
-        map_text,
-        sum(count(list(skeletons.values()))) + heads,
-        count([map_text])[0] + HEADING if map_text else None,
-    )
+@dataclass(frozen=True)
+class Drafting:
+    """Makes drafts. `documents` gives those of entries in order; `remembered` outlives a restart."""
 
+    documents: Callable[[Sequence[Entry]], Iterator[Document]]
+    count: Count
+    remembered: Remembered
+    settings: TierSettings
 
-def pieces(made: Drafts, decision: TierDecision, count: Count) -> tuple[CodexPiece, ...]:
-    """What stands in the floor for a tier below `full`, in the generation's order."""
-    if decision.tier is FloorTier.MAP and made.map_text:
-        return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
-    if decision.tier is FloorTier.SKELETON:
-        chosen = set(hot(heats(made, count), decision.hot_tokens))
-        return tuple(
-            CodexPiece(path=one.path, text=one.text)
-            if one.path in chosen
-            else CodexPiece(path=one.path, text=made.skeletons[one.path], kind="skeleton")
-            for one in made.documents
+    def drafts(
+        self, generation: Generation, room: Room, forced: FloorTier | None, report: Report, *, ranked: bool
+    ) -> Drafts:
+        """Both lower tiers, counted. The map is made for the share of the window that it may take.
+
+        `ranked`: who is central is needed also where the map itself is remembered.
+        """
+        budget = min(share(room.window, self.settings.map_share), room.kv_tokens)
+        with_skeletons = forced is FloorTier.SKELETON or (
+            room.window >= self.settings.skeleton_window
+            and generation.bytes / BYTES_PER_TOKEN * LEAST_SKELETON <= limit_of(room, self.settings)
         )
-    return ()
+        key = f"map:{_VERSION}:{generation.codex}:{generation.number}:{_fingerprint(generation)}:{budget}"
+        known = self.remembered.get(key) if budget > HEADING else b""
+        skeletons, tokens = self._skeletons(generation, report) if with_skeletons else ({}, None)
+        ranks: Mapping[str, float] = {}
+        map_text = known.decode() if known is not None else ""
+        if known is None or (ranked and with_skeletons):
+            outlines = self._outlines(generation, report)
+            ranks = centrality(outlines)
+        if known is None:
+            map_text = repo_map(outlines, budget - HEADING, self.count)
+            self.remembered.put([(key, map_text.encode("utf-8", "surrogatepass"))])
+        return Drafts(skeletons, map_text, tokens, self.count([map_text])[0] + HEADING if map_text else None, ranks)
+
+    def _skeletons(self, generation: Generation, report: Report) -> tuple[dict[str, str], int]:
+        """Skeleton by path, and tokens of all with their headings."""
+        meter = Meter("outline", len(generation.entries), report, time.monotonic)
+        found: dict[str, str] = {}
+        tokens = 0
+        for page in pages(generation.entries):
+            made = self._page_of_skeletons(page)
+            tokens += sum(self.count(list(made.values()))) + HEADING * len(made)
+            found |= made
+            meter.advance(len(page))
+        meter.finish()
+        return found, tokens
+
+    def _page_of_skeletons(self, page: Sequence[Entry]) -> dict[str, str]:
+        known = {entry.path: self.remembered.get(_key(entry)) for entry in page}
+        missing = {one.path: one for one in self.documents([entry for entry in page if known[entry.path] is None])}
+        fresh = {path: skeleton(document, outline(document)) for path, document in missing.items()}
+        self.remembered.put(
+            [(_key(entry), fresh[entry.path].encode("utf-8", "surrogatepass")) for entry in page if entry.path in fresh]
+        )
+        return {
+            entry.path: fresh[entry.path]
+            if entry.path in fresh
+            else (known[entry.path] or b"").decode("utf-8", "surrogatepass")
+            for entry in page
+        }
+
+    def _outlines(self, generation: Generation, report: Report) -> dict[str, Outline]:
+        """Of all files where that is bounded, else of those that say most: source first, then what lies near the top."""
+        chosen = most_telling(generation.entries, MAP_BYTES)
+        meter = Meter("map", len(chosen), report, time.monotonic)
+        outlines: dict[str, Outline] = {}
+        for document in self.documents(chosen):
+            outlines[document.path] = outline(document)
+            meter.advance()
+        meter.finish()
+        return outlines
 
 
-def heats(made: Drafts, count: Count) -> list[Heat]:
-    """How much each file's whole body has to say for itself."""
-    ranks = centrality(made.outlines)
-    bodies = count([one.text for one in made.documents])
-    shown = count([made.skeletons[one.path] for one in made.documents])
-    return [
-        Heat(one.path, max(0, body - skeleton_tokens), centrality=ranks.get(one.path, 0.0))
-        for one, body, skeleton_tokens in zip(made.documents, bodies, shown, strict=True)
-    ]
+def most_telling(entries: Sequence[Entry], most_bytes: int) -> list[Entry]:
+    """The entries, in their order, of at most so many bytes: those of roles that count most, then the least deep."""
+    chosen: set[str] = set()
+    left = most_bytes
+    for entry in sorted(entries, key=lambda one: (-ROLE_SHARES[role_of(one.path)], one.path.count("/"), one.path)):
+        if entry.size <= left:
+            chosen.add(entry.path)
+            left -= entry.size
+    return [entry for entry in entries if entry.path in chosen]
+
+
+def pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    page: list[Entry] = []
+    for entry in entries:
+        page.append(entry)
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _key(entry: Entry) -> str:
+    language = language_of(entry.path)
+    # A file without a known ending may tell its language by its first line: its text decides, and so does its digest.
+    return f"skeleton:{_VERSION}:{language.name if language else ''}:{entry.digest}"
+
+
+def _fingerprint(generation: Generation) -> str:
+    """Numbers are given anew when a codex is dropped and loaded again: what it holds tells generations apart."""
+    said = "".join(f"{one.path}\0{one.digest}\n" for one in generation.entries)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -8,10 +8,18 @@ from orchestrator.wire.chat import Strict
 
 
 class LoadBody(Strict):
-    """POST /v1/codices. `path` is absolute; `wait` holds the stream until the floor stands."""
+    """POST /v1/codices. Paths are absolute, or git URLs; `wait` holds the stream until the floor stands.
+
+    `more` are further roots of the same codex; `revision` is a branch, tag or commit; `replace` takes a name away from
+    another source; `secrets` loads also what looks like one.
+    """
 
     path: str
     name: str | None = None
+    more: tuple[str, ...] = ()
+    revision: str | None = None
+    secrets: bool = False
+    replace: bool = False
     watch: bool | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

@@ -1,0 +1,156 @@
+"""Loading a codex: from what was asked for to a codex that stands, with progress for whoever watches.
+
+    name it → refuse a second load → take in, index (library) → wait for the model → raise, compute the floor (shelf)
+
+Leaving the stream leaves the load running. A watcher that takes changes in holds the same lock; a load waits for it.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from codex.errors import LoadRunning
+from codex.ignore import Globs
+from codex.loading import Loaded
+from codex.progress import Progress, progress_at
+from codex.sources import LoadRequest as Wanted
+from orchestrator.context.tier import TierSizes, decide_tier, tier_named
+from orchestrator.engine.client import EngineClient
+from orchestrator.errors import Conflict, NotPermitted
+from orchestrator.machine import Machine
+from orchestrator.service import LoadEvent, LoadRequest, Principal
+from orchestrator.shelf.faults import translated
+from orchestrator.shelf.loads import Emit, RunningLoad
+from orchestrator.shelf.report import codex_report, progress_event, survey_report
+from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.watching import Watching
+from orchestrator.voice import Voice
+from orchestrator.wire.places import is_url
+
+BYTES_PER_TOKEN = 4  # before anything is counted
+
+
+@dataclass(frozen=True)
+class Loading:
+    shelf: Shelf
+    machine: Machine
+    client: EngineClient
+    watching: Watching
+    voice: Callable[[], "asyncio.Future[Voice]"]
+
+    async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+        """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
+        wanted = wanted_of(request)
+        if request.tier is not None and request.tier != "auto":
+            tier_named(request.tier)
+        with translated():
+            name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
+        if request.dry_run:
+            yield await self._survey(wanted)
+            return
+        async with aclosing(self._watched(name, wanted, request)) as events:
+            async for event in events:
+                yield event
+
+    async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
+        """Loads a codex again from where it came. Raises NotFound, Conflict."""
+        with translated():
+            wanted = await asyncio.to_thread(self.shelf.library.request, name)
+        request = LoadRequest(principal, wanted.sources[0], name, tuple(wanted.sources[1:]))
+        for place in wanted.sources:
+            readable(principal, place)
+        async with aclosing(self._watched(name, wanted, request)) as events:
+            async for event in events:
+                yield event
+
+    async def _watched(self, name: str, wanted: Wanted, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+        if self.shelf.loads.find(name) is not None:
+            raise Conflict(
+                f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
+            )
+        load = self.shelf.loads.begin(name, lambda load, emit: self._load(name, wanted, request, load, emit))
+        async with aclosing(load.watch()) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    async def _load(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+        loop = asyncio.get_running_loop()
+
+        def told(progress: Progress) -> None:
+            loop.call_soon_threadsafe(emit, progress_event(progress))
+
+        async with self.shelf.disk(name):
+            await self._taken_in(wanted, told, load)
+        self.shelf.force(name, request.tier)
+        if not self.voice().done():
+            emit(progress_event(progress_at("model", 0, 1, 0.0)))
+        await asyncio.shield(self.voice())
+        standing = await self.shelf.raise_codex(name, lambda progress: loop.call_soon_threadsafe(told, progress))
+        self.watching.follow(name, request.watch)
+        if request.wait:
+            began = time.monotonic()
+            await self.shelf.floors.stands(
+                name,
+                lambda done, total: emit(progress_event(progress_at("prefill", done, total, time.monotonic() - began))),
+            )
+            standing = self.shelf.seen(name) or standing
+        info = self.client.info
+        report = codex_report(
+            standing,
+            info.kv_bytes_per_token if info else 0.0,
+            self.watching.state(name),
+            self.shelf.floors.progress(name),
+        )
+        emit({"event": "loaded", "codex": report})
+
+    async def _taken_in(self, wanted: Wanted, told: Callable[[Progress], None], load: RunningLoad) -> Loaded:
+        with translated():
+            try:
+                return await asyncio.to_thread(self.shelf.library.load, wanted, told, load.cancelled.is_set)
+            except LoadRunning as running:
+                raise Conflict(f"{running}", "wait for it, or stop it with `lore load --cancel`") from running
+
+    async def _survey(self, wanted: Wanted) -> LoadEvent:
+        with translated():
+            found = await asyncio.to_thread(self.shelf.library.survey, wanted)
+        sizes = TierSizes(found.bytes // BYTES_PER_TOKEN)
+        decision = decide_tier(sizes, self.machine.room(0))
+        info = self.client.info
+        report = survey_report(
+            found.name,
+            wanted.sources,
+            found.files,
+            found.skipped,
+            found.notices,
+            sizes,
+            decision,
+            info.kv_bytes_per_token if info else 0.0,
+            f"estimated from {found.bytes:,} bytes",
+        )
+        return {"event": "loaded", "codex": report}
+
+
+def wanted_of(request: LoadRequest) -> Wanted:
+    """What the library is asked for. Raises NotPermitted."""
+    return Wanted(
+        sources=tuple(readable(request.principal, place) for place in (request.path, *request.more)),
+        name=request.name,
+        globs=Globs(include=request.include, exclude=request.exclude),
+        revision=request.revision,
+        load_secrets=request.secrets,
+        take_name=request.replace,
+    )
+
+
+def readable(principal: Principal, place: str) -> str:
+    """A daemon reads a path, or asks a URL, only with the peer's rights. Raises NotPermitted."""
+    if principal.uid == os.geteuid():
+        return place
+    what = "ask" if is_url(place) else "read"
+    raise NotPermitted(
+        f"uid {principal.uid} may not have the daemon of uid {os.geteuid()} {what} {place}",
+        "load it as the daemon's user",
+    )

@@ -1,0 +1,108 @@
+"""New generations in the background: when a codex's log has grown too long, and while nobody asks.
+
+    log too long? ─▶ idle? ─▶ take in, raise ─▶ compute the new floor beside the old one ─▶ the codex moves to it
+                       ▲                                   │ a question comes
+                       └───────────────────────────────────┘ what was computed stays
+
+The old generation serves until the new floor stands. Knows neither disk nor engine; what the steps do is handed in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from codex.amendments import RebaseCase, should_rebase
+from codex.errors import CodexError
+from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.errors import LoreError
+from orchestrator.shelf.floors import Floors
+
+log = logging.getLogger("lorekeep.shelf")
+
+IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
+Grown = TypeVar("Grown")
+
+
+@dataclass(frozen=True)
+class Steps(Generic[Grown]):
+    """What rebasing does to one codex.
+
+    `case`: its numbers, None when it does not stand; `share`: of its tokens that a log may reach. `prepare` takes a new
+    generation in and raises it, `grow` computes its floor and may be cancelled, `install` moves the codex to it.
+    """
+
+    case: Callable[[str], RebaseCase | None]
+    share: Callable[[str], float]
+    prepare: Callable[[str], Awaitable[Grown]]
+    grow: Callable[[Grown], Awaitable[bool]]
+    install: Callable[[Grown], Awaitable[None]]
+
+
+class Rebasing(Generic[Grown]):
+    """At most one rebase of each codex at a time. One event loop calls all of it."""
+
+    def __init__(self, floors: Floors, steps: Steps[Grown], idle_s: float = IDLE_S) -> None:
+        self._floors = floors
+        self._steps = steps
+        self._idle_s = idle_s
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def consider(self, name: str) -> None:
+        """Begins a rebase where the numbers call for one; it waits for its idle moment by itself."""
+        running = self._tasks.get(name)
+        if (running is None or running.done()) and self._due(name):
+            self._tasks[name] = asyncio.create_task(self._run(name), name=f"rebase of {name}")
+
+    def running(self, name: str) -> bool:
+        task = self._tasks.get(name)
+        return task is not None and not task.done()
+
+    async def give_up(self, name: str) -> None:
+        """For a codex that is loaded anew or dropped."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        for name in list(self._tasks):
+            await self.give_up(name)
+
+    def _due(self, name: str) -> bool:
+        case = self._steps.case(name)
+        if case is None:
+            return False
+        decision = should_rebase(case, self._steps.share(name))
+        if decision.rebase:
+            log.info("codex %s gets a new generation when idle: %s", name, decision.reason)
+        return decision.rebase
+
+    async def _run(self, name: str) -> None:
+        try:
+            await self._floors.idle(self._idle_s)
+            while self._due(name) and not await self._attempt(name):
+                await self._floors.idle(self._idle_s)
+        except (CodexError, LoreError, EngineUnavailable) as fault:
+            log.warning("codex %s keeps its amendments: %s", name, fault)
+
+    async def _attempt(self, name: str) -> bool:
+        """False when a question came in between."""
+        grown = await self._steps.prepare(name)
+        growing = asyncio.ensure_future(self._steps.grow(grown))
+        asked = asyncio.ensure_future(self._floors.asked())
+        try:
+            await asyncio.wait({growing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            if not growing.done():
+                growing.cancel()
+            await asyncio.gather(growing, asked, return_exceptions=True)
+        if growing.cancelled():
+            return False
+        if not growing.result():
+            # Both floors do not fit, or the engine ended: nobody asks now, so the new one takes the old one's place.
+            log.info("codex %s: its new generation replaces the old one in place", name)
+        await self._steps.install(grown)
+        return True

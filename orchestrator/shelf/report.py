@@ -1,0 +1,85 @@
+"""A codex that stands, as people and scripts are told of it: what `load --json` and `codex show` print. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from codex.progress import Progress
+from orchestrator.context.tier import TierDecision, TierSizes
+from orchestrator.shelf.standing import Standing
+
+Event = Mapping[str, Any]
+
+
+def codex_report(
+    standing: Standing, kv_bytes_per_token: float, fresh: str, prefill: tuple[int, int] | None
+) -> dict[str, Any]:
+    """`fresh` says in words how its files are followed; `prefill` is tokens done and in all while the floor is computed."""
+    generation, decision = standing.generation, standing.decision
+    return {
+        "name": standing.name,
+        "root": standing.roots[0],
+        "roots": list(standing.roots),
+        "generation": generation.number,
+        "branch": generation.state.branch,
+        "revision": generation.state.revision,
+        "state": generation.label(),
+        "files": len(generation.entries),
+        "skipped": dict(generation.skipped),
+        "notices": list(standing.notices),
+        "tokens": tokens_of(standing.sizes),
+        "tier": decision.tier.value,
+        "tier_tokens": standing.tokens,
+        "reason": decision.reason,
+        "hint": decision.hint,
+        "kv_bytes": round(standing.tokens * kv_bytes_per_token),
+        "disk_bytes": generation.bytes,
+        "indexed_chunks": standing.chunks,
+        "amendments": len(standing.log),
+        "amended_tokens": standing.amended,
+        "fresh": fresh,
+        "prefill": {"done": prefill[0], "total": prefill[1]} if prefill else None,
+    }
+
+
+def survey_report(
+    name: str,
+    roots: tuple[str, ...],
+    files: int,
+    skipped: Mapping[str, int],
+    notices: tuple[str, ...],
+    sizes: TierSizes,
+    decision: TierDecision,
+    kv_bytes_per_token: float,
+    how: str,
+) -> dict[str, Any]:
+    """The same shape for what a load would take; nothing of it stands."""
+    return {
+        "name": name,
+        "root": roots[0],
+        "roots": list(roots),
+        "generation": 0,
+        "files": files,
+        "skipped": dict(skipped),
+        "notices": list(notices),
+        "tokens": tokens_of(sizes),
+        "tier": decision.tier.value,
+        "reason": f"{how}: {decision.reason}",
+        "hint": decision.hint,
+        "kv_bytes": round(decision.tokens * kv_bytes_per_token),
+        "indexed_chunks": 0,
+    }
+
+
+def tokens_of(sizes: TierSizes) -> dict[str, int | None]:
+    return {"full": sizes.full, "skeleton": sizes.skeleton, "map": sizes.map}
+
+
+def progress_event(progress: Progress) -> Event:
+    return {
+        "event": "progress",
+        "phase": progress.phase,
+        "done": progress.done,
+        "total": progress.total,
+        "rate": round(progress.rate, 1),
+        "eta_s": None if progress.eta_s is None else round(progress.eta_s, 1),
+    }
