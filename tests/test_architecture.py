@@ -27,7 +27,13 @@ MAY_IMPORT = {
 }
 # What the command line does without a daemon, be one above all. Imported inside functions; that importing the command
 # line loads none of it is asked below.
-WITHOUT_DAEMON = ("orchestrator.daemon", "orchestrator.errors", "orchestrator.service_unit", "orchestrator.settings")
+WITHOUT_DAEMON = (
+    "orchestrator.daemon",
+    "orchestrator.errors",
+    "orchestrator.reports",
+    "orchestrator.service_unit",
+    "orchestrator.settings",
+)
 ALLOWED = {("orchestrator.cli.local", target) for target in WITHOUT_DAEMON}
 
 HEAVY = ("pydantic_ai", "lancedb", "pyarrow", "llama_cpp", "numpy", "starlette", "uvicorn", "tiktoken", "tree_sitter")

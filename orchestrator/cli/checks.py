@@ -15,6 +15,9 @@ from orchestrator.wire import faults
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
 
 
+NVCC = "sudo apt install nvidia-cuda-toolkit"
+
+
 @dataclass(frozen=True)
 class Check:
     name: str
@@ -25,7 +28,8 @@ class Check:
 
 def all_checks(socket: str | None) -> list[Check]:
     engine = found_engine()
-    return [python(), settings(), model(), engine, gpu(engine), git(), folders(), room(), daemon(socket)]
+    ground = [python(), settings(), *model(), engine, gpu(engine), git(), folders(), room(), stores(), plugins()]
+    return [*ground, service(), *daemon(socket)]
 
 
 def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
@@ -46,44 +50,66 @@ def settings() -> Check:
     return Check("settings", True, f"{len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
 
 
-def model() -> Check:
+def model() -> list[Check]:
     try:
         path = local.settings().settings.model.path
     except Failure:
-        return Check("model", False, "the settings cannot be read", "lore config check")
+        return [Check("model", False, "the settings cannot be read", "lore config check")]
     if not path:
-        return Check(
-            "model", True, "builtin:quoter: it quotes, for trying out; a real one: lore serve --model FILE.gguf"
-        )
-    return Check("model", True, path) if path.startswith("builtin:") else model_file(Path(path).expanduser())
+        real = "a real one: lore serve --model FILE.gguf"
+        return [Check("model", True, f"builtin:quoter: it quotes, for trying out; {real}")]
+    return [Check("model", True, path)] if path.startswith("builtin:") else model_file(path)
 
 
-def model_file(path: Path) -> Check:
-    try:
-        with path.open("rb") as file:
-            good = file.read(4) == b"GGUF"
-    except OSError as error:
-        return Check("model", False, f"{path}: {error.strerror}", "set model.path to a GGUF file")
-    return checked("model", good, f"{path}{'' if good else ' is not a GGUF file'}", "set model.path to one that is")
+def model_file(path: str) -> list[Check]:
+    """The file by its header, where its template puts the blocks, and whether its KV can be cut."""
+    found = local.model_findings(path)
+    if found["fault"]:
+        fault = found["fault"] if path in found["fault"] else f"{path}: {found['fault']}"
+        return [Check("model", False, fault, "lore model use NAME, with one of lore model list")]
+    template, cut = found["template"], found["ranges"]
+    because = f", because {template['reason']}" if template["reason"] else ""
+    return [
+        Check("model", True, f"{path}: {found['architecture']}", found["unpredictable"]),
+        Check("template", True, f"{template['words']}{because}"),
+        Check("KV", True, "it can be cut: a checkpoint is a tail alone" if cut["cut"] else f"whole: {cut['why']}"),
+    ]
 
 
 def found_engine() -> Check:
     """In a process of its own: a broken library may abort."""
-    code = "import llama_cpp as l; print(l.__version__, 'GPU' if l.llama_supports_gpu_offload() else 'CPU')"
+    code = (
+        "import llama_cpp as l; print(l.__version__, 'with GPU' if l.llama_supports_gpu_offload() else 'for the CPU');"
+        "print(l.llama_print_system_info().decode())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines()
         return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", "make install")
-    return Check("engine", True, f"llama-cpp-python {done.stdout.strip()}")
+    built, features = done.stdout.strip().splitlines()[:2]
+    return Check("engine", True, f"llama-cpp-python {built}: {cpu_features(features)}")
+
+
+def cpu_features(told: str) -> str:
+    """llama.cpp's `CPU : SSE3 = 1 | AVX2 = 1 | ...` as the names of what is on."""
+    on = [part.partition("=")[0].rpartition(":")[2].strip() for part in told.split("|") if part.strip().endswith("= 1")]
+    return " ".join(on) or "no CPU features"
 
 
 def gpu(engine: Check) -> Check:
     """A GPU that the engine was not built for is the commonest reason for slow answers."""
-    if not Path("/dev/nvidiactl").exists():
-        return Check("gpu", True, "no NVIDIA GPU; models run on the CPU")
-    built = engine.detail.endswith("GPU")
-    detail = "NVIDIA, and the engine uses it" if built else "NVIDIA, but the engine was built for the CPU"
-    return checked("gpu", built, detail, "install nvcc (package nvidia-cuda-toolkit), then make install")
+    names = local.gpu_names()
+    if not names:
+        return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU")
+    found = " and ".join(names)
+    built = " with GPU:" in engine.detail
+    detail = f"{found}, and the engine uses it" if built else f"{found}, but the engine was built for the CPU"
+    return checked("gpu", built, detail, "make install" if nvcc() else f"{NVCC}, then make install")
+
+
+def nvcc() -> str | None:
+    """CUDA's compiler, where PATH or CUDA's own folder has it."""
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 
 def git() -> Check:
@@ -105,18 +131,71 @@ def folders() -> Check:
 def room() -> Check:
     folder = above(local.folders()[0])
     free = shutil.disk_usage(folder).free
-    detail = f"{free / 1024**3:.1f} GiB free at {folder}"
+    detail = f"{free / 1024**3:.1f} GiB free at {folder}{most_checkpoints(free)}"
     return checked("disk", free >= LEAST_FREE, detail, "make room, or set XDG_CACHE_HOME to a larger disk")
+
+
+def most_checkpoints(free: int) -> str:
+    try:
+        kept = local.settings().settings.storage
+    except Failure:
+        return ""
+    most = min(kept.checkpoint_disk, int(free * kept.checkpoint_disk_share))
+    return f", of which checkpoints take {most / 1024**3:.1f} GiB at most"
 
 
 def above(folder: Path) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def daemon(socket: str | None) -> Check:
+def stores() -> Check:
+    """Conversations and codices are data: a damaged database is told before it is needed."""
+    for store, fault in local.damaged_stores():
+        aside = f"stop the daemon, then: mv {store} {store}.damaged (what it held must be loaded again)"
+        return Check("databases", False, f"{store}: {fault}", aside)
+    return Check("databases", True, "conversations and codices pass their check")
+
+
+def plugins() -> Check:
+    broken = local.plugin_failures()
+    detail = "; ".join(broken) or "all formatters can be used"
+    return checked("plug-ins", not broken, detail, "upgrade or uninstall the package named")
+
+
+def service() -> Check:
+    """Not to be a service is no fault; to be one that fails is."""
+    try:
+        states = local.unit_action("state", user=True)
+    except Failure as failure:
+        return Check("service", False, failure.message, failure.hint)
+    failed = [name for name, state in states.items() if state == "failed"]
+    if failed:
+        return Check("service", False, f"{' and '.join(failed)} failed", f"journalctl --user -u {failed[0]} -n 20")
+    return Check("service", True, ", ".join(f"{name} {state}" for name, state in states.items()))
+
+
+def daemon(socket: str | None) -> list[Check]:
     """One that does not run is no fault of the installation; one that answers wrongly is."""
     try:
         report: dict[str, Any] = connect.daemon(socket).call("GET", "/v1/status")
     except Failure as failure:
-        return Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)
-    return Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
+        return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
+    runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
+    return [runs, *running_model(report.get("engine", {})), *archives(report["codices"])]
+
+
+def running_model(engine: dict[str, Any]) -> list[Check]:
+    if engine.get("state") not in ("broken", "failed"):
+        return []
+    return [
+        Check("running", False, f"the model: {engine.get('reason')}", "lore model use NAME, and restart the daemon")
+    ]
+
+
+def archives(codices: list[dict[str, Any]]) -> list[Check]:
+    """An archive without a chunk finds nothing, though its codex has files."""
+    empty = [one["name"] for one in codices if one.get("files") and one.get("indexed_chunks") == 0]
+    if empty:
+        return [Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")]
+    counted = sum(one.get("indexed_chunks") or 0 for one in codices)
+    return [Check("archives", True, f"{counted:,} chunks of {len(codices)} codices can be searched")]

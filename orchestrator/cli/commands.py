@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import codex, config, model, service, session, token
+from orchestrator.cli import codex, config, model, service, session, stats, token
 from orchestrator.cli.ask import ask
 from orchestrator.cli.doctor import doctor
 from orchestrator.cli.load import load
@@ -23,6 +23,7 @@ GROUPS = {
     "codex": codex,
     "session": session,
     "model": model,
+    "stats": stats,
     "config": config,
     "service": service,
     "token": token,

@@ -95,3 +95,48 @@ def folders() -> list[Path]:
 
     paths = Paths.of(os.environ)
     return [paths.cache, paths.data, paths.state, paths.runtime]
+
+
+def models_folder() -> Path:
+    from orchestrator.settings import Paths
+
+    return Paths.of(os.environ).models
+
+
+def use_model(name: str, config: str | None) -> dict[str, Any]:
+    """Raises Failure."""
+    from orchestrator.errors import LoreError
+    from orchestrator.reports.use_model import use_model as written
+
+    try:
+        return written(name, os.environ, Path(config) if config else None)
+    except LoreError as error:
+        raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
+
+
+def model_findings(setting: str) -> dict[str, Any]:
+    """What the header of a model's file says: its fault, whether KV can be cut, where its template puts the blocks."""
+    from orchestrator.reports.findings import findings
+
+    return findings(setting)
+
+
+def gpu_names() -> list[str]:
+    """GPUs that the NVIDIA driver tells of, whatever the engine was built for."""
+    from orchestrator.reports.findings import gpu_names as seen
+
+    return seen(os.environ)
+
+
+def plugin_failures() -> list[str]:
+    from orchestrator.reports.findings import plugin_failures as broken
+
+    return broken()
+
+
+def damaged_stores() -> list[tuple[Path, str]]:
+    """Databases of ours that do not pass their own check, each with what it says."""
+    from orchestrator.reports.findings import damaged_stores as damaged
+    from orchestrator.settings import Paths
+
+    return damaged(Paths.of(os.environ))

@@ -244,11 +244,24 @@ def test_conversations_are_listed_shown_exported_renamed_and_dropped(lore, lorek
 
 
 def test_status_and_models_have_a_page_and_an_object(lore, lorekeep):
-    assert "level  calm" in lore("status").stdout
+    page = lore("status").stdout
+    assert "memory     calm, 25 % of what may be used" in page
+    assert "lorekeep/demo  1,024   600        63        300      61  4.0 KiB" in page
+    assert "formatter  formatter 'odd' of some-package: it is broken" in page
     keys = {"version", "model", "engine", "governor", "codices", "sessions", "queue"}
     assert keys <= set(json.loads(lore("status", "--json").stdout))
     assert "loaded" in lore("model", "list").stdout
+    assert "yes, context 8.2k" in lore("model", "list").stdout
     assert json.loads(lore("model", "show", "builtin:quoter", "--json").stdout)["model"]["fits"] is True
+    assert "fits       yes, context 8.2k" in lore("model", "show", "builtin:quoter").stdout
+
+
+def test_the_caches_have_a_page_and_an_object(lore, lorekeep):
+    page = lore("stats", "cache").stdout
+    assert "900 of 1,000 prompt tokens cached, about 2 s saved (at 2.00 ms a token)" in page
+    assert "disk checkpoints 300 30 % 2.0 KiB" in " ".join(page.split())
+    assert "30 of 40 tokens accepted (75 %)" in page
+    assert json.loads(lore("stats", "cache", "--json").stdout)["tiers"]["vram"]["tokens"] == 500
 
 
 def on_a_terminal(folder, *arguments, **environment):

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from orchestrator.engine.messages import Snapshot
 from orchestrator.errors import (
     Conflict,
     EngineFailed,
@@ -18,6 +19,7 @@ from orchestrator.errors import (
     OverBudget,
     Paused,
 )
+from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
     Answered,
     Ask,
@@ -33,6 +35,37 @@ from orchestrator.service import (
 )
 from orchestrator.wire.lore import BlockState, Citation, CodexState, GovernorState, Lore, PromptState, StrategyState
 
+MODEL = {
+    "id": "builtin:quoter",
+    "path": "/models/quoter.gguf",
+    "loaded": True,
+    "bytes": 1000,
+    "fits": True,
+    "context": 8192,
+    "words": "yes, context 8.2k",
+}
+POOL = {
+    "name": "lorekeep/demo",
+    "size": 1024,
+    "free": 600,
+    "reserved": 63,
+    "evictable": 300,
+    "leased": 61,
+    "sequences": 1,
+    "bytes": 4096,
+}
+COUNTED = {
+    "prompt_tokens": 1000,
+    "cached_tokens": 900,
+    "ram_tokens": 100,
+    "disk_tokens": 300,
+    "computed_tokens": 100,
+    "ms_per_token": 2.0,
+    "tier_disk_hits": 3,
+    "tier_disk_bytes": 2048,
+    "drafted_tokens": 40,
+    "accepted_tokens": 30,
+}
 KINDS = ("identity", "codex", "environment", "karma", "state", "query")
 
 
@@ -58,6 +91,7 @@ def codex(name: str, root: str = "/src/demo") -> dict[str, object]:
         "skipped": {"binary": 1},
         "tokens": {"full": 1200, "skeleton": 300, "map": 90},
         "tier": "full",
+        "tier_tokens": 1200,
         "reason": "1,200 tokens fit",
         "hint": "",
         "kv_bytes": 4096,
@@ -179,17 +213,35 @@ class SmallService:
         del self.talks[name]
 
     async def models(self, principal: Principal) -> list[Report]:
-        return [{"id": "builtin:quoter", "path": "", "loaded": True, "bytes": 1000, "fits": True, "context": 8192}]
+        return [MODEL]
+
+    async def model(self, principal: Principal, name: str) -> Report:
+        if name != MODEL["id"]:
+            raise NotFound(f"no model {name}", "there are: builtin:quoter")
+        return MODEL
 
     async def status(self, principal: Principal) -> Report:
         return {
             "model": {"name": "builtin:quoter"},
-            "engine": {"running": 0},
-            "governor": {"level": "calm", "sigil": principal.sigil},
+            "engine": {"state": "ready", "device": "CPU", "restarts": 0, "kv_bytes": 4096, "pools": [POOL]},
+            "governor": {"level": "calm", "pressure": 0.25, "sigil": principal.sigil},
             "codices": list(self.known.values()),
             "sessions": len(self.talks),
-            "queue": 0,
+            "queue": {"running": 1, "waiting": 0},
+            "plugins": ["formatter 'odd' of some-package: it is broken"],
         }
+
+    async def cache(self, principal: Principal) -> Report:
+        return cache_report(Snapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
+
+    async def events(self, principal: Principal) -> AsyncIterator[Report]:
+        yield {"event": "now", "level": "calm"}
+        yield {"event": "level", "level": "high", "power": "normal"}
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
 
     async def ready(self) -> tuple[bool, str]:
         return ("demo" in self.known, "loading the model")

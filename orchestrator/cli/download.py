@@ -1,0 +1,150 @@
+"""A file over HTTP: goes on where it broke off, is checked, and stands under its name only when it is whole.
+
+Standard library only. The sum is taken from the headers of the answers on the way, where hubs tell of large files: an
+`X-Linked-Etag` (or `ETag`) of 64 hexadecimal digits is the file's SHA-256, `X-Linked-Size` its size.
+"""
+
+import hashlib
+import re
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+
+from orchestrator.cli.faults import Failure
+from orchestrator.wire import faults
+
+CHUNK = 1 << 20
+TIMEOUT_S = 30.0
+SHA256 = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z')
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Got:
+    """`checked`: the server told the sum beforehand and it is the same."""
+
+    bytes: int
+    sha256: str
+    checked: bool
+
+
+@dataclass
+class Told:
+    """What the answers on the way said of the file."""
+
+    sha256: str = ""
+    size: int = 0
+
+    def hear(self, headers: Message) -> None:
+        tag = SHA256.match(headers.get("X-Linked-Etag") or headers.get("ETag") or "")
+        self.sha256 = self.sha256 or (tag[1] if tag else "")
+        self.size = self.size or int(headers.get("X-Linked-Size") or 0)
+
+
+def fetch(url: str, target: Path, report: Report) -> Got:
+    """Downloads to `target`; bytes so far stay beside it as `.part`. Raises Failure."""
+    if target.exists():
+        raise Failure(faults.FAILED, f"{target} is there already", "remove it to download it again")
+    part = target.with_name(f"{target.name}.part")
+    told = Told()
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        receive(url, part, told, report)
+        digest = sum_of(part)
+    except urllib.error.HTTPError as error:
+        raise refused(url, error) from error
+    except (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError) as error:
+        raise unreachable(url, part, error) from error
+    except OSError as error:
+        raise Failure(
+            faults.FAILED, f"{part}: {error.strerror or error}", "make room or choose another disk"
+        ) from error
+    size = part.stat().st_size
+    if (told.sha256 and digest != told.sha256) or (told.size and size != told.size):
+        part.unlink()
+        raise Failure(faults.FAILED, f"{url} came damaged: its sum or size is not what the hub says", "try again")
+    part.replace(target)
+    return Got(size, digest, bool(told.sha256))
+
+
+def receive(url: str, part: Path, told: Told, report: Report) -> None:
+    """All bytes from where `part` ends; from the start where the server knows no ranges."""
+    have = part.stat().st_size if part.exists() else 0
+    try:
+        response = opened(url, told, have)
+    except urllib.error.HTTPError as error:
+        told.hear(error.headers)
+        whole = told.size or int((error.headers.get("Content-Range") or "/0").rpartition("/")[2])
+        if error.code == 416 and have and have == whole:
+            return  # it was whole when it broke off
+        raise
+    with response:
+        begin = have if response.status == 206 else 0
+        total = begin + int(response.headers.get("Content-Length") or 0)
+        insist_on_room(part, total - begin)
+        with part.open("ab" if begin else "wb") as file:
+            done = begin
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                report(done, total)
+        if done < total:
+            raise ConnectionError(f"it ended after {done:,} of {total:,} bytes")
+
+
+def opened(url: str, told: Told, have: int) -> Any:
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - `hub` makes http and https alone
+    response = urllib.request.build_opener(Redirects(told)).open(request, timeout=TIMEOUT_S)
+    told.hear(response.headers)
+    return response
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows, and hears what each answer says on the way: the hub knows the sum, its store may not."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        self.told.hear(headers)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def insist_on_room(part: Path, wanted: int) -> None:
+    free = shutil.disk_usage(part.parent).free
+    if wanted > free:
+        raise Failure(
+            faults.FAILED,
+            f"{wanted / 1e9:.1f} GB are to come and {free / 1e9:.1f} GB are free at {part.parent}",
+            "make room, or set XDG_CACHE_HOME to a larger disk",
+        )
+
+
+def sum_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def refused(url: str, error: urllib.error.HTTPError) -> Failure:
+    if error.code == 404:
+        return Failure(faults.NOT_FOUND, f"{url} does not exist", "check owner, repository and file")
+    if error.code in (401, 403):
+        hint = "if the model must be agreed to, download it in a browser and use its path: lore model use FILE.gguf"
+        return Failure(faults.NOT_PERMITTED, f"{url} is not given to everybody ({error.code})", hint)
+    return Failure(faults.FAILED, f"{url}: {error.code} {error.reason}", "try again later")
+
+
+def unreachable(url: str, part: Path, error: Exception) -> Failure:
+    why = error.reason if isinstance(error, urllib.error.URLError) else error
+    kept = f"{part.stat().st_size:,} bytes are kept; " if part.exists() and part.stat().st_size else ""
+    hint = f"{kept}when there is a network, the same command goes on; a file at hand: lore model use FILE.gguf"
+    return Failure(faults.FAILED, f"{url} cannot be reached: {why}", hint)

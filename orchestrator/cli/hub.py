@@ -1,0 +1,36 @@
+"""`hf:OWNER/REPO/FILE` as the address it is downloaded from. HF_ENDPOINT names another hub, as its own tools have it."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from orchestrator.cli.faults import Failure
+from orchestrator.wire import faults
+
+HUB = "https://huggingface.co"
+FORM = re.compile(r"hf:([\w.-]+/[\w.-]+)/([^@]+?\.gguf)(?:@([\w./-]+))?\Z")
+
+
+@dataclass(frozen=True)
+class Place:
+    """`file` is where it lies below the models folder."""
+
+    url: str
+    name: str
+    file: PurePosixPath
+
+
+def located(source: str) -> Place:
+    """Raises Failure for what is not of that form. `@REVISION` behind it takes another than main."""
+    found = FORM.match(source)
+    parts = PurePosixPath(found[2]).parts if found else ()
+    if found is None or ".." in parts or found[2].startswith("/"):
+        raise Failure(faults.USAGE, f"{source} is no model on a hub", "write hf:OWNER/REPO/FILE.gguf")
+    repository, file, revision = found[1], found[2], found[3] or "main"
+    hub = os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
+    if not hub.startswith(("https://", "http://")):
+        raise Failure(faults.USAGE, f"HF_ENDPOINT={hub} is no address of a hub", "write https://HOST")
+    url = f"{hub}/{repository}/resolve/{quote(revision)}/{quote(file)}"
+    return Place(url, parts[-1], PurePosixPath(repository.replace("/", "--"), *parts))

@@ -1,0 +1,75 @@
+"""The page of `lore model show`. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.cli.figures import count, size, table
+
+Part = Mapping[str, Any]
+
+
+def page(model: Part) -> str:
+    lines = [
+        f"model      {model['id']}" + (", loaded" if model.get("loaded") else ""),
+        f"file       {model.get('path') or 'none'}",
+        f"fits       {model.get('words', 'unknown')}",
+    ]
+    if "architecture" not in model:
+        return "\n".join(lines)
+    lines += [*made_of(model), *kv_lines(model["kv"]), *memory_lines(model.get("memory")), *cut_lines(model["ranges"])]
+    lines += template_lines(model["template"])
+    return "\n\n".join(["\n".join(lines), kv_table(model["kv"]), settings_table(model["settings"])])
+
+
+def made_of(model: Part) -> list[str]:
+    types = ", ".join(f"{name} {size(held)}" for name, held in model["weights"]["by_type"].items())
+    return [
+        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, "
+        f"{count(model['vocabulary'])} tokens of vocabulary",
+        f"trained    {count(model['trained_context'])} tokens",
+        f"weights    {size(model['weights']['total'])}: {types}",
+    ]
+
+
+def kv_lines(kv: Part) -> list[str]:
+    if kv["bytes_per_token"] is None:
+        return ["KV         cannot be predicted; the real size is read when it is loaded"]
+    window = f", sliding layers see {count(kv['window'])} tokens" if kv["window"] else ""
+    return [f"KV         {count(kv['bytes_per_token'])} B a token{window}"]
+
+
+def memory_lines(memory: Part | None) -> list[str]:
+    if memory is None:
+        return []
+    layers = f", {memory['gpu_layers']} of {memory['layers']} layers on the GPU" if memory["where"] == "VRAM" else ""
+    buffers = f"{size(memory['buffers'])} of buffers"
+    return [f"memory     {memory['where']}: {size(memory['kv_bytes'])} for KV, {buffers}{layers}"]
+
+
+def cut_lines(ranges: Part) -> list[str]:
+    words = "in ranges: a conversation's checkpoint is its tail alone" if ranges["cut"] else f"no: {ranges['why']}"
+    return [f"cut        {words}"]
+
+
+def template_lines(template: Part) -> list[str]:
+    lines = [f"template   {template['words']}"]
+    if template["reason"]:
+        lines.append(f"           because {template['reason']}")
+    if not template["keeps_answers"]:
+        lines.append("           a closed turn is rendered anew: it is computed once more behind the answer")
+    return lines
+
+
+def kv_table(kv: Part) -> str:
+    rows = [
+        (name, count(one["bytes_per_token"]), count(one["context"]) if one["context"] is not None else "none")
+        for name, one in kv["types"].items()
+    ]
+    return table(("KV type", "bytes a token", "context that fits"), rows)
+
+
+def settings_table(settings: list[Part]) -> str:
+    rows = [
+        (one["setting"], one["value"], "yes" if one["suits"] else "NO", one["costs"], one["note"]) for one in settings
+    ]
+    return table(("setting", "value", "suits", "costs", ""), rows)

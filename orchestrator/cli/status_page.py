@@ -1,0 +1,115 @@
+"""The page of `lore status`. Pure; what a daemon does not tell is left out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orchestrator.cli.figures import count, plural, size, table
+
+Part = Mapping[str, Any]
+
+
+def page(report: Part) -> str:
+    sections = (
+        [top(report)],
+        model_lines(report["model"]),
+        engine_lines(report["engine"], report["queue"]),
+        memory_lines(report["governor"]),
+        pools(report["engine"].get("pools", ())),
+        codices(report["codices"]),
+        [f"formatter  {failure}" for failure in report.get("plugins", ())],
+    )
+    return "\n\n".join("\n".join(lines) for lines in joined(sections) if lines)
+
+
+def joined(sections: tuple[list[str], ...]) -> Iterable[list[str]]:
+    """The short facts stand together; tables stand apart."""
+    top_line, model, engine, memory, *rest = sections
+    return [[*top_line, *model, *engine, *memory], *rest]
+
+
+def top(report: Part) -> str:
+    talks = plural(report["sessions"], "conversation")
+    return f"lorekeep   {report['version']}, {plural(len(report['codices']), 'codex', 'codices')}, {talks}"
+
+
+def model_lines(model: Part) -> list[str]:
+    window = model.get("window")
+    lines = [f"model      {model['name']}" + (f", window {count(window)} tokens" if window else "")]
+    return [*lines, f"           {model['notice']}"] if model.get("notice") else lines
+
+
+def engine_lines(engine: Part, queue: Part) -> list[str]:
+    parts = [engine.get("state", "unknown"), device(engine), restarts(engine.get("restarts", 0))]
+    lines = ["engine     " + ", ".join(part for part in parts if part)]
+    if engine.get("reason"):
+        lines.append(f"           {engine['reason']}")
+    if engine.get("ranges") is False:
+        lines.append("           this model's memory cannot be cut: tails are kept whole, or computed again")
+    lines.append(f"queue      {count(queue.get('running', 0))} running, {count(queue.get('waiting', 0))} waiting")
+    if engine.get("prefilling"):
+        lines.append(f"           computing {engine['prefilling']}")
+    return lines
+
+
+def device(engine: Part) -> str:
+    name, layers = engine.get("device"), engine.get("gpu_layers")
+    return f"on {name}, {layers} layers there" if name and name != "CPU" and layers else f"on {name}" if name else ""
+
+
+def restarts(number: int) -> str:
+    return f"restarted {plural(number, 'time')}" if number else ""
+
+
+def memory_lines(governor: Part) -> list[str]:
+    pressure = governor.get("pressure")
+    words = [str(governor.get("level", "unknown"))]
+    if pressure is not None:
+        words.append(f"{100 * pressure:.0f} % of what may be used")
+    if governor.get("kv_budget_bytes") is not None:
+        words.append(f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for KV")
+        words.append(f"{count(governor['cells'])} cells")
+    lines = [f"memory     {', '.join(words)}"]
+    if governor.get("power", "normal") != "normal":
+        lines.append(f"power      {governor['power']}")
+    if governor.get("unplanned"):
+        lines.append(f"           nothing can be planned: {governor['unplanned']}")
+    return lines + [f"sensor     {fault}" for fault in governor.get("faults", ())]
+
+
+def pools(found: Iterable[Part]) -> list[str]:
+    """Cells in tokens: free + reserved + evictable + leased = size."""
+    heads = ("pool", "cells", "free", "reserved", "evictable", "leased", "bytes")
+    rows = [
+        (short(pool["name"]), *(count(pool[name]) for name in ("size", *heads[2:6])), size(pool["bytes"]))
+        for pool in found
+    ]
+    return [table(heads, rows)] if rows else []
+
+
+def short(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
+def codices(found: Iterable[Part]) -> list[str]:
+    rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
+    return [table(("codex", "tier", "state", "files", "root"), rows)] if rows else []
+
+
+def tier(codex: Part) -> str:
+    name = codex.get("tier")
+    tokens = codex.get("tier_tokens")
+    return "not raised yet" if not name else f"{name}, {count(tokens)} tokens" if tokens is not None else name
+
+
+def state(codex: Part) -> str:
+    prefill = codex.get("prefill")
+    parts = [str(codex.get("state") or ""), str(codex.get("fresh") or "")]
+    if codex.get("amendments"):
+        parts.append(plural(codex["amendments"], "amendment"))
+    if prefill and prefill["total"]:
+        parts.append(f"computing {100 * prefill['done'] // prefill['total']} %")
+    return ", ".join(part for part in parts if part)
+
+
+def files(codex: Part) -> str:
+    return count(codex["files"]) if codex.get("files") is not None else ""

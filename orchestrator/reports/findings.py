@@ -1,0 +1,62 @@
+"""What `lore doctor` looks into beside the command line: a model's file, the GPUs, plug-ins and databases. Reads only."""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from formatters.registry import discover
+from governor.sensors.all import Sensors
+from orchestrator.reports.model_files import header
+from orchestrator.reports.models import ranges
+from orchestrator.reports.placement import placement_of, placement_report
+from orchestrator.settings.paths import Paths
+
+
+def findings(file: str) -> dict[str, Any]:
+    """`fault` is "" for a file that can be loaded; only then the rest is there."""
+    found = header(Path(file).expanduser())
+    if found.shape is None or found.gguf is None:
+        return {"fault": found.fault}
+    return {
+        "fault": "",
+        "architecture": found.shape.architecture,
+        "unpredictable": found.shape.unpredictable or "",
+        "ranges": ranges(found.shape),
+        "template": placement_report(placement_of(found.gguf)),
+    }
+
+
+def gpu_names(environ: Mapping[str, str]) -> list[str]:
+    sensors = Sensors(environ.get("CUDA_VISIBLE_DEVICES"))
+    try:
+        return [gpu.name for gpu in sensors.read(frozenset(), time.monotonic()).gpus]
+    finally:
+        sensors.close()
+
+
+def plugin_failures() -> list[str]:
+    return [str(failure) for failure in discover().failures]
+
+
+def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:
+    return [(store, fault) for store in stores(paths) if (fault := fault_of(store))]
+
+
+def stores(paths: Paths) -> Iterator[Path]:
+    for folder in dict.fromkeys((paths.data, paths.codices)):
+        yield from sorted(folder.glob("*.sqlite3"))
+
+
+def fault_of(store: Path) -> str:
+    """SQLite's own quick check, read-only; "" where all is well."""
+    try:
+        connection = sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        try:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if said == "ok" else str(said)

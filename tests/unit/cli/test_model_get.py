@@ -1,0 +1,141 @@
+"""Downloads from a hub on this machine: redirects, ranges, sums, and what a broken line leaves behind."""
+
+import hashlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+BODY = bytes(range(256)) * 4096
+SUM = hashlib.sha256(BODY).hexdigest()
+NAME = "hf:owner/repo/small.gguf"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """`/owner/repo/resolve/main/…` tells the sum and leads to `/store/…`, which gives ranges; `cut` ends early once."""
+
+    cut = 0
+    sum = SUM
+    ranges: list[str | None]
+
+    def do_GET(self):
+        if self.path.startswith("/store/"):
+            self.give()
+        elif self.path == "/owner/repo/resolve/main/small.gguf":
+            self.send_response(302)
+            self.send_header("Location", "/store/abc")
+            self.send_header("X-Linked-Etag", f'"{type(self).sum}"')
+            self.send_header("X-Linked-Size", str(len(BODY)))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        else:
+            self.send_error(401 if "gated" in self.path else 404)
+
+    def give(self):
+        wanted = self.headers.get("Range")
+        type(self).ranges.append(wanted)
+        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        if begin >= len(BODY):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(BODY)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(BODY) - begin))
+        self.end_headers()
+        end = len(BODY) - type(self).cut
+        type(self).cut = 0
+        self.wfile.write(BODY[begin:end])
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub():
+    own = type("Own", (Hub,), {"ranges": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), own)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield own, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def get(lore, folder, hub):
+    def run(source=NAME, *options):
+        return lore("model", "get", source, *options, HF_ENDPOINT=hub[1], XDG_CACHE_HOME=str(folder), no_proxy="*")
+
+    return run
+
+
+@pytest.fixture
+def target(folder):
+    return folder / "lorekeep" / "models" / "owner--repo" / "small.gguf"
+
+
+def test_a_model_is_fetched_whole_and_its_sum_is_checked(get, target):
+    done = get(NAME, "--json")
+    assert json.loads(done.stdout) == {"path": str(target), "bytes": len(BODY), "sha256": SUM, "checked": True}
+    assert target.read_bytes() == BODY
+
+
+def test_a_broken_download_is_kept_and_goes_on_where_it_broke_off(get, hub, target):
+    hub[0].cut = 1000
+    broken = get()
+    assert broken.returncode == 1
+    assert f"{len(BODY) - 1000:,} bytes are kept" in broken.stderr
+    assert not target.exists()
+    assert get().returncode == 0
+    assert target.read_bytes() == BODY
+    assert hub[0].ranges == [None, f"bytes={len(BODY) - 1000}-"]
+
+
+def test_what_was_whole_when_it_broke_off_is_not_fetched_again(get, target):
+    target.parent.mkdir(parents=True)
+    target.with_name("small.gguf.part").write_bytes(BODY)
+    assert get().returncode == 0
+    assert target.read_bytes() == BODY
+
+
+def test_another_sum_than_the_hubs_is_refused_and_nothing_is_left(get, hub, target):
+    hub[0].sum = "0" * 64
+    done = get()
+    assert (done.returncode, "damaged" in done.stderr) == (1, True)
+    assert list(target.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "words"),
+    [
+        ("hf:owner/repo/none.gguf", 5, "does not exist"),
+        ("hf:owner/repo/gated.gguf", 6, "download it in a browser"),
+        ("hf:owner/repo", 2, "hf:OWNER/REPO/FILE.gguf"),
+        ("hf:owner/repo/../x.gguf", 2, "hf:OWNER/REPO/FILE.gguf"),
+        ("https://x/y.gguf", 2, "hf:OWNER/REPO/FILE.gguf"),
+    ],
+)
+def test_what_cannot_be_fetched_says_why(get, source, status, words):
+    done = get(source)
+    assert (done.returncode, words in done.stderr) == (status, True)
+
+
+def test_a_file_that_is_there_is_left_alone(get, target):
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"mine")
+    done = get()
+    assert (done.returncode, "is there already" in done.stderr) == (1, True)
+    assert target.read_bytes() == b"mine"
+
+
+def test_without_a_network_it_says_what_to_do(lore, folder):
+    done = lore("model", "get", NAME, HF_ENDPOINT="http://127.0.0.1:9", XDG_CACHE_HOME=str(folder), no_proxy="*")
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr
+    assert "lore model use FILE.gguf" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,61 @@
+"""What the caches did, told from the engine's counters."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.counters import Counters
+from orchestrator.engine.messages import Reuse, Snapshot, Tier
+from orchestrator.reports.cache import WHOLE, cache_report
+from orchestrator.reports.metrics import metrics
+
+
+def told(counted, **options):
+    return cache_report(Snapshot(1, kv_bytes=4096, counters=counted), **{"on_gpu": False, "ranges": True} | options)
+
+
+@given(st.lists(st.tuples(st.integers(1, 500), st.sampled_from(list(Tier)))))
+def test_every_token_of_a_prompt_is_counted_once_in_the_tier_it_came_from(parts):
+    counters, at, reuse = Counters(), 0, []
+    for size, tier in parts:
+        reuse.append(Reuse(at, at + size, tier))
+        at += size
+    counters.admitted(reuse)
+    tiers = told(vars(counters))["tiers"]
+    naive = {tier: sum(size for size, of in parts if of is tier) for tier in Tier}
+    assert [tiers[name]["tokens"] for name in ("vram", "ram", "disk")] == [
+        naive[Tier.VRAM],
+        naive[Tier.RAM],
+        naive[Tier.DISK],
+    ]
+    assert told(vars(counters))["tokens"]["prompt"] == at
+
+
+def test_saved_time_is_what_the_cached_tokens_would_have_cost():
+    assert told({"cached_tokens": 900, "prompt_tokens": 1000, "ms_per_token": 2.5})["saved_ms"] == 2250
+
+
+def test_before_the_first_question_there_is_no_rate_rather_than_a_zero():
+    report = told({})
+    assert (report["hit_rate"], report["tiers"]["disk"]["hit_rate"], report["drafts"]["rate"]) == (None, None, None)
+
+
+def test_without_a_gpu_the_cells_lie_in_ram_and_with_one_in_vram():
+    assert told({})["tiers"]["vram"]["memory"] == "RAM"
+    assert told({}, on_gpu=True)["tiers"]["vram"]["memory"] == "VRAM"
+
+
+def test_a_model_whose_memory_cannot_be_cut_is_named():
+    assert told({}, ranges=False)["note"] == WHOLE
+
+
+def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type():
+    status = {
+        "engine": {"restarts": 1, "kv_bytes": 4096},
+        "governor": {"level": "high", "pressure": 0.9},
+        "queue": {"running": 2, "waiting": 3},
+    }
+    lines = metrics(status, told({"cached_tokens": 900, "prompt_tokens": 1000}), ready=True).splitlines()
+    values = {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
+    assert len(lines) == 2 * len(values)
+    assert (values["lorekeep_ready"], values["lorekeep_pressure_level"]) == (1, 2)
+    assert values["lorekeep_cached_tokens_total"] == 900

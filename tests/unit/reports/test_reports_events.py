@@ -1,0 +1,50 @@
+"""Two looks at the daemon, and what happened between them."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.reports.events import Picture, events_between
+
+CALM = Picture("calm", "normal", "ready", "", 0, ("demo",), 0, 0)
+pictures = st.builds(
+    Picture,
+    level=st.sampled_from(["calm", "high"]),
+    power=st.sampled_from(["normal", "low-power"]),
+    engine=st.sampled_from(["ready", "backoff"]),
+    prefilling=st.sampled_from(["", "demo"]),
+    computed=st.integers(0, 9),
+    pools=st.lists(st.sampled_from(["demo", "other"]), unique=True).map(tuple),
+    evicted_tokens=st.integers(0, 9),
+    evicted_segments=st.integers(0, 9),
+)
+
+
+@given(pictures)
+def test_nothing_happened_where_nothing_changed(picture):
+    assert events_between(picture, picture) == []
+
+
+@given(pictures, pictures)
+def test_pools_opened_and_closed_lead_from_one_look_to_the_next(before, after):
+    pools = set(before.pools)
+    for event in events_between(before, after):
+        if event["event"] == "opened":
+            pools.add(event["pool"])
+        elif event["event"] == "closed":
+            pools.remove(event["pool"])
+    assert pools == set(after.pools)
+
+
+def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
+    after = replace(CALM, level="high", prefilling="demo", computed=512, evicted_tokens=300, evicted_segments=2)
+    assert events_between(CALM, after) == [
+        {"event": "level", "level": "high", "power": "normal"},
+        {"event": "evicted", "tokens": 300, "segments": 2},
+        {"event": "prefill", "floor": "demo", "computed": 512},
+    ]
+
+
+def test_a_restarted_engine_counts_from_nothing_and_that_is_no_eviction():
+    assert events_between(replace(CALM, evicted_tokens=300), CALM) == []

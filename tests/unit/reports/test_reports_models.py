@@ -1,0 +1,124 @@
+"""Whether a model fits, and what the settings cost with it, from its header alone."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from governor.footprint import KvPlan
+from governor.readings import MemoryReading
+from governor.settings import GIB, MemorySettings
+from orchestrator.reports.fits import Ground
+from orchestrator.reports.idle_gpu import unused_gpu
+from orchestrator.reports.model_files import at_hand, chosen, header
+from orchestrator.reports.models import described, row
+from orchestrator.reports.offload import NEEDS_FLASH, QUANTISED_ON_CPU, Chosen, choices
+
+spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
+tiny = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tiny)
+recipes, tiny_model = tiny.recipes, tiny.tiny_model
+
+PLAN = KvPlan(sequences=4)
+
+
+def ground(free=16 * GIB, where="RAM"):
+    return Ground(MemoryReading(where, 16 * GIB, free, 0), MemorySettings(), None, 16 * GIB)
+
+
+@pytest.fixture
+def models(tiny_model, tmp_path):
+    """A folder with a model, two shards' names, something that is no model, and what was made for an older version."""
+    tiny_model("llama").rename(tmp_path / "small.gguf")
+    (tmp_path / "big-00002-of-00003.gguf").write_bytes(b"GGUF")
+    (tmp_path / "odd.gguf").write_bytes(b"GG")
+    (tmp_path / "quoter-0123456789ab.gguf").write_bytes(b"GGUF")
+    return tmp_path
+
+
+def test_every_model_of_the_folder_is_at_hand_once_the_loaded_one_first(models):
+    known = at_hand(models, "/elsewhere/mine.gguf", Path("/elsewhere/mine.gguf"))
+    names = ["/elsewhere/mine.gguf", "builtin:quoter", "builtin:noise-s", "builtin:noise-m", "odd", "small"]
+    assert [one.id for one in known] == names
+    assert chosen(known, "small.gguf") == chosen(known, "small") == chosen(known, str(models / "small.gguf"))
+    loaded = at_hand(models, "the-setting", models / "small.gguf")
+    assert [one.id for one in loaded].count("small") == 0
+
+
+def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(models):
+    known = at_hand(models, "builtin:quoter", models / "quoter.gguf")
+    rows = {
+        one.id: row(one, header(one.path), Chosen(PLAN), ground(), loaded=False)
+        for one in known
+        if one.id in ("small", "odd")
+    }
+    assert rows["small"]["fits"] is True
+    assert rows["small"]["words"].startswith("yes, context ")
+    assert rows["odd"]["fits"] is False
+    assert "odd.gguf" in rows["odd"]["words"]
+
+
+def test_a_model_that_does_not_fit_says_what_it_needs_and_what_there_is(models):
+    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
+    full = row(one, header(one.path), Chosen(PLAN), ground(free=0), loaded=False)
+    assert (full["fits"], full["context"]) == (False, None)
+    assert "weights and buffers need" in full["words"]
+
+
+def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
+    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
+    report = described(one, header(one.path), Chosen(PLAN), ground(), gpus=(), loaded=False)
+    costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
+    assert costs == sorted(costs, reverse=True)
+    assert report["kv"]["types"]["f16"]["bytes_per_token"] == report["kv"]["bytes_per_token"]
+    assert report["ranges"]["cut"] is True
+    assert report["template"]["way"] in ("system", "first_user", "none")
+
+
+@pytest.mark.parametrize(("architecture", "word"), [("gemma2", "sliding"), ("mamba", "recurrent")])
+def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, recipes, architecture, word):
+    if architecture not in recipes:
+        pytest.skip(f"no recipe of {architecture}")
+    path = tiny_model(architecture)
+    known = at_hand(path.parent, "mine", path)
+    report = described(known[0], header(path), Chosen(PLAN), ground(), gpus=(), loaded=True)
+    assert report["ranges"]["cut"] is False
+    assert word in report["ranges"]["why"]
+
+
+def settings_of(tiny_model, plan=PLAN, gpus=(), **changed):
+    return {one.setting: one for one in choices(header(tiny_model("llama")).shape, Chosen(plan, **changed), None, gpus)}
+
+
+def test_quantised_values_without_flash_attention_do_not_suit(tiny_model):
+    plan = KvPlan("q8_0", "q8_0")
+    without = settings_of(tiny_model, plan, flash_attention=False)
+    assert (without["model.kv_type_v"].suits, without["model.kv_type_v"].note) == (False, NEEDS_FLASH)
+    with_it = settings_of(tiny_model, plan)["model.kv_type_v"]
+    assert NEEDS_FLASH not in with_it.note
+
+
+def test_quantised_kv_on_a_cpu_is_called_slow_and_on_a_gpu_not(tiny_model):
+    plan = KvPlan("q8_0", "f16")
+    slow, quick = settings_of(tiny_model, plan), settings_of(tiny_model, plan, ("GPU",))
+    if slow["model.kv_type_k"].suits:
+        assert (slow["model.kv_type_k"].note, quick["model.kv_type_k"].note) == (QUANTISED_ON_CPU, "")
+    assert slow["model.kv_type_v"].note != QUANTISED_ON_CPU
+
+
+def test_layers_for_a_gpu_that_is_not_there_do_not_suit(tiny_model):
+    assert settings_of(tiny_model, gpu_layers=5)["model.gpu_layers"].suits is False
+    assert settings_of(tiny_model, gpu_layers=-1)["model.gpu_layers"].suits is True
+
+
+def test_a_context_longer_than_trained_does_not_suit(tiny_model):
+    found = settings_of(tiny_model, context=1 << 30)["model.context"]
+    assert found.suits is False
+    assert "trained for" in found.note
+
+
+def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
+    assert "RTX 9 stands idle" in unused_gpu(["RTX 9"], offloads=False, gpu_layers=-1)
+    assert unused_gpu(["RTX 9"], offloads=True, gpu_layers=-1) == ""
+    assert unused_gpu(["RTX 9"], offloads=False, gpu_layers=0) == ""
+    assert unused_gpu([], offloads=False, gpu_layers=-1) == ""
