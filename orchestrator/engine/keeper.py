@@ -19,6 +19,7 @@ from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import CUT, Segment, ground, named, segments, spans
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transfer import restore_range
+from orchestrator.engine.tree import NoSequence
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,15 @@ class Keeper:
         try:
             into = pool.tree.attach(node)
             length = header.end - header.start
-            whole = pool.make_room(length) and restore_range(
-                pool.memory, pool.scratch, state, length, (start, end), [into]
-            )
-            if not whole:
+            if not pool.make_room(length):
+                return None
+            if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [into]):
                 self.tiers.forget(header.name)
                 return None
             node.filled = end - start
             return tier
+        except NoSequence:
+            return None  # as many tickets run as there are sequences; this one will have to wait anyway
         finally:
             pool.tree.release(node, -1)
 

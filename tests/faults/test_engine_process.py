@@ -1,0 +1,256 @@
+"""Faults of the engine's real child process, on the real quoting model: killed, stopped, aborted, its disk full."""
+
+import os
+import random
+import resource
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from orchestrator.engine import client as client_module
+from orchestrator.engine.checkpoint_file import read_header, read_state
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import (
+    Admitted,
+    Completion,
+    Delta,
+    EngineSpec,
+    Grant,
+    Job,
+    Outcome,
+    Progress,
+    Reason,
+    Sampling,
+    ids_to_bytes,
+)
+from orchestrator.engine.supervisor import EngineUnavailable
+
+pytestmark = pytest.mark.anyio
+
+GIB = 1 << 30
+
+
+def code(vault: int) -> str:
+    """Random digits: the quoter sees eight tokens back, and codes that begin alike would all continue like the latest."""
+    return f" {random.Random(vault).randrange(10**6, 10**7)}."
+
+
+TEXT = "".join(f"The access code of vault {vault} north is{code(vault)}\n" for vault in range(10, 100))
+
+
+@asynccontextmanager
+async def engine(model: Path, cache: Path | None = None, **settings: Any) -> AsyncIterator[EngineClient]:
+    settings = {"threads": 1, "gpu_layers": 0, "batch": 128, **settings}
+    if cache is not None:
+        settings |= {"cache_folder": str(cache), "disk_budget": GIB, "ram_budget": GIB}
+    client = EngineClient(EngineSpec(model=str(model), **settings))
+    client.start()
+    client.grant(Grant(1, 16_384, 8192))
+    try:
+        yield client
+    finally:
+        await client.stop()
+
+
+async def load(client: EngineClient) -> None:
+    (ids,) = await client.encode([TEXT])
+    client.put_floor("codex", ids_to_bytes(ids))
+
+
+async def question(client: EngineClient, vault: int, **sampling: Any) -> Job:
+    (tail,) = await client.encode([f"The access code of vault {vault} north is"])
+    return Job(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling))
+
+
+async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, Completion]:
+    messages = [message async for message in client.run(await question(client, vault, **sampling))]
+    assert isinstance(messages[-1], Completion)
+    return said(messages), messages[-1]
+
+
+def said(messages: list[Any]) -> str:
+    return "".join(message.text for message in messages if isinstance(message, Delta))
+
+
+async def next_child(client: EngineClient) -> None:
+    """Waits until the end of the present child was noticed and another one answers."""
+    while client.restarts == 0:
+        with suppress(EngineUnavailable):
+            await client.encode(["x"])
+    await client.ensure_ready()
+
+
+def states(cache: Path) -> list[Path]:
+    return sorted(cache.rglob("*.kv"))
+
+
+def leftovers(cache: Path) -> list[Path]:
+    return list(cache.rglob("*.tmp"))
+
+
+def flip_last_byte(model: Path, copy: Path) -> None:
+    data = bytearray(model.read_bytes())
+    data[-1] ^= 1
+    copy.write_bytes(data)
+
+
+def damage(paths: list[Path]) -> None:
+    """A flipped byte in each file, at another place in each; every second one is cut too."""
+    for number, path in enumerate(paths):
+        data = bytearray(path.read_bytes())
+        data[(len(data) - 1) * (number + 1) // (len(paths) + 1)] ^= 0x20
+        path.write_bytes(data[: len(data) - number % 2])
+
+
+# ---- the process -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV])
+async def test_a_child_that_ends_in_the_middle_of_a_prefill_is_replaced_and_the_question_answered(
+    quoter_model: Path, how: signal.Signals
+) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        first, told = client.pid, list[Any]()
+        async with aclosing(client.run(await question(client, 77))) as stream:
+            async for message in stream:
+                told.append(message)
+                if isinstance(message, Progress) and client.pid == first and message.done < message.total:
+                    os.kill(first, how)
+        assert told[-1].outcome is Outcome.DONE
+        assert said(told) == code(77)
+        assert client.restarts == 1
+        assert len([message for message in told if isinstance(message, Admitted)]) == 2
+
+
+async def test_questions_that_waited_are_answered_by_the_next_child(quoter_model: Path) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        streams = [client.run(await question(client, vault)) for vault in (33, 50, 98)]
+        first = [await anext(stream) for stream in streams]
+        os.kill(client.pid or 0, signal.SIGKILL)
+        texts = [
+            said([message, *[message async for message in stream]])
+            for message, stream in zip(first, streams, strict=True)
+        ]
+        assert texts == [code(33), code(50), code(98)]
+
+
+async def test_a_child_that_hangs_is_ended_by_the_heartbeat_and_its_question_is_answered(
+    quoter_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 2.0)
+    async with engine(quoter_model) as client:
+        await load(client)
+        first = client.pid or 0
+        async with aclosing(client.run(await question(client, 20))) as stream:
+            waiting = anext(stream)
+            os.kill(first, signal.SIGSTOP)
+            messages = [await waiting, *[message async for message in stream]]
+        assert client.pid != first
+        assert messages[-1].outcome is Outcome.DONE
+        assert not psutil.pid_exists(first)
+
+
+async def test_a_hostile_schema_is_refused_and_the_child_lives(quoter_model: Path) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        _, first = await ask(client, 15)
+        for schema in ('{"const": "' + "(" * 50_000 + '"', '{"type": "string", "pattern": "^a{999999999}$"}', "[]"):
+            _, end = await ask(client, 15, schema=schema)
+            assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA)
+        assert (client.restarts, first.outcome) == (0, Outcome.DONE)
+
+
+async def test_every_setting_of_the_sampler_is_taken_by_the_real_child(quoter_model: Path) -> None:
+    every = {"temperature": 0.2, "seed": 3, "repeat_penalty": 1.01, "min_p": 0.05, "top_p": 0.9, "logprobs": 3}
+    async with engine(quoter_model) as client:
+        await load(client)
+        text, end = await ask(client, 18, **every)
+        assert (text, end.outcome) == (code(18), Outcome.DONE)
+        _, end = await ask(client, 18, schema='{"type": "array", "items": {"type": "boolean"}, "maxItems": 2}')
+        assert (end.outcome, client.restarts) == (Outcome.DONE, 0)
+
+
+# ---- its checkpoints -------------------------------------------------------------------------------------------------
+
+
+async def test_a_child_killed_while_it_writes_leaves_no_file_that_is_believed_and_wrong(
+    quoter_model: Path, tmp_path: Path
+) -> None:
+    for wanted in (0, 1, 3):
+        async with engine(quoter_model, tmp_path) as client:
+            await load(client)
+            async with aclosing(client.run(await question(client, 10 + wanted))) as stream:
+                async for _ in stream:
+                    if len(states(tmp_path)) >= wanted:
+                        break
+            os.kill(client.pid or 0, signal.SIGKILL)
+            await next_child(client)
+            assert (await ask(client, 40))[0] == code(40)
+    for path in states(tmp_path):
+        read_state(path, read_header(path))
+
+
+async def test_a_stopped_engine_has_written_its_floor_and_the_next_one_restores_it(
+    quoter_model: Path, tmp_path: Path
+) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        _, cold = await ask(client, 10)
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        text, warm = await ask(client, 11)
+        assert text == code(11)
+        assert warm.computed < cold.computed / 20
+
+
+async def test_damaged_checkpoints_are_misses_and_the_answer_is_right(quoter_model: Path, tmp_path: Path) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        await ask(client, 10)
+    damage(states(tmp_path))
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        text, end = await ask(client, 11)
+        assert (text, end.outcome, end.cached, client.restarts) == (code(11), Outcome.DONE, 0, 0)
+
+
+async def test_another_kv_type_or_attention_or_model_finds_nothing_and_computes(
+    quoter_model: Path, tmp_path: Path
+) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        await ask(client, 10)
+    copy = tmp_path / "other.gguf"
+    flip_last_byte(quoter_model, copy)
+    others: list[tuple[Path, dict[str, Any]]] = [
+        (quoter_model, {"kv_type_k": "f32", "kv_type_v": "f32"}),
+        (quoter_model, {"flash_attention": False}),
+        (copy, {}),
+    ]
+    for model, settings in others:
+        async with engine(model, tmp_path, **settings) as client:
+            await load(client)
+            text, end = await ask(client, 11)
+            assert (text, end.cached, client.restarts) == (code(11), 0, 0)
+
+
+async def test_a_full_disk_costs_the_checkpoints_and_nothing_else(
+    quoter_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        resource.prlimit(client.pid or 0, resource.RLIMIT_FSIZE, (4096, 4096))
+        assert (await ask(client, 10))[0] == code(10)
+        assert (await ask(client, 11))[0] == code(11)
+        assert client.restarts == 0
+    assert states(tmp_path) == []
+    assert leftovers(tmp_path) == []
+    assert "was not written" in capfd.readouterr().err
