@@ -162,8 +162,10 @@ def complaint(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def end_of(log: Path) -> str:
+    """What it said last; a fault of the command line says itself before its hint."""
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    faults = [line for line in lines if line.startswith("lore: ")]
+    return (faults or lines or ["it said nothing"])[-1]
 
 
 def took(since: float) -> str:
