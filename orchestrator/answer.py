@@ -21,10 +21,12 @@ from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
 from orchestrator.context.prefetch import decide_prefetch
+from orchestrator.context.strategy import Retrieval
+from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Admitted, Completion, Progress, Reuse, Tier
-from orchestrator.errors import NotReady
-from orchestrator.grounding import Passage, citations_of, lines_after, passages_of
+from orchestrator.errors import NotFound, NotReady
+from orchestrator.grounding import Passage, citations_of, passages_of
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
@@ -75,6 +77,7 @@ class Answers:
             prepared = await within(
                 deadline, self.preparing.prepare(ask, voice, create=True), "the codex is being counted"
             )
+            refuse_blind(prepared)
             await self._refuse_cold_floor(prepared)
             async for event in self._run(prepared, voice, arrived, deadline):
                 yield event
@@ -162,6 +165,9 @@ class Answers:
             }
         )
         self._remember(prepared, heard.finished, ids)
+        if prepared.standing is not None:
+            used = [one.path for one in (*lore.citations, *prepared.turn.state.evidence)]
+            self.preparing.shelf.answered(prepared.standing.name, used)
         return Answered(
             finish_reason=heard.finished.finish_reason,
             lore=lore,
@@ -277,6 +283,19 @@ async def until_first(events: AsyncIterator[Any], deadline: float | None, heard:
         yield event
 
 
+def refuse_blind(prepared: Prepared) -> None:
+    """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
+    standing, state = prepared.standing, prepared.turn.state
+    told = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
+    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
+    if standing is None or standing.decision.tier is FloorTier.FULL or told or not searched or prepared.gathered.found:
+        return
+    raise NotFound(
+        f"nothing in {standing.name} answers to this question, and only its {standing.decision.tier} stands in the prefix",
+        "use words that stand in the code, or see what `lore search` finds",
+    )
+
+
 def pool_of(prepared: Prepared) -> str:
     return pool_name(prepared.turn.identity.name, prepared.standing.name if prepared.standing else "")
 
@@ -313,7 +332,7 @@ def shown(prepared: Prepared) -> list[Passage]:
 
 
 def lines_of(prepared: Prepared) -> Mapping[str, int]:
-    return lines_after(prepared.standing.lines, prepared.standing.log) if prepared.standing else {}
+    return prepared.standing.lines if prepared.standing else {}
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:

@@ -32,13 +32,14 @@ from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
 from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
 from orchestrator.reports.offload import Chosen
-from orchestrator.searching import ArchiveIndexer, ArchiveSearch
+from orchestrator.searching import ArchiveIndexer, ArchiveSearch, Graphs
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.shelf.floors import Floors
 from orchestrator.shelf.ledger import Ledger
+from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.watching import Watching
@@ -63,12 +64,13 @@ def build(settings: Settings, paths: Paths) -> Program:
     floors = Floors(client)
     voice = Awaited()
     store = TokenStore(paths.cache / "tokens.sqlite3")
-    searcher = ArchiveSearch(Search(archive))
+    loads = Loads()
+    searcher = ArchiveSearch(Search(archive), Graphs(archive), loads.blind)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     registry = discover()
     ledger = Ledger(paths.codices / "floors.sqlite3")
     remembered = SqliteRemembered(paths.cache / "outlines.sqlite3")
-    shelf = Shelf(library, identities, machine, floors, ledger, forced_tier(settings), governor.pressure)
+    shelf = Shelf(library, identities, machine, floors, loads, ledger, forced_tier(settings), governor.pressure)
     watching = Watching(library, WatchSettings(), shelf.changed, on=settings.codex.watch)
     conversations = Conversations()
     builtin = is_builtin(model.setting)

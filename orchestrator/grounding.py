@@ -57,19 +57,6 @@ def _told(entry: Amendment, base: Mapping[str, str]) -> Iterator[Passage]:
             yield Passage(entry.path, int(head[1]), entry.text[head.end() : end])
 
 
-def lines_after(base: Mapping[str, int], log: Sequence[Amendment]) -> Mapping[str, int]:
-    """Numbers of lines by path after the log, as far as it tells them."""
-    lines = dict(base)
-    for entry in log:
-        if entry.told is Told.REMOVED:
-            lines.pop(entry.path, None)
-        elif entry.told is Told.MOVED and entry.source is not None and entry.source in base:
-            lines[entry.path] = base[entry.source]
-        elif entry.whole and entry.text:
-            lines[entry.path] = len(entry.text.splitlines())
-    return lines
-
-
 def quotes(answer: str, question: str, shown: Iterable[Passage]) -> list[Citation]:
     """Where the answer's lines stand to the letter. The first continues the question, as a quoting model's does."""
     wanted = quotable(answer, question)

@@ -91,12 +91,12 @@ class Operations:
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> list[Report]:
         """Raises NotFound for a codex that is not loaded."""
-        del principal, graph
+        del principal
         name = choose_codex(codex, cwd, await self.shelf.candidates())
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
-            return list(await self.search_archive.report(query, name, n))
+            return list(await self.search_archive.report(query, name, n, graph=graph))
 
     # -- sessions
 

@@ -206,7 +206,13 @@ class Preparing:
             return Gathered()
         told = [one for earlier in turn.state.turns for one in earlier.evidence]
         return await gather(
-            self.searcher, voice.tokens, turn.codex.name, turn.query, min(decision.retrieval_budget, PREFETCH), told
+            self.searcher,
+            voice.tokens,
+            turn.codex.name,
+            turn.query,
+            min(decision.retrieval_budget, PREFETCH),
+            told,
+            graph=decision.retrieval is Retrieval.GRAPH,
         )
 
     def _limits(self, tokens: int) -> Limits:

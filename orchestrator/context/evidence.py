@@ -40,9 +40,12 @@ class Found:
 
 
 class Searcher(Protocol):
-    """Finds passages of a codex, best first, at most `n`; changes nothing. Raises CodexError."""
+    """Finds passages of a codex, best first, at most `n`; changes nothing. Raises CodexError.
 
-    async def search(self, query: str, codex: str, n: int) -> Found: ...
+    `graph`: among them what calls, or is called by, what was found.
+    """
+
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found: ...
 
 
 class Counter(Protocol):
@@ -66,13 +69,20 @@ class Gathered:
 
 
 async def gather(
-    searcher: Searcher, tokens: Counter, codex: str, question: str, budget: int, told: Sequence[Evidence] = ()
+    searcher: Searcher,
+    tokens: Counter,
+    codex: str,
+    question: str,
+    budget: int,
+    told: Sequence[Evidence] = (),
+    *,
+    graph: bool = False,
 ) -> Gathered:
     """Evidence of at most `budget` tokens. `told`: passages that stand in the conversation already."""
     if budget <= HEADLINE or not question.strip():
         return Gathered()
     try:
-        found = await searcher.search(question, codex, _how_many(budget))
+        found = await searcher.search(question, codex, _how_many(budget), graph=graph)
     except CodexError as fault:
         return Gathered(notices=(f"archive: {fault}",), failed=True)
     passages = [_evidence(hit) for hit in joined([hit for hit in found.hits if not _covered(hit, told)])]

@@ -88,6 +88,15 @@ class Loads:
     def indexing(self, name: str) -> bool:
         return self.find(name) is not None
 
+    def blind(self, name: str) -> str:
+        """What a search of this codex may not see now, in words; '' while it is not being loaded."""
+        load = self.find(name)
+        if load is None:
+            return ""
+        latest = load.latest
+        far = f" ({latest['phase']} {latest['done']:,} of {latest['total']:,})" if latest.get("total") else ""
+        return f"{name} is being indexed{far}: files that are not yet in may be missing from what was found"
+
     async def stop(self) -> None:
         for load in list(self._running.values()):
             await load.stop()

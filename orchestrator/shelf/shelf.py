@@ -53,6 +53,7 @@ class Shelf:
         identities: Identities,
         machine: Machine,
         floors: Floors,
+        loads: Loads,
         ledger: Ledger,
         forced: FloorTier | None,
         dwell: PressureSettings,
@@ -60,7 +61,7 @@ class Shelf:
     ) -> None:
         self.library = library
         self.floors = floors
-        self.loads = Loads()
+        self.loads = loads
         self.ledger = ledger
         self._identities = identities
         self._machine = machine
