@@ -1,0 +1,66 @@
+"""What the doctor says of a GPU, through the real NVML wrapper on a stand-in driver, and of a damaged house."""
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
+
+from stand_in import StandIn, compiled
+
+from orchestrator.cli.checks import archives, cpu_features, running_model
+from orchestrator.reports.idle_gpu import engine_offloads
+
+
+@pytest.fixture
+def checks(lore, folder):
+    """`checks(**environment)`: the doctor's findings by name, in a house of its own."""
+    places = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CONFIG", "DATA", "STATE", "CACHE")}
+
+    def run(**environment):
+        done = lore("doctor", "--json", **places, **environment)
+        return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+    return run
+
+
+@pytest.mark.skipif(engine_offloads(), reason="this engine uses GPUs")
+def test_a_gpu_that_the_engine_was_not_built_for_is_named_with_the_command(checks, folder, tmp_path_factory):
+    library = compiled(tmp_path_factory.getbasetemp())
+    found = checks(**StandIn(folder, library).environment)["gpu"]
+    assert (found["ok"], "NVIDIA Stand-in" in found["detail"]) == (False, True)
+    assert "make install" in found["fix"]
+
+
+def test_a_sound_house_has_no_finding_but_what_is_missing_here(checks):
+    found = checks()
+    assert [name for name, check in found.items() if not check["ok"] and name != "gpu"] == []
+    assert "llama-cpp-python" in found["engine"]["detail"]
+    assert "checkpoints take" in found["disk"]["detail"]
+
+
+def test_a_damaged_database_is_found_with_the_way_to_set_it_aside(checks, folder):
+    data = folder / "data" / "lorekeep"
+    data.mkdir(parents=True, mode=0o700)
+    sqlite3.connect(data / "fine.sqlite3").close()
+    (data / "sessions.sqlite3").write_bytes(b"no database" * 100)
+    found = checks()["databases"]
+    assert (found["ok"], "sessions.sqlite3" in found["detail"]) == (False, True)
+    assert f"mv {data / 'sessions.sqlite3'}" in found["fix"]
+
+
+def test_an_archive_without_chunks_and_a_broken_model_have_their_command():
+    (empty,) = archives([{"name": "demo", "files": 3, "indexed_chunks": 0}])
+    assert (empty.ok, empty.fix) == (False, "lore codex reload demo")
+    assert archives([{"name": "demo", "files": 3, "indexed_chunks": 7}])[0].ok
+    (broken,) = running_model({"state": "broken", "reason": "it ended five times"})
+    assert "it ended five times" in broken.detail
+    assert running_model({"state": "ready"}) == []
+
+
+def test_cpu_features_are_those_that_are_on():
+    told = "CPU : SSE3 = 1 | AVX = 1 | AVX512 = 0 | OPENMP = 1 | "
+    assert cpu_features(told) == "SSE3 AVX OPENMP"
