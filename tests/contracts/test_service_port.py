@@ -1,28 +1,55 @@
 """What every implementation of the port between the routes and the program keeps."""
 
 import asyncio
+import os
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from orchestrator import bootstrap
 from orchestrator.errors import NotFound
 from orchestrator.service import Answered, Ask, LoadRequest, Message, Principal, Text
+from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.paths import Paths
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api" / "support"))
 
 from small_service import KINDS, SmallService
 
-OWNER = Principal(uid=1000, gid=1000, pid=1, scopes=frozenset({"admin"}))
+OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=[SmallService], ids=["small"])
-async def service(request):
+@asynccontextmanager
+async def small(folder, model):
+    yield SmallService()
+
+
+@asynccontextmanager
+async def program(folder, model):
+    """The program itself on the built-in model, with a codex of a few lines."""
+    paths = Paths.of({f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
+    paths.prepare()
+    made = bootstrap.build(Settings(model=ModelSettings(path=str(model), threads=1)), paths)
+    code = folder / "demo"
+    code.mkdir()
+    (code / "run.py").write_text("def run():\n    return 'forever and ever and forever and ever'\n")
+    await made.start()
+    try:
+        await events_of(made.load(LoadRequest(OWNER, str(code), watch=False)))
+        yield made
+    finally:
+        await made.stop()
+
+
+@pytest.fixture(scope="module", params=[small, program], ids=["small", "program"])
+async def service(request, tmp_path_factory, quoter_model):
     """An implementation with the codex `demo` loaded."""
-    return request.param()
+    async with request.param(tmp_path_factory.mktemp("service"), quoter_model) as running:
+        yield running
 
 
 def asking(text, **options):
