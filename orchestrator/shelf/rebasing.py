@@ -59,6 +59,12 @@ class Rebasing(Generic[Grown]):
         task = self._tasks.get(name)
         return task is not None and not task.done()
 
+    async def ended(self, name: str) -> None:
+        """Returns when no rebase of this codex is under way."""
+        task = self._tasks.get(name)
+        if task is not None:
+            await asyncio.wait([task])
+
     async def give_up(self, name: str) -> None:
         """For a codex that is loaded anew or dropped."""
         task = self._tasks.pop(name, None)

@@ -1,0 +1,140 @@
+"""New generations: begun when the log is long and nobody asks, interrupted by questions."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from codex.amendments import RebaseCase
+from orchestrator.context.assembled import Floor
+from orchestrator.errors import LoreError
+from orchestrator.shelf.floors import MOST_EARLIER, Floors, pool_name
+from orchestrator.shelf.rebasing import Rebasing, Steps
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Engine:
+    """Knows floors, computes nothing: a prefill lasts until it is let go."""
+
+    floors: dict[str, str] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+
+    def put_floor(self, name, ids, pool=""):
+        self.floors[name] = pool
+
+    def drop_floor(self, name):
+        del self.floors[name]
+        self.dropped.append(name)
+
+    async def run(self, job):
+        await asyncio.Event().wait()
+        yield None
+
+
+@dataclass
+class Codex:
+    """The steps of one codex, told in order."""
+
+    amended: int = 50
+    hold: bool = False
+    fails: bool = False
+    told: list[str] = field(default_factory=list)
+    growing: asyncio.Event = field(default_factory=asyncio.Event)
+    installed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def steps(self):
+        return Steps(self.case, lambda name: 0.1, self.prepare, self.grow, self.install)
+
+    def case(self, name):
+        return RebaseCase(idle=True, codex=100, amendments=self.amended, to_compute=100, questions=0)
+
+    async def prepare(self, name):
+        self.told.append("prepare")
+        if self.fails:
+            raise LoreError("no room on disk")
+        return name
+
+    async def grow(self, name):
+        self.told.append("grow")
+        self.growing.set()
+        if self.hold:
+            await asyncio.Event().wait()
+        return True
+
+    async def install(self, name):
+        self.told.append("install")
+        self.amended = 0
+        self.installed.set()
+
+
+def floor(name: str) -> Floor:
+    return Floor(name, (), ())
+
+
+@pytest.fixture
+def floors():
+    return Floors(Engine())  # type: ignore[arg-type]
+
+
+async def test_a_long_log_becomes_a_new_generation(floors):
+    codex = Codex()
+    rebasing = Rebasing(floors, codex.steps(), idle_s=0)
+    rebasing.consider("a")
+    await codex.installed.wait()
+    assert codex.told == ["prepare", "grow", "install"]
+
+
+async def test_a_short_log_stays(floors):
+    rebasing = Rebasing(floors, Codex(amended=5).steps(), idle_s=0)
+    rebasing.consider("a")
+    assert not rebasing.running("a")
+
+
+async def test_a_question_interrupts_and_the_next_idle_moment_goes_on(floors):
+    codex = Codex(hold=True)
+    rebasing = Rebasing(floors, codex.steps(), idle_s=0)
+    rebasing.consider("a")
+    await codex.growing.wait()
+    with floors.held(floor("f"), "p"):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert "install" not in codex.told
+        codex.hold = False
+    await codex.installed.wait()
+    assert codex.told == ["prepare", "grow", "prepare", "grow", "install"]
+
+
+async def test_what_fails_leaves_the_amendments_and_may_be_tried_again(floors):
+    codex = Codex(fails=True)
+    rebasing = Rebasing(floors, codex.steps(), idle_s=0)
+    rebasing.consider("a")
+    await rebasing.ended("a")
+    assert codex.told == ["prepare"]
+    codex.fails = False
+    rebasing.consider("a")
+    await codex.installed.wait()
+
+
+async def test_a_floor_that_is_used_is_not_dropped_under_its_answer():
+    engine = Engine()
+    floors = Floors(engine)  # type: ignore[arg-type]
+    pool = pool_name("lorekeep", "a")
+    floors.warm("a", floor("old"), pool)
+    with floors.held(floor("old"), pool):
+        floors.warm("a", floor("new"), pool, new_generation=True)
+        assert engine.dropped == []
+    assert engine.dropped == ["old"]
+    assert engine.floors == {"new": pool}
+    await floors.stop()
+
+
+async def test_a_few_earlier_floors_are_kept_for_conversations_that_go_on():
+    engine = Engine()
+    floors = Floors(engine)  # type: ignore[arg-type]
+    for number in range(MOST_EARLIER + 3):
+        with floors.held(floor(f"f{number}"), "p"):
+            pass
+    assert engine.dropped == ["f0", "f1", "f2"]
