@@ -1,0 +1,129 @@
+"""The whole loop over real models whose memory cannot be cut: sharing, eviction and a restart change no answer."""
+
+import random
+from pathlib import Path
+
+import pytest
+from support import odd_models
+
+from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.loop import Loop
+from orchestrator.engine.messages import (
+    Completion,
+    Delta,
+    EngineSpec,
+    Grant,
+    Job,
+    Outcome,
+    PutFloor,
+    bytes_to_ids,
+    ids_to_bytes,
+)
+from orchestrator.engine.plan import Limits
+from orchestrator.engine.tiers import Tiers
+
+FLOOR = [random.Random(1).randrange(4000) for _ in range(700)]
+
+
+class Engine:
+    """A loop on one backend, and what it said."""
+
+    def __init__(self, backend: LlamaBackend, folder: Path | None = None, cells: int = 4096) -> None:
+        ticks = iter(range(10**9))
+        tiers = Tiers("root", folder, 1 << 24, 1 << 28) if folder is not None else None
+        self.loop = Loop(backend, 8, Limits(64), self._hear, lambda: next(ticks) / 1000, tiers)
+        self.loop.handle(Grant(1, cells, 2048))
+        self.loop.handle(PutFloor("code", ids_to_bytes(FLOOR)))
+        self.said: dict[int, list[int]] = {}
+        self.ends: dict[int, Completion] = {}
+
+    def _hear(self, messages: list[object]) -> None:
+        for message in messages:
+            if isinstance(message, Delta):
+                self.said.setdefault(message.ticket, []).extend(bytes_to_ids(message.ids))
+            elif isinstance(message, Completion):
+                self.ends[message.ticket] = message
+
+    def ask(self, ticket: int, tail: list[int], most: int = 6) -> None:
+        self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), 1, most))
+
+    def finish(self) -> "Engine":
+        while self.loop.busy() or self.loop.behind():
+            self.loop.round()
+            self.loop.check()
+        return self
+
+    def close(self) -> None:
+        self.loop.close()
+        for name in list(self.loop.admission.pools):
+            self.loop.admission.close(name)
+
+
+@pytest.fixture(params=["recurrent", "sliding"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path):
+    path = getattr(odd_models, request.param)(tmp_path / "model.gguf")
+    loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0))
+    yield loaded
+    loaded.close()
+
+
+def alone(backend: LlamaBackend, tail: list[int]) -> list[int]:
+    engine = Engine(backend)
+    engine.ask(1, tail)
+    said = engine.finish().said.get(1, [])
+    engine.close()
+    return said
+
+
+def test_conversations_at_once_compute_the_floor_once_and_answer_as_if_alone(backend: LlamaBackend) -> None:
+    engine, tails = Engine(backend), {n: [10 * n + at for at in range(5 + n)] for n in range(1, 9)}
+    for ticket, tail in tails.items():
+        engine.ask(ticket, tail)
+    engine.finish()
+    assert {end.outcome for end in engine.ends.values()} == {Outcome.DONE}
+    assert sum(end.computed for end in engine.ends.values()) == len(FLOOR) + sum(len(tail) for tail in tails.values())
+    assert all(engine.said[ticket] == alone(backend, tail) for ticket, tail in tails.items())
+    engine.close()
+
+
+def test_a_conversation_goes_on_from_its_own_end(backend: LlamaBackend) -> None:
+    engine = Engine(backend)
+    engine.ask(1, [1, 2, 3])
+    engine.finish()
+    longer = [1, 2, 3, *engine.said[1], 7, 8]
+    engine.ask(2, longer)
+    engine.finish()
+    assert engine.said[2] == alone(backend, longer)
+    assert engine.ends[2].cached >= len(FLOOR)
+    engine.close()
+
+
+def test_after_a_restart_the_floor_is_restored_and_the_answer_is_the_same(
+    backend: LlamaBackend, tmp_path: Path
+) -> None:
+    engine = Engine(backend, tmp_path / "kv")
+    engine.ask(1, [1, 2, 3])
+    engine.finish().close()
+    engine = Engine(backend, tmp_path / "kv")
+    engine.ask(2, [4, 5])
+    engine.finish()
+    assert engine.ends[2].computed == 2
+    assert engine.said[2] == alone(backend, [4, 5])
+    engine.close()
+
+
+def test_random_conversations_under_little_room_answer_as_if_alone(backend: LlamaBackend, tmp_path: Path) -> None:
+    chance, engine, tails = random.Random(4), Engine(backend, tmp_path / "kv", cells=1300), dict[int, list[int]]()
+    for ticket in range(1, 25):
+        before = chance.choice([0, *tails])
+        begun = [*tails[before], *engine.said.get(before, [])] if before in engine.ends else []
+        tails[ticket] = [*begun, *(chance.randrange(3) for _ in range(chance.randint(1, 30)))][:250]
+        engine.ask(ticket, tails[ticket])
+        for _ in range(chance.randrange(6)):
+            engine.loop.round()
+            engine.loop.check()
+    engine.finish()
+    assert {end.outcome for end in engine.ends.values()} == {Outcome.DONE}
+    right = [engine.said.get(ticket, []) == alone(backend, tail) for ticket, tail in tails.items()]
+    assert sum(right) >= 22  # the shape of a batch may turn a tie of random weights
+    engine.close()
