@@ -1,0 +1,63 @@
+"""The desk answers what can be read beside a step, and hands everything else to the loop."""
+
+import socket
+from array import array
+
+import pytest
+
+from orchestrator.engine.desk import Desk
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import (
+    Cancel,
+    Decode,
+    Decoded,
+    Encode,
+    Encoded,
+    Match,
+    Matched,
+    PutFloor,
+    Reuse,
+    Tier,
+    ids_to_bytes,
+)
+from orchestrator.engine.shadow import Shape
+from orchestrator.engine.transport import Wire, pack
+
+FLOOR = array("I", range(10))
+STANDS = {"f": Shape(array("I"), 0, None, (Shape(FLOOR, 10, None, (Shape(array("I", [7, 8]), 2, 1, ()),)),))}
+
+
+def answered(*messages: object) -> tuple[list[object], list[object]]:
+    """What the desk sent, and what it handed on."""
+    daemon, child = socket.socketpair()
+    with daemon, child:
+        forwarded = list[object]()
+        desk = Desk(FakeBackend(), Wire(child), lambda: STANDS, forwarded.append)
+        daemon.sendall(pack(messages))
+        daemon.shutdown(socket.SHUT_WR)
+        desk.serve()
+        child.shutdown(socket.SHUT_WR)
+        return list(Wire(daemon).receive()), forwarded
+
+
+def test_it_encodes_and_decodes() -> None:
+    sent, forwarded = answered(Encode(1, ("ab", "")), Decode(2, ids_to_bytes([104, 105])))
+    assert sent == [Encoded(1, (ids_to_bytes([97, 98]), b"")), Decoded(2, "hi")]
+    assert forwarded == []
+
+
+def test_what_it_does_not_know_goes_to_the_loop_in_order() -> None:
+    floor = PutFloor("f", FLOOR.tobytes())
+    assert answered(floor, Cancel(1), Cancel(2)) == ([], [floor, Cancel(1), Cancel(2)])
+
+
+@pytest.mark.parametrize(
+    ("tail", "owner", "length"), [([7, 8, 9], 1, 12), ([7, 9], 1, 11), ([7, 8], 2, 10), ([], 1, 10)]
+)
+def test_it_says_what_of_a_prompt_stands_for_its_owner(tail: list[int], owner: int, length: int) -> None:
+    sent, _ = answered(PutFloor("f", FLOOR.tobytes()), Match(5, "f", ids_to_bytes(tail), owner))
+    assert sent == [Matched(5, length, (Reuse(0, length, Tier.VRAM),))]
+
+
+def test_of_a_floor_that_nobody_told_nothing_stands() -> None:
+    assert answered(Match(5, "other", b"", 1))[0] == [Matched(5, 0, ())]
