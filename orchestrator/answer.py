@@ -155,18 +155,14 @@ class Answers:
         completions = heard.finished.completions
         timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
         reuse = true_reuse(heard.admitted, completions)
+        citations = citations_of(heard.finished.text, prepared.turn.query, shown(prepared), lines_of(prepared))
+        trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
-            update={
-                "trace": None if prepared.ask.private else uuid.uuid4().hex,
-                "timings": timings,
-                "citations": citations_of(
-                    heard.finished.text, prepared.turn.query, shown(prepared), lines_of(prepared)
-                ),
-            }
+            update={"trace": trace, "timings": timings, "citations": citations}
         )
         self._remember(prepared, heard.finished, ids)
         if prepared.standing is not None:
-            used = [one.path for one in (*lore.citations, *prepared.turn.state.evidence)]
+            used = [one.path for one in citations] + [one.path for one in prepared.turn.state.evidence]
             self.preparing.shelf.answered(prepared.standing.name, used)
         return Answered(
             finish_reason=heard.finished.finish_reason,

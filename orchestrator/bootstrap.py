@@ -75,7 +75,15 @@ def build(settings: Settings, paths: Paths) -> Program:
     conversations = Conversations()
     builtin = is_builtin(model.setting)
     preparing = Preparing(
-        shelf, sessions, conversations, identities, machine, searcher, governor.claims, greedy=builtin
+        shelf,
+        sessions,
+        conversations,
+        identities,
+        machine,
+        searcher,
+        governor.claims,
+        parts.strategy(settings),
+        greedy=builtin,
     )
     inference = EngineInference(client, lambda: machine.grant)
     answers = Answers(

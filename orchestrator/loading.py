@@ -8,7 +8,7 @@ Leaving the stream leaves the load running. A watcher that takes changes in hold
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -66,13 +66,13 @@ class Loading:
             async for event in events:
                 yield event
 
-    async def _watched(self, name: str, wanted: Wanted, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+    async def _watched(self, name: str, wanted: Wanted, request: LoadRequest) -> AsyncGenerator[LoadEvent]:
         if self.shelf.loads.find(name) is not None:
             raise Conflict(
                 f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
             )
         load = self.shelf.loads.begin(name, lambda load, emit: self._load(name, wanted, request, load, emit))
-        async with aclosing(load.watch()) as events:  # type: ignore[type-var]
+        async with aclosing(load.watch()) as events:
             async for event in events:
                 yield event
 
@@ -88,7 +88,7 @@ class Loading:
         if not self.voice().done():
             emit(progress_event(progress_at("model", 0, 1, 0.0)))
         await asyncio.shield(self.voice())
-        standing = await self.shelf.raise_codex(name, lambda progress: loop.call_soon_threadsafe(told, progress))
+        standing = await self.shelf.raise_codex(name, told)
         self.watching.follow(name, request.watch)
         if request.wait:
             began = time.monotonic()

@@ -111,4 +111,3 @@ class Operations:
 
     async def drop_session(self, principal: Principal, name: str) -> None:
         await asyncio.to_thread(self.sessions.drop, principal.uid, name)
-

@@ -20,7 +20,7 @@ from orchestrator.context.composing import Composed, context_of
 from orchestrator.context.evidence import Gathered, Searcher, gather
 from orchestrator.context.governing import governed
 from orchestrator.context.situation import environment_of, renewed, sigil_of
-from orchestrator.context.strategy import Asked, Decision, Retrieval, decide
+from orchestrator.context.strategy import Asked, Decision, Retrieval, StrategySettings, decide
 from orchestrator.context.tasks import TaskMatch, classify
 from orchestrator.context.tier import share
 from orchestrator.engine.messages import Sampling
@@ -83,6 +83,7 @@ class Preparing:
     machine: Machine
     searcher: Searcher
     claims: ClaimSettings
+    strategy: StrategySettings
     greedy: bool
 
     async def prepare(self, ask: Ask, voice: Voice, *, create: bool) -> Prepared:
@@ -199,7 +200,9 @@ class Preparing:
         )
         floor = standing.floor() if standing is not None else None
         room = self.machine.room(composed.assembled.blocks[0].tokens)
-        return decide(floor, asked, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room)
+        return decide(
+            floor, asked, self.strategy, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room
+        )
 
     async def _evidence(self, decision: Decision, turn: TurnContext, voice: Voice) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:

@@ -33,7 +33,13 @@ class ChildProcess:
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "GGML_NO_BACKTRACE": "1", **(environment or {})},
+                # PCI_BUS_ID: CUDA's indices are then those that NVML counts by.
+                env={
+                    **os.environ,
+                    "GGML_NO_BACKTRACE": "1",
+                    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                    **(environment or {}),
+                },
             )
         child = cls(process, ours)
         child._reader, child._writer = await asyncio.open_connection(sock=ours)

@@ -1,7 +1,7 @@
 """Loads that run, each in a task of its own: whoever started one may leave, others may come and watch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from threading import Event
 from typing import Any
 
@@ -27,7 +27,7 @@ class RunningLoad:
     def running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def watch(self) -> AsyncIterator[LoadEvent]:
+    async def watch(self) -> AsyncGenerator[LoadEvent]:
         """Events from now on. Raises the load's fault."""
         queue: asyncio.Queue[LoadEvent | LoreError | None] = asyncio.Queue()
         self._watchers.add(queue)

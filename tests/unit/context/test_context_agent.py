@@ -65,7 +65,7 @@ class Archive:
     fault: CodexError | None = None
     queries: list[tuple[str, str]] = field(default_factory=list)
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:  # noqa: ARG002
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
         self.queries.append((codex, query))
         if self.fault:
             raise self.fault

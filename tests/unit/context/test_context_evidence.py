@@ -32,7 +32,7 @@ class Archive:
     fault: CodexError | None = None
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:  # noqa: ARG002
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
         self.asked.append((query, codex, n))
         if self.fault:
             raise self.fault
