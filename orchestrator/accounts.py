@@ -6,8 +6,8 @@ from dataclasses import replace
 from governor.budget import Budget
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.strategy import Decision
-from orchestrator.engine.messages import Completion, Reuse, Tier
-from orchestrator.wire.lore import BlockState, Break, GovernorState, PromptState, StrategyState, Timings
+from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier
+from orchestrator.wire.lore import BlockState, GovernorState, PromptState, StrategyState, Timings
 
 
 def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
@@ -76,13 +76,24 @@ def timings(completions: Sequence[Completion], assemble_ms: float, first_token_m
     )
 
 
-def broke_at(before: Assembled | None, now: Assembled, why: str) -> Break | None:
-    """The first block in which this turn's prompt is not the continuation of its conversation's last one."""
-    if before is None:
-        return None
-    for earlier, later in zip(before.blocks, now.blocks, strict=True):
-        if earlier.kind in ("state", "query"):
-            return None
-        if earlier.ids != later.ids:
-            return Break(block=str(later.kind), item="", why=why or f"{later.kind} was written anew")
-    return None
+def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:
+    """What the first inference reused. A part that another ticket gave up on was computed after all, and counts so."""
+    if admitted is None:
+        return ()
+    first = next(iter(completions), None)
+    if first is None or first.cached >= sum(
+        part.end - part.start for part in admitted.reuse if part.tier != Tier.COMPUTED
+    ):
+        return admitted.reuse
+    return clipped(admitted.reuse, first.cached)
+
+
+def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
+    """The reused parts up to `most` tokens in all, from the left."""
+    kept: list[Reuse] = []
+    for part in reuse:
+        end = min(part.end, part.start + most) if part.tier is not Tier.COMPUTED else part.start
+        if end > part.start:
+            kept.append(Reuse(part.start, end, part.tier))
+            most -= end - part.start
+    return tuple(kept)

@@ -24,9 +24,10 @@ from orchestrator.context.prefetch import decide_prefetch
 from orchestrator.context.strategy import Retrieval
 from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
-from orchestrator.engine.messages import Admitted, Completion, Progress, Reuse, Tier
+from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import NotFound, NotReady
 from orchestrator.grounding import Passage, citations_of, passages_of
+from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
@@ -106,7 +107,7 @@ class Answers:
         model = self._model(prepared, voice, ids)
         with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, pool_of(prepared)):
             async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
-                async for event in until_first(events, deadline, heard):
+                async for event in until_first(events, deadline, lambda: heard.first_token > 0):
                     told = self._told(event, heard, prepared)
                     if told is not None:
                         yield told
@@ -154,7 +155,7 @@ class Answers:
         first = ((heard.first_token or now) - arrived) * 1000
         completions = heard.finished.completions
         timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
-        reuse = true_reuse(heard.admitted, completions)
+        reuse = accounts.true_reuse(heard.admitted, completions)
         citations = citations_of(heard.finished.text, prepared.turn.query, shown(prepared), lines_of(prepared))
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
@@ -248,37 +249,6 @@ class Answers:
         return report | ({"text": prepared.composed.text} if prompt else {})
 
 
-def refuse_waiting(ask: Ask, what: str) -> None:
-    if not ask.wait:
-        raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
-
-
-async def within(deadline: float | None, work: Any, what: str) -> Any:
-    """The result of some work. Raises NotReady when the deadline comes first."""
-    try:
-        async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
-            return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
-    except TimeoutError:
-        raise NotReady(f"not ready in time: {what}", "allow more time with --timeout", retry_after=2.0) from None
-
-
-def loop_time(moment: float) -> float:
-    return asyncio.get_running_loop().time() + moment - time.monotonic()
-
-
-async def until_first(events: AsyncIterator[Any], deadline: float | None, heard: Heard) -> AsyncIterator[Any]:
-    """The events; until the first token each must come before the deadline."""
-    while True:
-        try:
-            async with asyncio.timeout_at(None if deadline is None or heard.first_token else loop_time(deadline)):
-                event = await anext(events)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise NotReady("no answer began in time", "allow more time with --timeout", retry_after=2.0) from None
-        yield event
-
-
 def refuse_blind(prepared: Prepared) -> None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
     standing, state = prepared.standing, prepared.turn.state
@@ -294,29 +264,6 @@ def refuse_blind(prepared: Prepared) -> None:
 
 def pool_of(prepared: Prepared) -> str:
     return pool_name(prepared.turn.identity.name, prepared.standing.name if prepared.standing else "")
-
-
-def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:
-    """What the first inference reused. A part that another ticket gave up on was computed after all, and counts so."""
-    if admitted is None:
-        return ()
-    first = next(iter(completions), None)
-    if first is None or first.cached >= sum(
-        part.end - part.start for part in admitted.reuse if part.tier != Tier.COMPUTED
-    ):
-        return admitted.reuse
-    return clipped(admitted.reuse, first.cached)
-
-
-def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
-    """The reused parts up to `most` tokens in all, from the left."""
-    kept: list[Reuse] = []
-    for part in reuse:
-        end = min(part.end, part.start + most) if part.tier is not Tier.COMPUTED else part.start
-        if end > part.start:
-            kept.append(Reuse(part.start, end, part.tier))
-            most -= end - part.start
-    return tuple(kept)
 
 
 def shown(prepared: Prepared) -> list[Passage]:
