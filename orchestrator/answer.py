@@ -228,7 +228,7 @@ class Answers:
         with self.preparing.shelf.floors.held(assembled.floor, pool_of(prepared), asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
-        lore = self._lore(prepared, clipped(matched.reuse, assembled.tokens - 1))
+        lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
         report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
         pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, prepared.decision.window)
         report |= {
