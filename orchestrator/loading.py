@@ -19,7 +19,7 @@ from codex.progress import Progress, progress_at
 from codex.sources import LoadRequest as Wanted
 from orchestrator.context.tier import TierSizes, decide_tier, tier_named
 from orchestrator.engine.client import EngineClient
-from orchestrator.errors import Conflict, NotPermitted
+from orchestrator.errors import Conflict, NotPermitted, OverBudget
 from orchestrator.machine import Machine
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.shelf.faults import translated
@@ -88,7 +88,12 @@ class Loading:
         if not self.voice().done():
             emit(progress_event(progress_at("model", 0, 1, 0.0)))
         await asyncio.shield(self.voice())
-        standing = await self.shelf.raise_codex(name, told)
+        try:
+            standing = await self.shelf.raise_codex(name, told)
+        except OverBudget:
+            # Refused with its numbers; the codex itself is taken in, and stands in the tier that fits from now on.
+            self.shelf.force(name, "auto")
+            raise
         self.watching.follow(name, request.watch)
         if request.wait:
             began = time.monotonic()

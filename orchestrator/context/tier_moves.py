@@ -46,7 +46,8 @@ def redecide(
     if plain.tier.rank < current.tier.rank:
         return Move(plain, evict)
     if plain.tier is current.tier:
-        return Move(current if _stands(current, sizes, plain.limit) else plain, evict)
+        # What stands is kept as it is; the sentence is told anew, because its numbers are of now.
+        return Move(replace(current, reason=plain.reason) if _stands(current, sizes, plain.limit) else plain, evict)
     return Move(_upwards(current, plain, sizes, room, level, settings), evict)
 
 

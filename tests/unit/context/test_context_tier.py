@@ -134,9 +134,11 @@ def test_a_floor_steps_down_when_it_no_longer_fits() -> None:
     assert redecide(ON_FULL, SMALL, room(kv_tokens=30_000)).decision == ON_MAP
 
 
-def test_a_floor_that_fits_stays_as_it_is() -> None:
+def test_a_floor_that_fits_stays_as_it_is_and_says_so_with_the_numbers_of_now() -> None:
     assert redecide(ON_FULL, SMALL, ROOM).decision == ON_FULL
-    assert redecide(ON_MAP, SMALL, room(kv_tokens=20_000)).decision == ON_MAP
+    stays = redecide(ON_MAP, SMALL, room(kv_tokens=20_000)).decision
+    assert stays == replace(ON_MAP, reason=stays.reason)
+    assert "20,000" in stays.reason
 
 
 @pytest.mark.parametrize(("kv_tokens", "tier"), [(60_000, "map"), (65_999, "map"), (66_000, "full")])
