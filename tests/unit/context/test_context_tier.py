@@ -138,7 +138,7 @@ def test_a_floor_that_fits_stays_as_it_is_and_says_so_with_the_numbers_of_now() 
     assert redecide(ON_FULL, SMALL, ROOM).decision == ON_FULL
     stays = redecide(ON_MAP, SMALL, room(kv_tokens=20_000)).decision
     assert stays == replace(ON_MAP, reason=stays.reason)
-    assert "20,000" in stays.reason
+    assert "2.4 GiB are free" in stays.reason
 
 
 @pytest.mark.parametrize(("kv_tokens", "tier"), [(60_000, "map"), (65_999, "map"), (66_000, "full")])
