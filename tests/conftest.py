@@ -1,6 +1,7 @@
 """What every test may ask for by name. Nothing stands in for a part of the program: models and daemons are real."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 OUTSIDE = dict(os.environ)  # as the run was started
 BUILD_CACHE = build_cache()  # what was compiled, fetched and built once, for every run
+
+# A shell that starts the suite in the background has SIGINT ignored, which children inherit: Ctrl-C could not be tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
