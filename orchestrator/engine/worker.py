@@ -25,6 +25,7 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import EngineSpec, LoadFailed, Ready, Shutdown
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
+from orchestrator.engine.sweeping import sweep
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.watchdog import Watchdog
@@ -66,7 +67,11 @@ def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
     """Checkpoints under the model's own name; None where nothing may be kept."""
     if not (spec.ram_budget or spec.disk_budget):
         return None
-    folder = Path(spec.cache_folder) / backend.info.fingerprint[:32] if spec.cache_folder and spec.disk_budget else None
+    folder = None
+    if spec.cache_folder and spec.disk_budget:
+        root = Path(spec.cache_folder)
+        folder = root / backend.info.fingerprint[:32]
+        sweep(root, folder.name, spec.disk_budget)
     return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)
 
 
