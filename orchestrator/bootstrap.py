@@ -89,7 +89,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     answers = Answers(
         preparing, answerer, client, inference, sessions, conversations, voice, model.setting, model.notice
     )
-    operations = Operations(shelf, searcher, sessions, machine, client, model, watching, voice, RELEASE)
+    operations = Operations(shelf, searcher, sessions, machine, client, watching, voice)
 
     about = About(
         model, machine, client, paths.models, chosen_of(settings, model), governor, RELEASE, registry.failures

@@ -10,7 +10,6 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.loading import Loading
 from orchestrator.machine import Machine
-from orchestrator.model_file import ModelFile
 from orchestrator.searching import ArchiveSearch
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore, report
@@ -29,10 +28,8 @@ class Operations:
     sessions: SessionStore
     machine: Machine
     client: EngineClient
-    model: ModelFile
     watching: Watching
     voice: Callable[[], "asyncio.Future[Voice]"]
-    version: str
 
     # -- loading
 
