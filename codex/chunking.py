@@ -12,7 +12,6 @@ Only a single line can make a chunk larger than the limit.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from codex.documents import Document, lines
 from codex.symbols import Outline, Symbol, outline
@@ -203,10 +202,3 @@ def _holder(symbols: Sequence[Symbol], defined: Sequence[Symbol], start: int, st
         return max(defined, key=lambda one: (min(one.end, stop) - one.start, one.end))
     around = [one for one in symbols if one.start <= start + 1 and one.end >= stop]
     return around[-1] if around else None
-
-
-def check_tiling(chunks: Sequence[Chunk], count: int) -> None:
-    """Asserts the law for a file of `count` lines."""
-    assert (chunks[0].start if chunks else 1) == 1
-    assert (chunks[-1].end if chunks else 0) == count
-    assert all(left.end + 1 == right.start for left, right in pairwise(chunks))

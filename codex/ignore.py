@@ -133,10 +133,6 @@ class Selection:
         self._exclude = _rules_of(globs.exclude)
         self._named = named | globs.literal()
 
-    def is_named(self, path: str) -> bool:
-        """Whether the user named this very file."""
-        return path in self._named
-
     def verdict(self, path: str, size: int, rules: IgnoreRules | None) -> SkipReason | None:
         """None when the file is taken. `path` is raw and relative, `size` in bytes."""
         return self._by_globs(path) or self._by_name(path, rules) or self._by_size(size)

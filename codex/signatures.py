@@ -10,8 +10,6 @@ from tree_sitter import Node
 
 _SIGNATURE_CHARS = 240
 _DOC_CHARS = 160
-_BODIES = ("body", "value", "type")
-_MARKS = re.compile(r"^[\s/*#!<>=\-;\"'rRuUbBfF]*(?:\"\"\"|''')?|^[\s/*#!<>=\-;]+")
 _COMMENT_MARKS = re.compile(r"^[\s/*#!<=\-;]+|[\s*/>=\-]+$")
 _STRING_MARKS = re.compile(r"^[rRuUbBfF]*(?:\"\"\"|'''|\"|')|(?:\"\"\"|'''|\"|')$")
 _TAG = re.compile(r"</?[a-zA-Z][^>]*>")

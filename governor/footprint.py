@@ -45,19 +45,6 @@ class KvCost:
         return self.dense + self.sliding + self.state
 
 
-@dataclass(frozen=True)
-class Deviation:
-    """An estimate beside what loading showed. `error` is its share of the real value; positive: too much was predicted."""
-
-    what: str
-    predicted: int
-    real: int
-
-    @property
-    def error(self) -> float:
-        return (self.predicted - self.real) / self.real if self.real else 0.0
-
-
 def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer] | None = None) -> KvCost:
     """Bytes of KV of a pool of `cells` tokens, of all layers or of those given.
 

@@ -22,8 +22,6 @@ from orchestrator.voice import Voice
 
 log = logging.getLogger("lorekeep")
 
-MakeVoice = Callable[[], Voice]
-
 
 class Awaited:
     """The voice that everybody waits for: a future that is done when the model is first ready, or is given up."""
