@@ -1,1 +1,1 @@
-"""What the daemon tells about itself while it runs: logs, and later metrics."""
+"""What the daemon tells about itself while it runs: its logs. Its figures are those of `orchestrator.reports`."""
