@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formatters.context import Amendment, Attachment, CodexView, StateView, ToolView, TurnContext
-from governor.ctc import Limits
+from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.context.codex_choice import Conversation as Kept
 from orchestrator.context.codex_choice import choose_codex
@@ -101,11 +101,11 @@ class Preparing:
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await voice.composer.compose(context_of(turn), ask.think)
-        window = self.machine.grant.window
+        grant = self.machine.grant
+        window = grant.window
         wanted = min(ask.max_tokens, max(1, share(window, ANSWER_SHARE)))
-        within = await governed(
-            turn, voice.composer, voice.tokens, self._limits(max(0, window - wanted)), ask.think, composed=composed
-        )
+        limits = limits_of(window, wanted, grant.cells, self.claims)
+        within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed=composed)
         return Prepared(
             ask=ask,
             began=began,
@@ -217,11 +217,6 @@ class Preparing:
             told,
             graph=decision.retrieval is Retrieval.GRAPH,
         )
-
-    def _limits(self, tokens: int) -> Limits:
-        claims = self.claims
-        characters = claims.characters or claims.characters_per_token * self.machine.grant.window
-        return Limits(tokens, characters, claims.depth)
 
     def _sampling(self, ask: Ask) -> Sampling:
         usual = Sampling(temperature=0.0 if self.greedy else TEMPERATURE)
