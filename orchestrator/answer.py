@@ -29,14 +29,12 @@ from orchestrator.errors import NotFound, NotReady
 from orchestrator.grounding import Passage, citations_of, passages_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.preparing import Prepared, Preparing
-from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
+from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.floors import pool_name
 from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.voice import Voice
 from orchestrator.wire.lore import Lore
-
-Report = Mapping[str, Any]
 
 
 @dataclass

@@ -17,6 +17,7 @@ from codex.ignore import Globs
 from codex.loading import Loaded
 from codex.progress import Progress, progress_at
 from codex.sources import LoadRequest as Wanted
+from orchestrator.context.sizes import BYTES_PER_TOKEN
 from orchestrator.context.tier import TierSizes, decide_tier, tier_named
 from orchestrator.engine.client import EngineClient
 from orchestrator.errors import Conflict, NotPermitted, OverBudget
@@ -29,8 +30,6 @@ from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
 from orchestrator.wire.places import is_url
-
-BYTES_PER_TOKEN = 4  # before anything is counted
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ WORDS = {
     "huge": 500_000,
     "massive": 2_000_000,
 }
-BYTES_PER_TOKEN = 4  # source text, rounded; refined by tokenising a sample
+BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)")
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 

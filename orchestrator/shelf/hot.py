@@ -11,9 +11,9 @@ from codex.git import Git, available
 from codex.sources import Forest
 from codex.tiers import Heat, hot
 from codex.walk import DiskTree
+from orchestrator.context.sizes import BYTES_PER_TOKEN
 
 Count = Callable[[Sequence[str]], list[int]]
-BYTES_PER_TOKEN = 4
 CANDIDATES = 3  # times the budget: so much is counted exactly, the rest is too cold
 CHURN_COMMITS = 500
 CHURN_SECONDS = 5.0  # a history on a slow disk: the hot subset then goes without it

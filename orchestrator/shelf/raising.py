@@ -19,10 +19,11 @@ from codex.generations import Generation
 from codex.library import Library
 from codex.lore_file import LoreFile
 from codex.prepare import Remembered
-from codex.progress import Progress, progress_at
+from codex.progress import Progress, Report, progress_at
 from formatters.blocks import BlockKind
 from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.context.composing import context_of
+from orchestrator.context.sizes import BYTES_PER_TOKEN
 from orchestrator.context.tier import (
     FloorTier,
     Room,
@@ -41,12 +42,10 @@ from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tiers import Drafting, Drafts
 from orchestrator.voice import Voice
 
-Report = Callable[[Progress], None]
 COUNT_PAGE = 256
 # A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
 # tokens are then estimated from its bytes instead of being counted for minutes.
 HOPELESS = 32
-BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
