@@ -58,6 +58,9 @@ class LlamaServer:
         except (httpx2.HTTPError, Refused) as error:
             running.failed(f"llama-server: {error!r}")
             return
+        if "prompt_n" not in timings:  # an error in the stream, such as a context that is exceeded: it has no figures
+            running.failed("llama-server ended the stream without an answer")
+            return
         computed = timings["prompt_n"]
         running.done(len(prompt) - computed, computed, timings["predicted_n"])
 
