@@ -25,9 +25,7 @@ from orchestrator.engine.messages import (
     Outcome,
     PutFloor,
     Reason,
-    Reuse,
     Snapshot,
-    Tier,
 )
 from orchestrator.engine.node import Node
 from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
@@ -174,7 +172,7 @@ class Loop:
             return False
         ticket.enter(Phase.PREFILL)
         ticket.admitted_at = self._clock()
-        ticket.reuse = reuse_of(ticket)
+        ticket.reuse = outcomes.reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
         self.counters.admitted(ticket.reuse)
@@ -292,20 +290,3 @@ def ids_of(data: bytes) -> "array[int]":
     ids = array("I")
     ids.frombytes(data)
     return ids
-
-
-def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
-    """Ranges of the prompt that need no computing by this ticket: what stands, was restored, or another one computes."""
-    assert ticket.tip is not None
-    end = 0
-    for node in ticket.tip.path():
-        mine = node.filler is None and not node.whole
-        if mine and node.leases == 1:
-            end = node.stands
-            break
-        end = node.end
-    parts, at = [], 0
-    for restored in [*ticket.restored, Reuse(end, len(ticket.ids), Tier.COMPUTED)]:
-        parts += [Reuse(at, restored.start, Tier.VRAM), restored]
-        at = restored.end
-    return tuple(part for part in parts if part.end > part.start)

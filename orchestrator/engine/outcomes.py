@@ -1,7 +1,24 @@
-"""What a ticket's end says of it."""
+"""What is told of a ticket: what of its prompt it reuses, and how it ended."""
 
-from orchestrator.engine.messages import Completion, Outcome, Reason, Timings
+from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, Tier, Timings
 from orchestrator.engine.tickets import Ticket
+
+
+def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
+    """Ranges of the prompt that need no computing by this ticket: what stands, was restored, or another one computes."""
+    assert ticket.tip is not None
+    end = 0
+    for node in ticket.tip.path():
+        mine = node.filler is None and not node.whole
+        if mine and node.leases == 1:
+            end = node.stands
+            break
+        end = node.end
+    parts, at = [], 0
+    for restored in [*ticket.restored, Reuse(end, len(ticket.ids), Tier.COMPUTED)]:
+        parts += [Reuse(at, restored.start, Tier.VRAM), restored]
+        at = restored.end
+    return tuple(part for part in parts if part.end > part.start)
 
 
 def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:
