@@ -36,6 +36,18 @@ def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     return database
 
 
+def open_or_replace(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
+    """The same for what can be made again: a damaged file gives way to an empty one. Raises NewerCatalog, DiskFull."""
+    try:
+        return open_database(path, schema)
+    except (DiskFull, NewerCatalog):
+        raise
+    except CatalogError:
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        return open_database(path, schema)
+
+
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
     """All or nothing. Raises DiskFull, CatalogError."""

@@ -6,15 +6,13 @@ The tokenizer is a port: the codex knows no model. Its name must be a fingerprin
 """
 
 import hashlib
-import sqlite3
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from codex.errors import CatalogError, DiskFull, NewerCatalog
-from codex.schema import open_database, transaction, translated
+from codex.schema import open_or_replace, transaction, translated
 
 SCHEMA = (
     """
@@ -44,7 +42,7 @@ class TokenStore:
         """Raises DiskFull, NewerCatalog."""
         self._path = path
         self._lock = threading.RLock()
-        self._database = _open_or_replace(path)
+        self._database = open_or_replace(path, SCHEMA)
 
     def close(self) -> None:
         with self._lock:
@@ -100,17 +98,6 @@ class TokenStore:
         with self._lock, transaction(self._database, self._path) as database:
             database.executemany("INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows)
         return fresh
-
-
-def _open_or_replace(path: Path) -> sqlite3.Connection:
-    try:
-        return open_database(path, SCHEMA)
-    except (DiskFull, NewerCatalog):
-        raise
-    except CatalogError:
-        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-            path.with_name(name).unlink(missing_ok=True)
-        return open_database(path, SCHEMA)
 
 
 def _pages(texts: Iterable[str]) -> Iterator[list[str]]:

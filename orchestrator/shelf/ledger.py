@@ -6,13 +6,11 @@ chosen anew.
 """
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from codex.errors import CatalogError, DiskFull, NewerCatalog
-from codex.schema import open_database, transaction, translated
+from codex.schema import open_or_replace, transaction, translated
 
 SCHEMA = (
     """
@@ -29,7 +27,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._database = _opened(path)
+        self._database = open_or_replace(path, SCHEMA)
 
     def close(self) -> None:
         with self._lock:
@@ -71,14 +69,3 @@ class Ledger:
         with self._lock, transaction(self._database, self._path) as database:
             database.execute("DELETE FROM touched WHERE codex = ?", (codex,))
             database.execute("DELETE FROM frozen WHERE codex = ?", (codex,))
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    try:
-        return open_database(path, SCHEMA)
-    except (DiskFull, NewerCatalog):
-        raise
-    except CatalogError:
-        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-            path.with_name(name).unlink(missing_ok=True)
-        return open_database(path, SCHEMA)
