@@ -309,7 +309,7 @@ class Shelf:
             if codex.newest is not None and codex.name not in self._standing:
                 try:
                     await self.raise_codex(codex.name)
-                except (CodexError, Exception) as error:  # noqa: BLE001 - one damaged codex must not keep the others down
+                except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
                     log.warning("codex %s could not be raised: %s", codex.name, error)
 
     async def stop(self) -> None:
