@@ -80,7 +80,6 @@ class SamplerSettings:
 
     busy_s: float = 0.25  # while a query runs
     idle_s: float = 2.0
-    retry_s: float = 30.0  # a driver that was not there is asked for again this often
     hang_s: float = 5.0  # a sensor that has not answered for so long is reported, and not waited for
 
 

@@ -52,10 +52,9 @@ TEMPERATURE = 0.7  # of a user's model, where the client names none
 
 @dataclass(frozen=True)
 class Prepared:
-    """One question, ready to be inferred. `began` is the daemon's clock when it arrived, in seconds."""
+    """One question, ready to be inferred."""
 
     ask: Ask
-    began: float
     turn: TurnContext
     composed: Composed
     task: TaskMatch
@@ -88,7 +87,6 @@ class Preparing:
 
     async def prepare(self, ask: Ask, voice: Voice, *, create: bool) -> Prepared:
         """Raises LoreError. `create`: a new session is made when one is asked for; a plan makes none."""
-        began = time.monotonic()
         question, earlier, system = split(ask.messages)
         session, standing = await self._codex_and_session(ask, create)
         conversation = self._conversation(ask, session, standing, earlier, voice)
@@ -108,7 +106,6 @@ class Preparing:
         within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed=composed)
         return Prepared(
             ask=ask,
-            began=began,
             turn=within.turn,
             composed=within.composed,
             task=task,

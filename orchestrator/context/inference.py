@@ -1,7 +1,7 @@
 """The port through which an answer is inferred: a composed prompt in, text out. Who computes it is not known here."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.context.assembled import Assembled
@@ -20,9 +20,6 @@ class InferenceRequest:
     urgency: Urgency = Urgency.INTERACTIVE
     calls: bool = False
     thinking: bool = False
-
-    def over(self, prompt: Assembled) -> "InferenceRequest":
-        return replace(self, prompt=prompt)
 
 
 InferenceEvent = Admitted | Progress | Delta | Completion
