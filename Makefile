@@ -1,6 +1,6 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format docs bench lock clean
+.PHONY: help install demo test check format docs bench bounds lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -35,6 +35,9 @@ docs: install   ## write docs/reference anew from the program itself
 
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+bounds: install ## tests with the lowest versions that pyproject.toml allows
+	@scripts/lowest_versions.sh
 
 lock:           ## resolve pyproject.toml's dependencies anew into requirements.lock
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
