@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formatters.blocks import BlockKind
@@ -21,11 +21,11 @@ from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
 from orchestrator.context.prefetch import decide_prefetch
-from orchestrator.context.strategy import Retrieval
+from orchestrator.context.strategy import Decision, Retrieval
 from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Admitted, Progress, Reuse
-from orchestrator.errors import NotFound, NotReady
+from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.grounding import Passage, citations_of, passages_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.preparing import Prepared, Preparing
@@ -73,10 +73,9 @@ class Answers:
                 refuse_waiting(ask, "the model is loading")
                 yield Waiting("model", 0, 1)
             voice = await within(deadline, self.voice(), "the model is loading")
-            prepared = await within(
-                deadline, self.preparing.prepare(ask, voice, create=True), "the codex is being counted"
-            )
+            prepared = await within(deadline, self.preparing.prepare(ask, voice), "the codex is being counted")
             refuse_blind(prepared)
+            refuse_other_floor(prepared.decision)
             await self._refuse_cold_floor(prepared)
             async for event in self._run(prepared, voice, arrived, deadline):
                 yield event
@@ -149,6 +148,7 @@ class Answers:
 
     def _answered(self, prepared: Prepared, heard: Heard, arrived: float, ids: dict[str, bytes]) -> Answered:
         assert heard.finished is not None
+        prepared = self._with_session(prepared)
         now = time.monotonic()
         first = ((heard.first_token or now) - arrived) * 1000
         completions = heard.finished.completions
@@ -197,6 +197,14 @@ class Answers:
             ),
         )
 
+    def _with_session(self, prepared: Prepared) -> Prepared:
+        """A new session begins with its first answer: a question that was refused leaves none behind."""
+        ask = prepared.ask
+        if prepared.session is not None or ask.session != "" or ask.private:
+            return prepared
+        codex = prepared.standing.name if prepared.standing else None
+        return replace(prepared, session=self.sessions.create(ask.principal.uid, codex))
+
     def _remember(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> None:
         """The turn becomes State; a private one leaves nothing behind."""
         if prepared.ask.private:
@@ -221,7 +229,7 @@ class Answers:
             self.voice(),
             "the model is loading",
         )
-        prepared = await self.preparing.prepare(ask, voice, create=False)
+        prepared = await self.preparing.prepare(ask, voice)
         assembled = prepared.composed.assembled
         with self.preparing.shelf.floors.held(assembled.floor, pool_of(prepared), asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
@@ -237,6 +245,9 @@ class Answers:
                 "budget": prepared.decision.retrieval_budget,
                 "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
             },
+            "needs": {"tier": prepared.decision.needs_tier.value, "cost": prepared.decision.cost}
+            if prepared.decision.needs_tier
+            else None,
             "predicted": {
                 "ttft_ms": round(self.client.snapshot.counters.get("ms_per_token", 0.0) * lore.prompt.computed, 1),
                 "kv_bytes": lore.governor.kv_bytes,
@@ -245,6 +256,15 @@ class Answers:
             "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
         }
         return report | ({"text": prepared.composed.text} if prompt else {})
+
+
+def refuse_other_floor(decision: Decision) -> None:
+    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
+    if decision.needs_tier is not None:
+        raise InvalidRequest(
+            f"{decision.strategy} needs the tier {decision.needs_tier}, which does not stand: {decision.cost}",
+            f"load the codex with --tier {decision.needs_tier}, or ask without --strategy",
+        )
 
 
 def refuse_blind(prepared: Prepared) -> None:

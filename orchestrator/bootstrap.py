@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
+import psutil
+
 from codex.archive_lance import LanceArchive
 from codex.library import Library
 from codex.remembered import SqliteRemembered
@@ -13,8 +15,10 @@ from codex.search import Search
 from codex.settings import WatchSettings
 from codex.tokens import TokenStore
 from formatters.registry import discover
+from governor.budget import Stores, stores_of
 from governor.footprint import KvPlan
 from governor.sensors.all import Sensors
+from governor.settings import GovernorSettings
 from orchestrator.answer import Answers
 from orchestrator.context.agent import Answerer
 from orchestrator.context.engine_port import EngineInference
@@ -47,6 +51,7 @@ from orchestrator.turn_state import Conversations
 from orchestrator.voice import Voice
 
 RELEASE = version("lorekeep")
+TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
 
 def build(settings: Settings, paths: Paths) -> Program:
@@ -54,7 +59,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     model = noted(find_model(settings.model.path, paths.models), sensors, settings)
     governor = parts.governor(settings)
-    client = EngineClient(spec_of(settings, paths, model))
+    client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
     machine = Machine(sensors, governor, costs_of(settings, model))
     archive = LanceArchive(paths.archive)
     indexer = ArchiveIndexer(archive)
@@ -64,6 +69,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     floors = Floors(client)
     voice = Awaited()
     store = TokenStore(paths.cache / "tokens.sqlite3")
+    store.trim(TOKENS_KEPT)
     loads = Loads()
     searcher = ArchiveSearch(Search(archive), Graphs(archive), loads.blind)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
@@ -114,7 +120,7 @@ def noted(model: ModelFile, sensors: Sensors, settings: Settings) -> ModelFile:
     return replace(model, notice="; ".join(part for part in (model.notice, note) if part))
 
 
-def spec_of(settings: Settings, paths: Paths, model: ModelFile) -> EngineSpec:
+def spec_of(settings: Settings, paths: Paths, model: ModelFile, stores: Stores) -> EngineSpec:
     given = settings.model
     return EngineSpec(
         model=str(model.path),
@@ -126,16 +132,14 @@ def spec_of(settings: Settings, paths: Paths, model: ModelFile) -> EngineSpec:
         flash_attention=given.flash_attention,
         sequences=given.sequences,
         cache_folder=str(paths.checkpoints),
-        disk_budget=settings.storage.checkpoint_disk,
-        ram_budget=ram_for_tails(settings),
+        disk_budget=stores.disk,
+        ram_budget=stores.ram,
     )
 
 
-def ram_for_tails(settings: Settings) -> int:
-    """Bytes of checkpoints in RAM: a share of what is available when the daemon starts."""
-    import psutil
-
-    return int(psutil.virtual_memory().available * settings.storage.checkpoint_ram_share)
+def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
+    """Bytes that checkpoints may take, by what is available when the daemon starts."""
+    return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
 
 
 def costs_of(settings: Settings, model: ModelFile) -> Costs:

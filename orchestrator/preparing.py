@@ -19,6 +19,7 @@ from orchestrator.context.codex_choice import choose_codex
 from orchestrator.context.composing import Composed, context_of
 from orchestrator.context.evidence import Gathered, Searcher, gather
 from orchestrator.context.governing import governed
+from orchestrator.context.naming import named_documents
 from orchestrator.context.situation import environment_of, renewed, sigil_of
 from orchestrator.context.strategy import Asked, Decision, Retrieval, StrategySettings, decide
 from orchestrator.context.tasks import TaskMatch, classify
@@ -85,16 +86,16 @@ class Preparing:
     strategy: StrategySettings
     greedy: bool
 
-    async def prepare(self, ask: Ask, voice: Voice, *, create: bool) -> Prepared:
-        """Raises LoreError. `create`: a new session is made when one is asked for; a plan makes none."""
+    async def prepare(self, ask: Ask, voice: Voice) -> Prepared:
+        """Raises LoreError. Changes nothing."""
         question, earlier, system = split(ask.messages)
-        session, standing = await self._codex_and_session(ask, create)
+        session, standing = await self._codex_and_session(ask)
         conversation = self._conversation(ask, session, standing, earlier, voice)
         raised = time.monotonic()
         turn, why = self._turn(ask, question, system, conversation, standing, voice)
         composed = await voice.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
-        decision = self._decide(ask, task, standing, composed)
+        decision = self._decide(ask, question, task, standing, composed, voice)
         gathered = await self._evidence(decision, turn, voice)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
@@ -124,7 +125,7 @@ class Preparing:
 
     # -- who and where
 
-    async def _codex_and_session(self, ask: Ask, create: bool) -> tuple[Session | None, Standing | None]:
+    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, Standing | None]:
         session = self.sessions.get(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
         candidates = await self.shelf.candidates()
@@ -135,8 +136,6 @@ class Preparing:
         standing = await self.shelf.standing(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)
-        if session is None and ask.session == "" and create and not ask.private:
-            session = self.sessions.create(ask.principal.uid, name)
         return session, standing
 
     def _last_session(self, ask: Ask, codex: str | None) -> Session:
@@ -187,13 +186,19 @@ class Preparing:
 
     # -- how
 
-    def _decide(self, ask: Ask, task: TaskMatch, standing: Standing | None, composed: Composed) -> Decision:
+    def _decide(
+        self, ask: Ask, question: str, task: TaskMatch, standing: Standing | None, composed: Composed, voice: Voice
+    ) -> Decision:
         window = self.machine.grant.window
         asked = Asked(
             task=task.task,
             window=window,
             used=min(window, composed.assembled.tokens + min(ask.max_tokens, share(window, ANSWER_SHARE))),
             because=task.because,
+            tools=frozenset(tool.name for tool in voice.tools),
+            documents=named_documents(question, [entry.path for entry in standing.generation.entries])
+            if standing is not None
+            else (),
         )
         floor = standing.floor() if standing is not None else None
         room = self.machine.room(composed.assembled.blocks[0].tokens)

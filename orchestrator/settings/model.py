@@ -87,12 +87,6 @@ class GovernorSettings(Slice):
     margin_share: float = Field(
         MemorySettings.margin_share, ge=0, lt=1, description="the same, as a share of the total"
     )
-    idle_unload: Seconds = Field(
-        1800.0,
-        ge=0,
-        description="unload the model after this time without questions; 0: never",
-        json_schema_extra=unit("s"),
-    )
     sensor_busy: Seconds = Field(
         SamplerSettings.busy_s,
         ge=0.05,
@@ -191,12 +185,6 @@ class StorageSettings(Slice):
     )
     checkpoint_ram_share: float = Field(
         StoreSettings.ram_share, ge=0, le=1, description="checkpoints in RAM, as a share of what is available"
-    )
-    trace_days: int = Field(
-        30, ge=0, le=36_500, description="traces are kept this long", json_schema_extra=unit("days")
-    )
-    trace_size: Bytes = Field(
-        500 * 10**6, ge=0, description="and never more than this", json_schema_extra=unit("bytes")
     )
 
 
