@@ -1,4 +1,4 @@
-"""A forced strategy that needs another floor is refused with what it would cost, never answered from the one that stands."""
+"""A forced strategy that needs another floor is refused with what it would cost, never answered from what stands."""
 
 import pytest
 
