@@ -1,10 +1,11 @@
 """A prompt as token ids: six blocks, of which the first two, the floor, are shared by all who ask about a codex."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from formatters.blocks import BlockKind
-from orchestrator.context.names import Segment, chained, salted
 from orchestrator.context.tokens import ID_BYTES
 from orchestrator.engine.messages import Ids
 
@@ -21,11 +22,10 @@ class BlockIds:
 
 @dataclass(frozen=True, eq=False)
 class Floor:
-    """Identity and Codex. `name` is the last segment's: on the same root, equal names hold equal ids."""
+    """Identity and Codex. `name` follows from what the KV depends on and from the ids: equal names, equal ids."""
 
     name: str
     blocks: tuple[BlockIds, ...]
-    segments: tuple[Segment, ...]
 
     @cached_property
     def ids(self) -> Ids:
@@ -68,8 +68,10 @@ class Assembled:
             start += block.tokens
         return tuple(seams)
 
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """Names of all segments, the floor's first."""
-        rest = tuple(block.ids for block in self.rest)
-        return (*self.floor.segments, *chained(salted(self.floor.name, self.owner), rest, self.floor.tokens))
+
+def floor_name(root: str, blocks: Sequence[BlockIds]) -> str:
+    """64 hex digits. `root` names all that KV depends on besides the ids."""
+    digest = hashlib.sha256(root.encode())
+    for block in blocks:
+        digest.update(block.ids)
+    return digest.hexdigest()

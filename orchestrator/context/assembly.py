@@ -16,8 +16,7 @@ import anyio
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, Prompt
 from formatters.template import Literal, Part, Piece, parts
-from orchestrator.context.assembled import Assembled, BlockIds, Floor
-from orchestrator.context.names import chained, tip
+from orchestrator.context.assembled import Assembled, BlockIds, Floor, floor_name
 from orchestrator.context.tokens import TokenCache
 from orchestrator.engine.messages import Ids
 
@@ -55,8 +54,7 @@ class Assembler:
 
     async def _build(self, prompt: Prompt, layout: Layout) -> Floor:
         blocks = await self._blocks(_parts(prompt, layout, FLOOR), FLOOR)
-        segments = chained(self._root, tuple(block.ids for block in blocks))
-        return Floor(tip(self._root, segments), blocks, segments)
+        return Floor(floor_name(self._root, blocks), blocks)
 
     async def _blocks(self, texts: Sequence[Part], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
         gathered: dict[BlockKind, list[Ids]] = {kind: [] for kind in kinds}

@@ -6,12 +6,11 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from formatters.blocks import ORDER, Role
+from formatters.blocks import ORDER, BlockKind, Role
 from formatters.context import Amendment, IdentityView, StateView, Turn, TurnContext
-from orchestrator.context.assembled import Assembled
+from orchestrator.context.assembled import Assembled, BlockIds, floor_name
 from orchestrator.context.assembly import Assembler
 from orchestrator.context.composing import Composer, context_of
-from orchestrator.context.names import CUT, chained, salted
 from orchestrator.context.tokens import Encoder, TokenCache
 from orchestrator.engine.messages import bytes_to_ids
 
@@ -143,31 +142,23 @@ async def test_floors_that_nobody_asks_for_are_forgotten(tokens: TokenCache, com
 # ---- names ---------------------------------------------------------------------------------------------------------
 
 
-def ids(count: int, first: int = 0) -> bytes:
-    return array("I", range(first, first + count)).tobytes()
+def blocks(*counts: int) -> tuple[BlockIds, ...]:
+    return tuple(
+        BlockIds(kind, array("I", range(count)).tobytes()) for kind, count in zip(BlockKind, counts, strict=False)
+    )
 
 
-async def test_segments_cover_a_prompt_and_are_cut_at_256_and_at_seams() -> None:
-    segments = chained("root", (ids(300), ids(10), b"", ids(CUT)))
-    assert [(one.start, one.end) for one in segments] == [(0, 256), (256, 300), (300, 310), (310, 566)]
+async def test_a_floors_name_follows_from_its_ids_and_from_what_its_kv_depends_on() -> None:
+    assert floor_name("root", blocks(3, 600)) == floor_name("root", blocks(3, 600))
+    assert floor_name("root", blocks(3, 600)) != floor_name("root", blocks(3, 601))
+    assert floor_name("other", blocks(3, 600)) != floor_name("root", blocks(3, 600))
 
 
-async def test_equal_ids_on_equal_ground_have_equal_names() -> None:
-    long, longer = chained("root", (ids(600),)), chained("root", (ids(700),))
-    assert [one.name for one in long[:2]] == [one.name for one in longer[:2]]
-    assert long[2].name != longer[2].name
-    assert chained("other", (ids(600),))[0].name != long[0].name
-
-
-async def test_one_owners_tails_are_never_anothers(composer: Composer, a_turn: Turns) -> None:
+async def test_users_share_a_floor(composer: Composer, a_turn: Turns) -> None:
     composed = await composer.compose(context_of(a_turn()))
-    mine = composed.assembled
     theirs = (await composer.tokenised(composed.prompt, owner=1001)).assembled
-    assert theirs.tail == mine.tail
-    ours = len(mine.floor.segments)
-    assert [one.name for one in theirs.segments[:ours]] == [one.name for one in mine.segments[:ours]]
-    assert not {one.name for one in theirs.segments[ours:]} & {one.name for one in mine.segments[ours:]}
-    assert salted("floor", 1) != salted("floor", 2)
+    assert theirs.floor is composed.assembled.floor
+    assert theirs.tail == composed.assembled.tail
 
 
 # ---- the token cache -----------------------------------------------------------------------------------------------

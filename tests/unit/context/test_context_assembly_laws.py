@@ -82,7 +82,7 @@ def test_the_tokens_of_the_first_blocks_are_a_prefix(one: Prompt, other: Prompt,
 @given(prompts())
 def test_the_same_prompt_has_the_same_ids_and_names(prompt: Prompt) -> None:
     one, other = assembled(prompt), assembled(prompt)
-    assert (one.floor.name, one.tail, one.segments) == (other.floor.name, other.tail, other.segments)
+    assert (one.floor.name, one.tail, one.seams) == (other.floor.name, other.tail, other.seams)
 
 
 @given(prompts())
@@ -90,15 +90,6 @@ def test_only_the_template_makes_control_tokens(prompt: Prompt) -> None:
     found = [one for block in assembled(prompt).blocks for one in bytes_to_ids(block.ids) if one < 10]
     literals = [part.text for part in parts(TEMPLATE.layout(prompt.turns), prompt) if part.control]
     assert len(found) == sum(text.count(marker) for text in literals for marker in Letters.MARKERS)
-
-
-@given(prompts())
-def test_segments_cover_the_prompt_and_never_cross_a_seam(prompt: Prompt) -> None:
-    whole = assembled(prompt)
-    ends = [0, *(one.end for one in whole.segments)]
-    assert [one.start for one in whole.segments] == ends[:-1]
-    assert ends[-1] == whole.tokens
-    assert {end for _, _, end in whole.seams} <= set(ends)
 
 
 @given(st.lists(prompts(), min_size=1, max_size=4))
