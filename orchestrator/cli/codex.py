@@ -1,13 +1,16 @@
 """`lore codex`: what is loaded."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
-from orchestrator.cli.figures import count, outline, table
+from orchestrator.cli.figures import count, table
+from orchestrator.cli.footer import code_state
 from orchestrator.cli.load import follow
+from orchestrator.cli.load import show as loaded
+from orchestrator.cli.status_page import state
 from orchestrator.cli.terminal import note, result, result_json
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
@@ -34,7 +37,19 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
 def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows one codex."""
     report = daemon(socket).call("GET", f"/v1/codices/{part(name)}")
-    result_json(report) if as_json else result(outline(report["codex"]))
+    if as_json:
+        result_json(report)
+    else:
+        codex = report["codex"]
+        words = state(codex)
+        loaded(codex, [f"  taken in  {taken_in(codex)}", *([f"  state     {words}"] if words else [])])
+
+
+def taken_in(codex: dict[str, Any]) -> str:
+    """`generation 3, main@1a2b3c4 + 2 changed files`."""
+    amended = range(codex.get("amendments", 0))
+    revision = code_state({**codex, "amendments": amended})
+    return f"generation {codex['generation']}" + (f", {revision}" if revision else "")
 
 
 @app.command()

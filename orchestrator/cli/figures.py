@@ -1,7 +1,6 @@
 """Numbers and tables for people."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 
 def count(number: float) -> str:
@@ -45,35 +44,3 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def is_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
-
-
-def outline(report: Mapping[str, Any], indent: str = "") -> str:
-    """Any report as indented lines, for what has no page of its own."""
-    lines: list[str] = []
-    for key, value in report.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{key}", outline(value, indent + "  ")] if value else [f"{indent}{key}  none"]
-        elif isinstance(value, list):
-            lines += outlined_list(key, value, indent)
-        else:
-            lines.append(f"{indent}{key}  {plain(key, value)}")
-    return "\n".join(lines)
-
-
-def outlined_list(key: str, values: list[Any], indent: str) -> list[str]:
-    if not any(isinstance(value, Mapping) for value in values):
-        return [f"{indent}{key}  {', '.join(map(str, values)) or 'none'}"]
-    inner = [outline(value, indent + "    ") if isinstance(value, Mapping) else str(value) for value in values]
-    return [f"{indent}{key}", *(f"{indent}  - {text.lstrip()}" for text in inner)]
-
-
-def plain(key: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "unknown"
-    if isinstance(value, (int, float)) and ("bytes" in key or key.endswith("_size")):
-        return size(value)
-    if isinstance(value, int):
-        return count(value)
-    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
 """`lore load`: directories, files or a git URL into the Codex, with progress. The daemon works; this only watches."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,8 +118,14 @@ def step(event: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def show(codex: dict[str, Any]) -> None:
-    """The summary: counts, tokens per tier, the tier and why."""
+def show(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
+    result("\n".join([*summary(codex), *more]))
+    for notice in codex.get("notices") or ():
+        note(notice)
+
+
+def summary(codex: dict[str, Any]) -> list[str]:
+    """Counts, tokens per tier, the tier and why."""
     skipped = codex.get("skipped", {})
     reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
     tokens = ", ".join(
@@ -130,15 +136,18 @@ def show(codex: dict[str, Any]) -> None:
         f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}",
         f"  skipped   {plural(sum(skipped.values()), 'file')}: {reasons}" if skipped else "",
         f"  tokens    {tokens}" if tokens else "",
-        f"  tier      {codex.get('tier', '')}: {codex.get('reason', '')}".rstrip(": "),
+        f"  tier      {tier_and_why(codex)}",
         f"            {codex['hint']}" if codex.get("hint") else "",
         f"  disk      {size(codex['disk_bytes'])}" if codex.get("disk_bytes") else "",
         f"  KV        {size(codex['kv_bytes'])}" if codex.get("kv_bytes") else "",
         f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
     ]
-    result("\n".join(line for line in lines if line))
-    for notice in codex.get("notices") or ():
-        note(notice)
+    return [line for line in lines if line]
+
+
+def tier_and_why(codex: dict[str, Any]) -> str:
+    tier, reason = codex.get("tier", ""), codex.get("reason", "")
+    return reason if reason.startswith(tier) else f"{tier}: {reason}".rstrip(": ")
 
 
 def place(path: str) -> str:

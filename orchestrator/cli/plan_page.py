@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from orchestrator.cli.figures import count, outline, seconds, size, table
+from orchestrator.cli.figures import count, seconds, size, table
 from orchestrator.cli.footer import codex_part
 
-NOT_OUTLINED = frozenset(
-    {"blocks", "strategy", "prompt", "governor", "codex", "text", "broke_at", "session", "model", "notice"}
-)
 BAR = 20
 
 
@@ -15,9 +12,9 @@ def page(report: dict[str, Any]) -> str:
     parts = [decision(report), blocks(report.get("blocks", [])), numbers(report)]
     if broke := report.get("broke_at"):
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
-    rest = {key: value for key, value in report.items() if key not in NOT_OUTLINED and value}
-    if rest:
-        parts.append(outline(rest))
+    if needs := report.get("needs"):
+        parts.append(f"needs the tier {needs.get('tier')}, which does not stand: {needs.get('cost')}")
+    parts.append("\n".join(passages(report)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -63,3 +60,9 @@ def numbers(report: dict[str, Any]) -> str:
     if predicted.get("ttft_ms") is not None:
         lines.append(f"predicted  first token in {seconds(predicted['ttft_ms'])}")
     return "\n".join(lines)
+
+
+def passages(report: dict[str, Any]) -> list[str]:
+    """What the archive gave for this question, the best first."""
+    first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]
+    return [f"passages   {first}", *(f"           {place}" for place in others)] if first else []

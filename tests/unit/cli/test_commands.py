@@ -227,7 +227,9 @@ def test_search_piped_prints_path_line_text(lore, lorekeep):
 
 def test_what_is_loaded_is_listed_shown_reloaded_and_dropped(lore, lorekeep):
     assert "/src/demo" in lore("codex", "list").stdout
-    assert "tier  full" in lore("codex", "show", "demo").stdout
+    shown = lore("codex", "show", "demo").stdout
+    assert "tier      full: 1,200 tokens fit" in shown
+    assert "taken in  generation 1" in shown
     assert lore("codex", "reload", "demo").returncode == 0
     assert lore("codex", "drop", "demo").returncode == 0
     assert json.loads(lore("codex", "list", "--json").stdout) == {"codices": []}

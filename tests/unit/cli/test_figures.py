@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.figures import duration, outline, seconds, size, table
+from orchestrator.cli.figures import duration, seconds, size, table
 from orchestrator.cli.footer import code_state, footer
 
 
@@ -41,17 +41,3 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
     noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
     assert footer(noticed)[-1] == "no GPU support in this build"
-
-
-def test_a_report_without_a_page_of_its_own_is_an_outline():
-    report = {"a": {"kv_bytes": 2048, "on": True}, "list": [{"x": 1}], "names": ["p", "q"], "none": [], "unknown": None}
-    assert outline(report).splitlines() == [
-        "a",
-        "  kv_bytes  2.0 KiB",
-        "  on  yes",
-        "list",
-        "  - x  1",
-        "names  p, q",
-        "none  none",
-        "unknown  unknown",
-    ]
