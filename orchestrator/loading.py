@@ -120,8 +120,10 @@ class Loading:
     async def _survey(self, wanted: Wanted) -> LoadEvent:
         with translated():
             found = await asyncio.to_thread(self.shelf.library.survey, wanted)
-        sizes = TierSizes(found.bytes // BYTES_PER_TOKEN)
-        decision = decide_tier(sizes, self.machine.room(0))
+        full = found.bytes // BYTES_PER_TOKEN
+        sizes = TierSizes(full)
+        # Signatures are known only when they are read; of nearly every codebase there is a map.
+        decision = decide_tier(TierSizes(full, map=full), self.machine.room(0))
         info = self.client.info
         report = survey_report(
             found.name,
@@ -132,7 +134,7 @@ class Loading:
             sizes,
             decision,
             info.kv_bytes_per_token if info else 0.0,
-            f"estimated from {found.bytes:,} bytes",
+            f"estimated from {found.bytes:,} bytes, signatures not counted",
         )
         return {"event": "loaded", "codex": report}
 
