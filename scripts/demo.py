@@ -92,7 +92,12 @@ def ask(daemon: PrivateDaemon, quote: Quote, name: str) -> Mapping[str, Any]:
 
 
 def citations(lore: Mapping[str, Any]) -> str:
-    return ", ".join(f"{cited['path']}:{cited['start']}-{cited['end']}" for cited in lore["citations"][:3])
+    return ", ".join(map(place_of, lore["citations"][:3]))
+
+
+def place_of(cited: Mapping[str, Any]) -> str:
+    start, end = cited["start"], cited["end"]
+    return f"{cited['path']}:{start}" + (f"-{end}" if end > start else "")
 
 
 def compare(cold: Mapping[str, Any], warm: Mapping[str, Any], again: str = "warm") -> None:

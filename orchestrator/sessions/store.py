@@ -54,7 +54,8 @@ class SessionStore:
             found = self.row(uid, name)
         if found is None:
             near = difflib.get_close_matches(name, [known.name for known in self.all_of(uid)], n=3)
-            raise NotFound(f"no session {name}", f"there are: {', '.join(near)}" if near else "`lore session list`")
+            begin = "`lore session list` shows yours; a question without -s begins one and names it"
+            raise NotFound(f"no session {name}", f"there are: {', '.join(near)}" if near else begin)
         return found
 
     def all_of(self, uid: int) -> list[Session]:
