@@ -9,7 +9,7 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
     assert ticket.tip is not None
     end = 0
     for node in ticket.tip.path():
-        mine = node.filler is None and not node.whole
+        mine = node.filler in (None, ticket.number) and not node.whole
         if mine and node.leases == 1:
             end = node.stands
             break

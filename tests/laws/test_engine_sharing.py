@@ -80,6 +80,17 @@ def test_two_conversations_about_a_cold_codex_compute_it_once() -> None:
     assert sum(end.computed for (end,) in machine.ends.values()) == 300 + 3 * 4
 
 
+def test_what_one_conversation_computes_is_not_counted_as_cached() -> None:
+    machine, floor = Machine(), next(iter(FLOORS))
+    machine.floor(floor, FLOORS[floor])
+    for number, tail in enumerate(([1, 2, 3], [4, 5]), start=1):
+        machine.ask(number, floor, tail, 2, 1)
+        while machine.loop.busy():
+            machine.round()
+    counted = machine.loop.counters
+    assert counted.prompt_tokens == counted.cached_tokens + counted.computed_tokens
+
+
 def test_right_of_the_floor_one_users_tokens_are_never_anothers() -> None:
     machine = Machine()
     machine.floor("code", FLOORS["code"])
