@@ -120,6 +120,8 @@ def step(event: dict[str, Any]) -> str:
 
 def show(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
     result("\n".join([*summary(codex), *more]))
+    if codex.get("prefill"):
+        note("the prefix is being computed; a first question waits for it, as `lore load --wait` would")
     for notice in codex.get("notices") or ():
         note(notice)
 

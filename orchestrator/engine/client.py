@@ -32,6 +32,7 @@ from orchestrator.engine.messages import (
     Reason,
     Shutdown,
     Snapshot,
+    Urgency,
 )
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable, Supervisor
@@ -208,22 +209,20 @@ class EngineClient:
     def _retell(self) -> None:
         known = [*([self._grant] if self._grant else []), *self._floors.values()]
         self._supervisor.send(known)
-        self._replay = [running for running in self._running.values() if running.job.replay]
-        fresh = [running.job for running in self._running.values() if not running.job.replay]
-        if self._replay:
-            self._supervisor.send([self._replay[0].job])
-        else:
-            self._supervisor.send(fresh)
+        self._replay = [running for running in self._running.values() if is_suspect(running.job)]
+        self._go_on()
 
     def _next_replay(self, ended: Running) -> None:
         """Replays go in one by one, so that a ticket that kills the child takes nobody with it."""
         if ended not in self._replay:
             return
         self._replay.remove(ended)
-        if self._replay:
-            self._supervisor.send([self._replay[0].job])
-        else:
-            self._supervisor.send([running.job for running in self._running.values() if not running.job.replay])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hands in the next replay, or, when there is none left, everything that waited for them."""
+        jobs = [self._replay[0].job] if self._replay else [running.job for running in self._running.values()]
+        self._supervisor.send(jobs)
 
     def _child_ended(self, how: str) -> list[int]:
         self.snapshot = Snapshot(0)
@@ -262,6 +261,11 @@ class EngineClient:
                     self._supervisor.kill()
                 except EngineUnavailable:
                     continue
+
+
+def is_suspect(job: Job) -> bool:
+    """Whether a job is replayed alone: not the computing of a floor, which takes minutes that no question may wait for."""
+    return job.replay > 0 and job.urgency is Urgency.INTERACTIVE
 
 
 def as_array(ids: bytes) -> "array[int]":

@@ -10,6 +10,8 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
 from orchestrator.model_file import ModelFile
 
+NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it
+
 
 def model_report(model: ModelFile, window: int | None) -> dict[str, Any]:
     return {
@@ -56,7 +58,7 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
         "window": budget.window if budget else None,
         "planned": f"{size(budget.kv)} of {budget.where} for KV" if budget else "",
         "unplanned": outlook.unplanned,
-        "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults],
+        "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER],
         "gpus": [gpu.name for gpu in outlook.snapshot.gpus],
     }
 

@@ -26,6 +26,7 @@ from orchestrator.engine.messages import (
     Progress,
     Reason,
     Sampling,
+    Urgency,
     ids_to_bytes,
 )
 from orchestrator.engine.supervisor import EngineUnavailable
@@ -254,3 +255,20 @@ async def test_a_full_disk_costs_the_checkpoints_and_nothing_else(
     assert states(tmp_path) == []
     assert leftovers(tmp_path) == []
     assert "was not written" in capfd.readouterr().err
+
+
+async def test_after_a_kill_a_question_does_not_wait_for_a_floor_that_is_computed_in_the_background(quoter_model):
+    async with engine(quoter_model) as client:
+        await load(client)
+        client.put_floor("large", ids_to_bytes([number % 3000 for number in range(7000)]))
+        floor = Job(0, "large", b"", 0, 0, urgency=Urgency.BACKGROUND)
+        asked = await question(client, 12)
+        async with aclosing(client.run(floor)) as computing:
+            while not isinstance(await anext(computing), Progress):
+                pass
+            os.kill(client.pid, signal.SIGKILL)
+            messages = [message async for message in client.run(asked)]
+            assert (said(messages), messages[-1].outcome) == (code(12), Outcome.DONE)
+            later = [message async for message in computing]
+            assert later[-1].outcome is Outcome.DONE
+            assert any(isinstance(message, Progress) and message.done < message.total for message in later)
