@@ -70,7 +70,7 @@ class Codex:
 
 
 def floor(name: str) -> Floor:
-    return Floor(name, (), ())
+    return Floor(name, ())
 
 
 @pytest.fixture
