@@ -14,11 +14,9 @@ from answers import Ids, Refused, Running
 from orchestrator.engine.messages import (
     Completion,
     Delta,
-    EngineSpec,
     Grant,
     Job,
     LoadFailed,
-    ModelInfo,
     Outcome,
     PutFloor,
     Ready,
@@ -26,6 +24,7 @@ from orchestrator.engine.messages import (
     Snapshot,
     ids_to_bytes,
 )
+from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.transport import Wire
 
 

@@ -26,7 +26,7 @@ from orchestrator.context.tier import FloorTier, tier_named
 from orchestrator.context.tools import SearchArchive
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.engine.client import EngineClient
-from orchestrator.engine.messages import EngineSpec
+from orchestrator.engine.model import EngineSpec
 from orchestrator.identities import Identities
 from orchestrator.machine import Costs, Machine
 from orchestrator.model_file import ModelFile, find_model

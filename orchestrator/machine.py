@@ -20,7 +20,8 @@ from governor.shape import ModelShape
 from orchestrator.context.situation import Levels
 from orchestrator.context.tier import Room
 from orchestrator.engine.client import EngineClient
-from orchestrator.engine.messages import Grant, ModelInfo, Snapshot
+from orchestrator.engine.messages import Grant, Snapshot
+from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import NotReady
 
 log = logging.getLogger("lorekeep.governor")

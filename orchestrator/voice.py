@@ -19,7 +19,7 @@ from orchestrator.context.composing import Composer
 from orchestrator.context.engine_port import EngineEncoder
 from orchestrator.context.tokens import TokenCache
 from orchestrator.engine.client import EngineClient
-from orchestrator.engine.messages import ModelInfo
+from orchestrator.engine.model import ModelInfo
 
 PAGE = 256
 

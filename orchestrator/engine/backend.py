@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.engine.messages import ModelInfo, Sampling
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.model import ModelInfo
 
 
 class BackendError(Exception):

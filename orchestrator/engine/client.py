@@ -20,12 +20,10 @@ from orchestrator.engine.messages import (
     DropFloor,
     Encode,
     Encoded,
-    EngineSpec,
     Grant,
     Job,
     Match,
     Matched,
-    ModelInfo,
     Outcome,
     Progress,
     PutFloor,
@@ -34,6 +32,7 @@ from orchestrator.engine.messages import (
     Snapshot,
     Urgency,
 )
+from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable, Supervisor
 

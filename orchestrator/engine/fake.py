@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
-from orchestrator.engine.messages import ModelInfo, Sampling
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.model import ModelInfo
 
 END = 256
 VOCABULARY = 257

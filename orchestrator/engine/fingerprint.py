@@ -11,7 +11,7 @@ from pathlib import Path
 
 import llama_cpp
 
-from orchestrator.engine.messages import EngineSpec
+from orchestrator.engine.model import EngineSpec
 
 _HEAD = 4 * 1024 * 1024
 _PIECE = 64 * 1024

@@ -16,7 +16,8 @@ import psutil
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
 from orchestrator.engine.fingerprint import fingerprint
-from orchestrator.engine.messages import EngineSpec, ModelInfo, Sampling
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.sampling import LlamaSampler
 from orchestrator.engine.vocab import Vocabulary
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.engine.messages import EngineSpec
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.transport import HEADER, pack, unpack
 
 GRACE_SECONDS = 30.0  # what stands is written before the child goes

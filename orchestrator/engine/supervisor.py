@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from orchestrator.engine.messages import EngineSpec, LoadFailed, ModelInfo, Ready
+from orchestrator.engine.messages import LoadFailed, Ready
+from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.process import ChildProcess
 from orchestrator.engine.supervision import ALLOWED, ChildState, GiveUp, after_end, is_model_fault
 

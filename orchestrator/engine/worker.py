@@ -22,7 +22,8 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cost_file import load_costs, save_costs
 from orchestrator.engine.desk import Desk
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import EngineSpec, LoadFailed, Ready, Shutdown
+from orchestrator.engine.messages import LoadFailed, Ready, Shutdown
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
 from orchestrator.engine.sweeping import sweep

@@ -10,7 +10,8 @@ from orchestrator.engine.backend import Backend, BackendError, Batch, Memory, Sa
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.llama import LlamaBackend
-from orchestrator.engine.messages import EngineSpec, Sampling
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.model import EngineSpec
 
 CHUNK = 64
 KEYS = ("return", "import", "class", "print", "while", "assert", "yield", "with", "from", "lambda", "raise", "for")

@@ -20,7 +20,6 @@ from orchestrator.engine.messages import (
     Admitted,
     Completion,
     Delta,
-    EngineSpec,
     Grant,
     Job,
     Outcome,
@@ -30,6 +29,7 @@ from orchestrator.engine.messages import (
     Urgency,
     ids_to_bytes,
 )
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.supervisor import EngineUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -16,13 +16,13 @@ from orchestrator.engine.messages import (
     Completion,
     Delta,
     DropFloor,
-    EngineSpec,
     Grant,
     Job,
     Outcome,
     PutFloor,
     ids_to_bytes,
 )
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.tiers import Tiers
 

@@ -11,7 +11,6 @@ from orchestrator.engine.messages import (
     Admitted,
     Completion,
     Delta,
-    EngineSpec,
     Grant,
     Job,
     Outcome,
@@ -19,6 +18,7 @@ from orchestrator.engine.messages import (
     Sampling,
     ids_to_bytes,
 )
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable
 

@@ -13,7 +13,8 @@ from support import odd_models
 
 from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled
 from orchestrator.engine.llama import LlamaBackend
-from orchestrator.engine.messages import EngineSpec, Sampling
+from orchestrator.engine.messages import Sampling
+from orchestrator.engine.model import EngineSpec
 
 IDS = [int(token) for token in np.random.default_rng(1).integers(0, 4000, 2100)]
 FLOOR, TAIL, OTHER = IDS[:1500], IDS[1500:1520], IDS[2000:2015]

@@ -8,17 +8,8 @@ from support import odd_models
 
 from orchestrator.engine.llama import LlamaBackend
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import (
-    Completion,
-    Delta,
-    EngineSpec,
-    Grant,
-    Job,
-    Outcome,
-    PutFloor,
-    bytes_to_ids,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, PutFloor, bytes_to_ids, ids_to_bytes
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.tiers import Tiers
 

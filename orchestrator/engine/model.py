@@ -1,0 +1,46 @@
+"""What a model is: how the child loads it, and what it says of itself once loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
+
+    model: str  # path of a GGUF file, or "fake"
+    threads: int = 0  # 0: as many as measured best, at most the cores at hand
+    batch: int = 512
+    gpu_layers: int = -1  # as many as fit
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    flash_attention: bool = True
+    sequences: int = 32
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = 0
+    cache_folder: str = ""  # where checkpoints lie; empty: no disk tier
+    disk_budget: int = 0  # bytes
+    ram_budget: int = 0  # bytes
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context."""
+
+    name: str
+    architecture: str
+    fingerprint: str
+    vocabulary: str  # fingerprint of the vocabulary: equal names give equal ids
+    vocabulary_size: int
+    trained_context: int
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: float
+    chat_template: str
+    bos: str
+    eos: str
+    add_bos: bool
+    ranges: bool  # whether KV can be cut in ranges (not: recurrent, sliding window)
+    device: str  # "CPU", or the GPU's name
+    gpu_layers: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
