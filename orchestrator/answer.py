@@ -20,7 +20,6 @@ from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
-from orchestrator.context.prefetch import decide_prefetch
 from orchestrator.context.strategy import Decision, Retrieval
 from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
@@ -28,6 +27,7 @@ from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.grounding import Passage, citations_of, passages_of
 from orchestrator.patience import refuse_waiting, until_first, within
+from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.store import SessionStore
@@ -235,26 +235,7 @@ class Answers:
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
         lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
-        report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
-        pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, prepared.decision.window)
-        report |= {
-            "relevance": None,
-            "intent": {"task": prepared.task.task.value, "because": prepared.task.because},
-            "retrieval_plan": {
-                "retrieval": prepared.decision.retrieval.value,
-                "budget": prepared.decision.retrieval_budget,
-                "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
-            },
-            "needs": {"tier": prepared.decision.needs_tier.value, "cost": prepared.decision.cost}
-            if prepared.decision.needs_tier
-            else None,
-            "predicted": {
-                "ttft_ms": round(self.client.snapshot.counters.get("ms_per_token", 0.0) * lore.prompt.computed, 1),
-                "kv_bytes": lore.governor.kv_bytes,
-                "context_pressure": round(pressure.pressure, 3),
-            },
-            "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
-        }
+        report = plan_report(prepared, lore, self.client.snapshot.counters.get("ms_per_token", 0.0))
         return report | ({"text": prepared.composed.text} if prompt else {})
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import psutil
@@ -14,7 +14,7 @@ from codex.remembered import SqliteRemembered
 from codex.search import Search
 from codex.settings import WatchSettings
 from codex.tokens import TokenStore
-from formatters.registry import discover
+from formatters.registry import Registry, discover
 from governor.budget import Stores, stores_of
 from governor.footprint import KvPlan
 from governor.sensors.all import Sensors
@@ -44,6 +44,7 @@ from orchestrator.settings.paths import Paths
 from orchestrator.shelf.floors import Floors
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.loads import Loads
+from orchestrator.shelf.moving import Moving
 from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.watching import Watching
@@ -54,63 +55,134 @@ RELEASE = version("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
 
+@dataclass(frozen=True)
+class Host:
+    """The machine and the engine on it."""
+
+    model: ModelFile
+    governor: GovernorSettings
+    client: EngineClient
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What lies in files."""
+
+    archive: LanceArchive
+    library: Library
+    sessions: SessionStore
+    ledger: Ledger
+    outlines: SqliteRemembered
+    tokens: TokenStore
+
+
 def build(settings: Settings, paths: Paths) -> Program:
     """All parts, not yet started. Raises LoreError for a model or a folder that cannot be used."""
+    host = host_of(settings, paths)
+    disk = disk_of(settings, paths)
+    voice, loads, registry = Awaited(), Loads(), discover()
+    searcher = ArchiveSearch(Search(disk.archive), Graphs(disk.archive), loads.blind)
+    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
+    identities = Identities(paths.identities)
+    shelf = Shelf(
+        disk.library, identities, host.machine, Floors(host.client), loads, disk.ledger, forced_tier(settings)
+    )
+    watching = Watching(disk.library, WatchSettings(), shelf.changed, on=settings.codex.watch)
+    answers = answers_of(settings, host, disk, shelf, identities, searcher, answerer, voice)
+    operations = Operations(shelf, searcher, disk.sessions, host.machine, host.client, watching, voice)
+    about = about_of(settings, paths, host, registry)
+
+    def speak() -> Voice:
+        made = voice_of(host, disk, registry, answerer)
+        indexed = ArchiveIndexer(disk.archive).chunks
+        tiers = parts.tier(settings)
+        shelf.speak(Raising(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
+        return made
+
+    host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider)
+    host.client.on_snapshot(host.machine.engine_changed)
+    return Program(
+        answers,
+        operations,
+        about,
+        host.client,
+        host.machine,
+        shelf,
+        watching,
+        disk.library,
+        disk.sessions,
+        voice,
+        speak,
+    )
+
+
+# -- the parts of it
+
+
+def host_of(settings: Settings, paths: Paths) -> Host:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     model = noted(find_model(settings.model.path, paths.models), sensors, settings)
     governor = parts.governor(settings)
     client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
-    machine = Machine(sensors, governor, costs_of(settings, model))
+    return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)))
+
+
+def disk_of(settings: Settings, paths: Paths) -> Disk:
     archive = LanceArchive(paths.archive)
-    indexer = ArchiveIndexer(archive)
-    library = Library(paths.codices, parts.codex(settings), indexer=indexer)
-    sessions = SessionStore(paths.sessions)
-    identities = Identities(paths.identities)
-    floors = Floors(client)
-    voice = Awaited()
-    store = TokenStore(paths.cache / "tokens.sqlite3")
-    store.trim(TOKENS_KEPT)
-    loads = Loads()
-    searcher = ArchiveSearch(Search(archive), Graphs(archive), loads.blind)
-    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
-    registry = discover()
-    ledger = Ledger(paths.codices / "floors.sqlite3")
-    remembered = SqliteRemembered(paths.cache / "outlines.sqlite3")
-    shelf = Shelf(library, identities, machine, floors, loads, ledger, forced_tier(settings), governor.pressure)
-    watching = Watching(library, WatchSettings(), shelf.changed, on=settings.codex.watch)
-    conversations = Conversations()
-    builtin = is_builtin(model.setting)
+    tokens = TokenStore(paths.cache / "tokens.sqlite3")
+    tokens.trim(TOKENS_KEPT)
+    return Disk(
+        archive=archive,
+        library=Library(paths.codices, parts.codex(settings), indexer=ArchiveIndexer(archive)),
+        sessions=SessionStore(paths.sessions),
+        ledger=Ledger(paths.codices / "floors.sqlite3"),
+        outlines=SqliteRemembered(paths.cache / "outlines.sqlite3"),
+        tokens=tokens,
+    )
+
+
+def answers_of(
+    settings: Settings,
+    host: Host,
+    disk: Disk,
+    shelf: Shelf,
+    identities: Identities,
+    searcher: ArchiveSearch,
+    answerer: Answerer,
+    voice: Awaited,
+) -> Answers:
+    model, machine, conversations = host.model, host.machine, Conversations()
     preparing = Preparing(
         shelf,
-        sessions,
+        disk.sessions,
         conversations,
         identities,
         machine,
         searcher,
-        governor.claims,
+        host.governor.claims,
         parts.strategy(settings),
-        greedy=builtin,
+        greedy=is_builtin(model.setting),
     )
-    inference = EngineInference(client, lambda: machine.grant)
-    answers = Answers(
-        preparing, answerer, client, inference, sessions, conversations, voice, model.setting, model.notice
-    )
-    operations = Operations(shelf, searcher, sessions, machine, client, watching, voice)
-
-    about = About(
-        model, machine, client, paths.models, chosen_of(settings, model), governor, RELEASE, registry.failures
+    inference = EngineInference(host.client, lambda: machine.grant)
+    return Answers(
+        preparing, answerer, host.client, inference, disk.sessions, conversations, voice, model.setting, model.notice
     )
 
-    def speak() -> Voice:
-        assert client.info is not None
-        made = Voice(client, client.info, registry, store, () if builtin else answerer.tools)
-        chunks = indexer.chunks
-        shelf.speak(Raising(library, made, parts.tier(settings), time.monotonic, remembered, ledger, chunks))
-        return made
 
-    machine.bind(client, shelf.reconsider)
-    client.on_snapshot(machine.engine_changed)
-    return Program(answers, operations, about, client, machine, shelf, watching, library, sessions, voice, speak)
+def about_of(settings: Settings, paths: Paths, host: Host, registry: Registry) -> About:
+    chosen = chosen_of(settings, host.model)
+    return About(host.model, host.machine, host.client, paths.models, chosen, host.governor, RELEASE, registry.failures)
+
+
+def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> Voice:
+    """Once the model is loaded; a built-in one calls no tools."""
+    info = host.client.info
+    assert info is not None
+    return Voice(host.client, info, registry, disk.tokens, () if is_builtin(host.model.setting) else answerer.tools)
+
+
+# -- the values they take
 
 
 def noted(model: ModelFile, sensors: Sensors, settings: Settings) -> ModelFile:

@@ -1,0 +1,30 @@
+"""What a plan says beyond what an answer would: the intent, what is retrieved, what it would cost. Pure."""
+
+from typing import Any
+
+from orchestrator.context.prefetch import decide_prefetch
+from orchestrator.preparing import Prepared
+from orchestrator.wire.lore import Lore
+
+
+def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float) -> dict[str, Any]:
+    """The lore object without what only an answer knows, and the plan's own; `ms_per_token` as measured."""
+    assembled, decision = prepared.composed.assembled, prepared.decision
+    report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
+    pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, decision.window)
+    return report | {
+        "relevance": None,
+        "intent": {"task": prepared.task.task.value, "because": prepared.task.because},
+        "retrieval_plan": {
+            "retrieval": decision.retrieval.value,
+            "budget": decision.retrieval_budget,
+            "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
+        },
+        "needs": {"tier": decision.needs_tier.value, "cost": decision.cost} if decision.needs_tier else None,
+        "predicted": {
+            "ttft_ms": round(ms_per_token * lore.prompt.computed, 1),
+            "kv_bytes": lore.governor.kv_bytes,
+            "context_pressure": round(pressure.pressure, 3),
+        },
+        "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
+    }
