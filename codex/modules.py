@@ -20,6 +20,9 @@ class Modules:
     def __init__(self, paths: Iterable[str]) -> None:
         self._by_tail: dict[str, list[str]] = defaultdict(list)
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._named: dict[
+            str, list[str]
+        ] = {}  # by what was asked before: a codebase imports the same modules everywhere
         for path in sorted(paths):
             parts = _parts_of(path)
             if parts:
@@ -28,14 +31,22 @@ class Modules:
 
     def of(self, imported: str, by: str = "") -> tuple[str, ...]:
         """Paths that an import may mean, at most three; those nearest to the importing file `by` first."""
+        found = self._named.get(imported)
+        if found is None:
+            found = self._named[imported] = self._meant(imported)
+        if len(found) <= 1:
+            return tuple(found)
+        return tuple(sorted(found, key=lambda path: (-_shared(path, by), path))[:_AMBIGUOUS])
+
+    def _meant(self, imported: str) -> list[str]:
         parts = [part for part in _PARTED.split(imported.strip()) if part.isidentifier() or "-" in part]
         if parts and imported.rstrip().endswith((".h", ".hpp", ".js", ".ts", ".css", ".rb")):
             parts.pop()
         for tail in (parts, parts[:-1]):  # the last part may be a name inside the module
             found = self._ending(tail) if tail else []
             if found:
-                return tuple(sorted(found, key=lambda path: (-_shared(path, by), path))[:_AMBIGUOUS])
-        return ()
+                return found
+        return []
 
     def _ending(self, tail: list[str]) -> list[str]:
         """Files whose parts end in as much of the tail as any file's do; none when that is only a common last part."""
@@ -64,7 +75,7 @@ def _common(parts: tuple[str, ...], tail: list[str]) -> int:
 def _shared(path: str, by: str) -> int:
     """Leading folders that two paths share."""
     count = 0
-    for one, other in zip(PurePosixPath(path).parts, PurePosixPath(by).parts, strict=False):
+    for one, other in zip(path.split("/"), by.split("/"), strict=False):
         if one != other:
             break
         count += 1

@@ -10,6 +10,7 @@ import psutil
 
 from codex.archive_lance import LanceArchive
 from codex.library import Library
+from codex.neighbourhood import Neighbourhoods
 from codex.remembered import SqliteRemembered
 from codex.search import Search
 from codex.settings import WatchSettings
@@ -36,7 +37,7 @@ from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
 from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
 from orchestrator.reports.offload import Chosen
-from orchestrator.searching import ArchiveIndexer, ArchiveSearch, Graphs
+from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
@@ -82,7 +83,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     host = host_of(settings, paths)
     disk = disk_of(settings, paths)
     voice, loads, registry = Awaited(), Loads(), discover()
-    searcher = ArchiveSearch(Search(disk.archive), Graphs(disk.archive), loads.blind)
+    searcher = ArchiveSearch(Search(disk.archive), Neighbourhoods(disk.archive), loads.blind)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     identities = Identities(paths.identities)
     shelf = Shelf(

@@ -1,10 +1,20 @@
 """The symbol graph: links, and what lies around a hit."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codex.archive import ArchiveDamaged, Match
 from codex.archive_memory import MemoryArchive
 from codex.definitions import Place
 from codex.documents import Document
 from codex.graph import SymbolGraph, build_graph
-from codex.neighbourhood import Neighbourhoods
+from codex.neighbourhood import BEHIND, Neighbourhoods
 from codex.search import Search
 
 FILES = {
@@ -85,3 +95,84 @@ def test_a_graph_is_built_again_only_after_the_archive_changed() -> None:
     assert near.graph("c") is first
     archive.replace("c", [Document("b.py", FILES["b.py"], "b", 1)])
     assert near.graph("c").links == 2
+
+
+def test_a_large_graph_answers_as_it_was_while_the_next_one_is_built_and_says_so() -> None:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    ticks = count()
+    slow = Neighbourhoods(archive, clock=lambda: float(next(ticks)))
+    found = Search(archive).search("begin", "c", 4)
+    assert slow.joined("begin", "c", found, 4).notices == ()
+    archive.replace("c", [Document("d.py", "def later():\n    return begin()\n", "d", 1)])
+    joined = slow.joined("begin", "c", found, 4)
+    assert joined.notices == (BEHIND,)
+    assert [hit.path for hit in joined.hits] == ["a.py", "b.py", "c.py"]
+    slow.graph("c")  # waits for the one that is being built
+    later = slow.joined("begin", "c", found, 4)
+    assert later.notices == ()
+    assert "d.py" in {hit.path for hit in later.hits}
+
+
+def test_a_fault_of_a_graph_built_beside_is_told_to_the_next_search() -> None:
+    class Failing(MemoryArchive):
+        broken = Event()
+        told = Event()
+
+        def chunks(self, codex: str) -> Iterator[Match]:
+            if self.broken.is_set():
+                self.told.set()
+                raise ArchiveDamaged(codex, "torn")
+            return super().chunks(codex)
+
+    archive = Failing()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    ticks = count()
+    slow = Neighbourhoods(archive, clock=lambda: float(next(ticks)))
+    found = Search(archive).search("begin", "c", 4)
+    slow.joined("begin", "c", found, 4)
+    archive.remove("c", ["alone.py"])
+    archive.broken.set()
+    slow.joined("begin", "c", found, 4)
+    assert archive.told.wait(10)
+    with pytest.raises(ArchiveDamaged):
+        while slow.joined("begin", "c", found, 4).notices == (BEHIND,):
+            pass
+
+
+def test_graphs_of_codices_that_are_not_searched_any_more_are_freed() -> None:
+    archive = MemoryArchive()
+    for codex in ("one", "two"):
+        archive.replace(codex, [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    near = Neighbourhoods(archive, kept_chunks=5)
+    first = near.graph("one")
+    near.graph("two")
+    assert near.graph("one") is not first
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["p.py", "q.py", "r.py"]),
+            st.frozensets(st.sampled_from("abcdef"), max_size=3),
+            st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True),
+        ),
+        max_size=12,
+    )
+)
+def test_links_are_those_of_the_rule_written_down_plainly(said: list[tuple[str, frozenset[str], list[str]]]) -> None:
+    chunks = [
+        Match(Place(path, at + 1, at + 1), "", "", "", tuple(sorted(names)), tuple(used))
+        for at, (path, names, used) in enumerate(said)
+    ]
+    wanted: dict[tuple[Place, Place], float] = defaultdict(float)
+    for chunk in chunks:
+        for name in chunk.references:
+            definers = [one.place for one in chunks if name in one.names]
+            if chunk.place not in definers and 0 < len(definers) <= 5:
+                for place in definers:
+                    wanted[chunk.place, place] += 1 / len(definers)
+                    wanted[place, chunk.place] += 0.5 / len(definers)
+    built = build_graph(chunks)
+    found = {(place, other): weight for place in built.places for other, weight in built.neighbours(place)}
+    assert found == pytest.approx(wanted)
