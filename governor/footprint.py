@@ -92,6 +92,11 @@ def kv_types(shape: ModelShape) -> tuple[str, ...]:
     return tuple(kind.name for kind in KV_TYPES if not _misfits(shape, kind, kind))
 
 
+def misfit(shape: ModelShape, plan: KvPlan) -> str:
+    """Why these KV types cannot be used with the model; "" where they can, or nothing is known of its KV."""
+    return "" if shape.unpredictable else _misfits(shape, _kv_type(plan.keys), _kv_type(plan.values))
+
+
 def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
     """An estimate of llama.cpp's compute and output buffers with flash attention: activations, logits, and the mask.
 
@@ -114,8 +119,8 @@ def _types_for(shape: ModelShape, plan: KvPlan) -> tuple[TensorType, TensorType]
             "load it with a given n_ctx, the real size is read then"
         )
     keys, values = _kv_type(plan.keys), _kv_type(plan.values)
-    if misfit := _misfits(shape, keys, values):
-        raise FootprintError(f"{misfit}; use one of: {', '.join(kv_types(shape))}")
+    if why := _misfits(shape, keys, values):
+        raise FootprintError(f"{why}; use one of: {', '.join(kv_types(shape))}")
     return keys, values
 
 

@@ -22,6 +22,7 @@ from governor.architectures import (
 )
 from governor.errors import FootprintError
 from governor.gguf import Gguf, TensorInfo
+from governor.told import trained_length
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Layer:
 class ModelShape:
     """A model in numbers. Weights in bytes as the file holds them: `layers`' own, `input` embedding, `output` head.
 
+    `trained`: tokens of the longest context, with the rope scaling that the file states.
     `window`: the sliding window in tokens, 0 without. `compressed`: MLA, values are read out of the keys. `tied`: there
     is no output tensor, the embedding serves twice. `unpredictable` says why KV cannot be predicted; None when it can.
     """
@@ -94,7 +96,7 @@ class _Reader:
         return ModelShape(
             architecture=self.architecture,
             name=self.gguf.text("general.name", self.gguf.path.stem),
-            trained=self.needed("context_length"),
+            trained=max(self.needed("context_length"), trained_length(self.gguf)),
             embedding=self.embedding,
             vocabulary=self.vocabulary(),
             feed_forward=max(self.feed_forward, default=0),

@@ -3,6 +3,7 @@
 Defaults that a part has are the part's own. Knows no file, variable or option: `sources` reads those.
 """
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ GIB = 1024**3
 MIB = 1024**2
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
 
@@ -54,12 +56,28 @@ class ModelSettings(Slice):
     kv_type_k: KvType = Field("f16", description="storage type of cached keys")
     kv_type_v: KvType = Field("f16", description="storage type of cached values")
     gpu_layers: int = Field(-1, ge=-1, le=10_000, description="layers on the GPU; -1: as many as fit")
+    split_mode: SplitMode = Field(
+        "layer", description="over several GPUs: whole layers, parts of each layer, or none: all on main_gpu"
+    )
+    tensor_split: tuple[float, ...] = Field(
+        (), description="share of each GPU, in any unit ([3, 1]); empty: by what is free there"
+    )
+    main_gpu: int = Field(0, ge=0, le=15, description="the GPU that takes all with split_mode none, counted from 0")
     flash_attention: bool = Field(True, description="llama.cpp's flash attention")
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: as measured best")
     batch: int = Field(
         512, ge=32, le=65_536, description="prompt tokens computed in one step", json_schema_extra=unit("tokens")
     )
     sequences: int = Field(32, ge=2, le=256, description="conversations whose KV may stand at once")
+
+    @field_validator("tensor_split")
+    @classmethod
+    def shared(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if any(not math.isfinite(one) or one < 0 for one in value):
+            raise ValueError("holds a share that is negative or no number; write shares like [3, 1]")
+        if value and not sum(value):
+            raise ValueError("gives every GPU nothing; write shares like [3, 1], or leave it out")
+        return value
 
     @field_validator("context")
     @classmethod

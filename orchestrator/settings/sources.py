@@ -3,7 +3,9 @@
 Every key keeps where it came from. Knows no setting by name but the short variables.
 """
 
+import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -105,7 +107,7 @@ def validated(values: Values, origins: Mapping[str, str]) -> Settings:
         return Settings.model_validate(nested(values, origins))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        raise refusal(first["type"], first["loc"], first["msg"], origins) from error
+        raise refusal(first["type"], first["loc"], first["msg"], origins, first["input"]) from error
 
 
 def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
@@ -121,11 +123,20 @@ def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
     return tree
 
 
-def refusal(kind: str, place: tuple[int | str, ...], message: str, origins: Mapping[str, str]) -> SettingsError:
+def refusal(
+    kind: str, place: tuple[int | str, ...], message: str, origins: Mapping[str, str], given: object
+) -> SettingsError:
     key = ".".join(str(part) for part in place)
     origin = origin_of(key, origins)
     if kind == "extra_forbidden":
         return SettingsError(f"{origin}: unknown setting {key}", f"the nearest known one is {nearest(key)}")
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']+)'", message)
+        near = difflib.get_close_matches(str(given), choices, n=1, cutoff=0.0)
+        return SettingsError(
+            f"{origin}: {key} should be one of {', '.join(choices)}, not {str(given)[:40]!r}",
+            f"the nearest is {near[0]}",
+        )
     return SettingsError(
         f"{origin}: {key} {message.removeprefix('Value error, ').removeprefix('Input ')}",
         "`lore config show` lists every range",

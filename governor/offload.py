@@ -1,0 +1,178 @@
+"""How a model is to be loaded, and what of that is impossible with it: told before anything is loaded. Pure.
+
+Follows the refusals of `llama_init_from_model` and the placing of layers in llama-model.cpp of llama.cpp 0c1e5709. Knows
+shapes and numbers of GPUs; no file, no sensor.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from governor.budget import weights_on_gpu
+from governor.footprint import KvPlan, kv_cost, kv_types, misfit
+from governor.shape import ModelShape
+
+FLOATS = ("f32", "f16", "bf16")
+NO_FLASH = frozenset({"grok"})  # llama.cpp turns flash attention off for these, whatever is asked
+
+
+@dataclass(frozen=True)
+class Offload:
+    """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit.
+
+    `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
+    each GPU takes, in any unit; none: by what is free there.
+    """
+
+    plan: KvPlan
+    flash_attention: bool = True
+    context: int | None = None
+    gpu_layers: int = -1
+    split: str = "layer"
+    shares: tuple[float, ...] = ()
+    main: int = 0
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A setting that loading would fail with: why, and what to set instead."""
+
+    setting: str
+    why: str
+    instead: str
+
+
+def impossible(shape: ModelShape, chosen: Offload, gpus: int | None) -> tuple[Impossible, ...]:
+    """All that loading would fail with. `gpus`: those that the engine can use; None where their number is not known."""
+    return (*_kv(shape, chosen), *_context(shape, chosen), *_split(chosen, gpus))
+
+
+def idle(chosen: Offload, gpus: int | None) -> tuple[str, ...]:
+    """Settings that do nothing here, each with the reason."""
+    if gpus == 0:
+        asked = {
+            "model.gpu_layers": chosen.gpu_layers > 0,
+            "model.tensor_split": bool(chosen.shares),
+            "model.main_gpu": chosen.main > 0,
+        }
+        return tuple(
+            f"{name} does nothing: there is no GPU that the engine can use" for name, on in asked.items() if on
+        )
+    if gpus is not None and chosen.shares and (gpus == 1 or chosen.split == "none"):
+        why = "there is one GPU" if gpus == 1 else "model.split_mode is none"
+        return (f"model.tensor_split does nothing: {why}",)
+    return ()
+
+
+def _kv(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:
+    keys, values = chosen.plan.keys, chosen.plan.values
+    if values not in FLOATS and not chosen.flash_attention:
+        yield Impossible(
+            "model.kv_type_v",
+            f"quantised values ({values}) need flash attention",
+            "set model.flash_attention = true, or model.kv_type_v = f16",
+        )
+    if values not in FLOATS and shape.architecture in NO_FLASH:
+        yield Impossible(
+            "model.kv_type_v",
+            f"quantised values ({values}) need flash attention, and {shape.architecture} has none",
+            "set model.kv_type_v = f16",
+        )
+    if why := misfit(shape, chosen.plan):
+        setting = "model.kv_type_v" if keys in FLOATS else "model.kv_type_k"
+        yield Impossible(setting, why, f"use one of: {', '.join(kv_types(shape))}")
+
+
+def _context(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:
+    if chosen.context is not None and chosen.context > shape.trained:
+        yield Impossible(
+            "model.context",
+            f"{chosen.context:,} tokens are more than {shape.name} was trained for ({shape.trained:,}), "
+            "and its file states no rope scaling that reaches further",
+            f"set model.context = {shape.trained} or auto",
+        )
+
+
+def _split(chosen: Offload, gpus: int | None) -> Iterator[Impossible]:
+    if chosen.split == "tensor" and not chosen.flash_attention:
+        yield Impossible(
+            "model.split_mode",
+            "tensor needs flash attention",
+            "set model.flash_attention = true, or split_mode = layer",
+        )
+    if not gpus:
+        return
+    there = "one GPU" if gpus == 1 else f"{gpus} GPUs"
+    if len(chosen.shares) > gpus:
+        yield Impossible(
+            "model.tensor_split", f"it names {len(chosen.shares)} shares, and there is {there}", f"name at most {gpus}"
+        )
+    if chosen.main >= gpus:
+        yield Impossible(
+            "model.main_gpu",
+            f"there is no GPU {chosen.main}: there is {there}, counted from 0",
+            "set model.main_gpu = 0",
+        )
+
+
+# ---- which GPU holds what --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one GPU takes: layers (the output counts as one), bytes of weights and of KV."""
+
+    layers: int
+    weights: int
+    kv: int
+
+
+def parts(shape: ModelShape, chosen: Offload, gpu_layers: int, free: Sequence[int], cells: int) -> tuple[Part, ...]:
+    """One for each GPU. `free`: bytes on each, by which is shared where no shares are set. Rows and tensors of a layer are
+    shared by the same measure.
+
+    FootprintError where the KV cannot be predicted.
+    """
+    layers = len(shape.layers) + 1
+    first = layers - gpu_layers
+    shares = shares_of(chosen, free)
+    if chosen.split in ("row", "tensor"):
+        whole = _part(shape, chosen.plan, range(first, layers), cells)
+        return tuple(Part(whole.layers, int(whole.weights * share), int(whole.kv * share)) for share in shares)
+    counts = layers_by_gpu(layers, gpu_layers, shares)
+    starts = accumulate(counts, initial=first)
+    return tuple(
+        _part(shape, chosen.plan, range(start, start + count), cells)
+        for start, count in zip(starts, counts, strict=False)
+    )
+
+
+def shares_of(chosen: Offload, free: Sequence[int]) -> tuple[float, ...]:
+    """What each GPU takes of the whole; they sum up to 1. GPUs without a share of their own take none."""
+    if chosen.split == "none":
+        given: list[float] = [float(at == chosen.main) for at in range(len(free))]
+    else:
+        given = [*chosen.shares, *[0.0] * len(free)][: len(free)] if chosen.shares else [float(one) for one in free]
+    total = sum(given)
+    return tuple(one / total for one in given) if total > 0 else tuple(1 / len(free) for _ in free)
+
+
+def layers_by_gpu(layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """How many of the last `gpu_layers` of `layers` each GPU gets: `get_layer_buft_list`, in its single precision."""
+    ends = array("f", accumulate(array("f", shares)))
+    counts = [0] * len(shares)
+    for at in range(gpu_layers):
+        place = array("f", [at / gpu_layers])[0]
+        counts[min(bisect_right(ends, place), len(shares) - 1)] += 1
+    assert sum(counts) == gpu_layers <= layers
+    return tuple(counts)
+
+
+def _part(shape: ModelShape, plan: KvPlan, held: range, cells: int) -> Part:
+    own = [shape.layers[at] for at in held if at < len(shape.layers)]
+    weights = sum(layer.weights for layer in own)
+    if len(shape.layers) in held:
+        weights += weights_on_gpu(shape, 1)
+    return Part(len(held), weights, kv_cost(shape, plan, cells, own).total)

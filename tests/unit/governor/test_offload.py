@@ -1,0 +1,123 @@
+"""What of the settings of loading is impossible with a model, told before it is loaded; and which GPU takes what."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.footprint import KvPlan, kv_cost
+from governor.gguf import read_gguf
+from governor.offload import Offload, idle, impossible, layers_by_gpu, parts, shares_of
+from governor.shape import ModelShape, shape_of
+
+PLAIN = Offload(KvPlan())
+QUANTISED = Offload(KvPlan("q8_0", "q8_0"))
+
+
+@pytest.fixture
+def llama(tiny_model: Callable[..., Path]) -> ModelShape:
+    return shape_of(read_gguf(tiny_model("llama")))
+
+
+def settings_named(shape: ModelShape, chosen: Offload, gpus: int | None = 0) -> list[str]:
+    return [one.setting for one in impossible(shape, chosen, gpus)]
+
+
+def test_the_defaults_are_possible_with_any_number_of_gpus(llama: ModelShape) -> None:
+    assert [impossible(llama, PLAIN, gpus) for gpus in (None, 0, 1, 4)] == [()] * 4
+    assert [idle(PLAIN, gpus) for gpus in (None, 0, 1, 4)] == [()] * 4
+
+
+def test_quantised_values_need_flash_attention_and_an_architecture_that_has_it(llama: ModelShape) -> None:
+    assert settings_named(llama, QUANTISED) == []
+    assert settings_named(llama, replace(QUANTISED, flash_attention=False)) == ["model.kv_type_v"]
+    assert settings_named(llama, Offload(KvPlan("q8_0", "f16"), flash_attention=False)) == []
+    assert settings_named(replace(llama, architecture="grok"), QUANTISED) == ["model.kv_type_v"]
+
+
+def test_a_kv_type_whose_blocks_do_not_divide_a_head_names_those_that_do(tiny_model: Callable[..., Path]) -> None:
+    widths = {"attention.key_length": 48, "attention.value_length": 32}
+    shape = shape_of(read_gguf(tiny_model("llama", **widths)))
+    (one,) = impossible(shape, QUANTISED, 0)
+    assert (one.setting, one.instead) == ("model.kv_type_k", "use one of: f32, f16, bf16")
+    assert settings_named(shape, Offload(KvPlan("f16", "q8_0"))) == []
+
+
+def test_a_context_is_bounded_by_what_was_trained_or_what_the_files_rope_scaling_reaches(
+    llama: ModelShape, tiny_model: Callable[..., Path]
+) -> None:
+    assert settings_named(llama, replace(PLAIN, context=llama.trained)) == []
+    (one,) = impossible(llama, replace(PLAIN, context=llama.trained + 1), 0)
+    assert one.setting == "model.context"
+    assert f"{llama.trained:,}" in one.why
+    scaling = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": llama.trained,
+    }
+    scaled = shape_of(read_gguf(tiny_model("llama", **scaling)))
+    assert scaled.trained == 4 * llama.trained
+    assert settings_named(scaled, replace(PLAIN, context=4 * llama.trained)) == []
+
+
+def test_more_shares_than_gpus_and_a_gpu_that_is_not_there_are_refused(llama: ModelShape) -> None:
+    three = replace(PLAIN, shares=(1.0, 1.0, 1.0))
+    assert [settings_named(llama, three, gpus) for gpus in (None, 0, 2, 3)] == [[], [], ["model.tensor_split"], []]
+    assert [settings_named(llama, replace(PLAIN, main=1), gpus) for gpus in (None, 1, 2)] == [
+        [],
+        ["model.main_gpu"],
+        [],
+    ]
+
+
+def test_a_split_of_tensors_needs_flash_attention(llama: ModelShape) -> None:
+    assert settings_named(llama, replace(PLAIN, split="tensor", flash_attention=False), 2) == ["model.split_mode"]
+
+
+def test_what_does_nothing_is_said_and_not_refused() -> None:
+    chosen = replace(PLAIN, gpu_layers=5, shares=(1.0,), main=1)
+    assert [one.partition(" ")[0] for one in idle(chosen, 0)] == [
+        "model.gpu_layers",
+        "model.tensor_split",
+        "model.main_gpu",
+    ]
+    assert idle(replace(PLAIN, shares=(1.0, 1.0)), 1) == ("model.tensor_split does nothing: there is one GPU",)
+    assert idle(replace(PLAIN, shares=(1.0, 1.0), split="none"), 2) != ()
+
+
+# ---- over several GPUs -------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 200).flatmap(lambda layers: st.tuples(st.just(layers), st.integers(1, layers))),
+    st.lists(st.integers(0, 10**12), min_size=1, max_size=8),
+)
+def test_every_layer_has_one_gpu_and_each_gpu_about_its_share(layers: tuple[int, int], free: list[int]) -> None:
+    whole, taken = layers
+    shares = shares_of(PLAIN, free)
+    counts = layers_by_gpu(whole, taken, shares)
+    assert sum(counts) == taken
+    assert all(abs(count - share * taken) <= 1.001 for count, share in zip(counts, shares, strict=True))
+
+
+def test_layers_stand_where_llama_cpp_puts_them() -> None:
+    """The rule of `get_layer_buft_list`: the first share that ends behind (layer - first) / taken."""
+    assert layers_by_gpu(33, 33, (0.75, 0.25)) == (25, 8)
+    assert layers_by_gpu(33, 10, (0.5, 0.5)) == (5, 5)
+    assert layers_by_gpu(33, 33, (0.0, 1.0)) == (0, 33)
+    assert shares_of(replace(PLAIN, shares=(3.0, 1.0)), (8, 8)) == (0.75, 0.25)
+    assert shares_of(PLAIN, (24, 8)) == (0.75, 0.25)
+    assert shares_of(replace(PLAIN, split="none", main=1), (24, 8)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("split", ["layer", "none", "row", "tensor"])
+def test_what_the_gpus_hold_is_the_whole_model_but_its_input(llama: ModelShape, split: str) -> None:
+    layers = len(llama.layers) + 1
+    held = parts(llama, replace(PLAIN, split=split), layers, (24, 8), 4096)
+    output = llama.output + (llama.input if llama.tied else 0)
+    whole = sum(layer.weights for layer in llama.layers) + output
+    assert sum(part.weights for part in held) == pytest.approx(whole, abs=2)
+    assert sum(part.kv for part in held) == pytest.approx(kv_cost(llama, KvPlan(), 4096).total, abs=2)
