@@ -57,6 +57,10 @@ class CatalogError(CodexError):
     """The catalog's file cannot be used."""
 
 
+class Damaged(CatalogError):
+    """The file is there and cannot be read as what it should be."""
+
+
 class NewerCatalog(CatalogError):
     """The catalog was written by a newer version of this program; it is left untouched."""
 

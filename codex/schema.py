@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from codex.errors import CatalogError, DiskFull, NewerCatalog
+from codex.errors import CatalogError, Damaged, DiskFull, NewerCatalog
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
 _NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
@@ -19,7 +19,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     """A connection with the newest schema; usable from any thread, by one at a time.
 
-    Raises NewerCatalog for a file of a newer version, CatalogError for a damaged one, DiskFull.
+    Raises NewerCatalog for a file of a newer version, Damaged, DiskFull, CatalogError for one that may not be used.
     """
     with translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -37,15 +37,18 @@ def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
 
 
 def open_or_replace(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
-    """The same for what can be made again: a damaged file gives way to an empty one. Raises NewerCatalog, DiskFull."""
+    """The same for what can be made again: a damaged file gives way to an empty one."""
     try:
         return open_database(path, schema)
-    except (DiskFull, NewerCatalog):
-        raise
-    except CatalogError:
-        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-            path.with_name(name).unlink(missing_ok=True)
-        return open_database(path, schema)
+    except Damaged:
+        return replaced(path, schema)
+
+
+def replaced(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
+    """An empty database in place of what lies there, which nobody has open."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    return open_database(path, schema)
 
 
 @contextmanager
@@ -76,7 +79,9 @@ def translated(path: Path) -> Iterator[None]:
         if code in _NO_ROOM:
             raise DiskFull(f"no room left for {path} ({error}); free some and load again: it continues") from error
         if code in _DAMAGED:
-            raise CatalogError(f"{path} is damaged ({error}); move it away and load the codices again") from error
+            # Moved with its log: SQLite would play that into the file that is made next.
+            move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
+            raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and load the codices again") from error
         raise CatalogError(f"{path} cannot be used: {error}") from error
 
 

@@ -57,9 +57,9 @@ def opened(path: Path) -> sqlite3.Connection:
         prepare(connection, path)
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise StoreError(
-            f"{path} is damaged: {error}", f"move it away; a copy may stand beside it: {path}.v*"
-        ) from error
+        # Moved with its log: SQLite would play that into the file that is made next.
+        move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
+        raise StoreError(f"{path} is damaged: {error}", f"move it away: {move}") from error
     except StoreError:
         connection.close()
         raise

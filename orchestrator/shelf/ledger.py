@@ -1,24 +1,43 @@
-"""What a floor's hot files were, and what questions touched: small, lasting, in one SQLite file.
+"""What must outlast a restart beside the generations: what people wished of a codex, its hot files, what questions touched.
 
 The hot subset is frozen with its generation: a floor that is raised again after a restart must be the same prefix, though
-git, the room and what was asked have changed since. Thread-safe. A damaged file is begun again: floors are then
-chosen anew.
+git, the room and what was asked have changed since. Small, in one SQLite file. Thread-safe. A damaged file is begun again,
+also when the damage shows late: floors are then chosen anew, and wishes must be said again.
 """
 
 import json
+import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
+from typing import TypeVar
 
-from codex.schema import open_or_replace, transaction, translated
+from codex.errors import Damaged
+from codex.schema import open_or_replace, replaced, transaction, translated
+
+log = logging.getLogger("lorekeep.shelf")
 
 SCHEMA = (
     """
     CREATE TABLE touched (codex TEXT NOT NULL, path TEXT NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (codex, path));
     CREATE TABLE frozen (codex TEXT PRIMARY KEY, generation INTEGER NOT NULL, paths TEXT NOT NULL);
     """,
+    """
+    CREATE TABLE wished (codex TEXT PRIMARY KEY, tier TEXT, watch INTEGER);
+    """,
 )
 _MOST = 1 << 20  # a count beyond says nothing more
+Got = TypeVar("Got")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What loads asked for, until another load says otherwise. None: nothing."""
+
+    tier: str | None = None
+    watch: bool | None = None
 
 
 class Ledger:
@@ -33,39 +52,90 @@ class Ledger:
         with self._lock:
             self._database.close()
 
+    # -- what people wished
+
+    def wish(self, codex: str, tier: str | None = None, watch: bool | None = None) -> None:
+        """Remembers what a load asked for; 'auto' takes an earlier tier back, None leaves what was wished before."""
+
+        def write(database: Connection) -> None:
+            database.execute("INSERT OR IGNORE INTO wished (codex) VALUES (?)", (codex,))
+            if tier is not None:
+                kept = None if tier == "auto" else tier
+                database.execute("UPDATE wished SET tier = ? WHERE codex = ?", (kept, codex))
+            if watch is not None:
+                database.execute("UPDATE wished SET watch = ? WHERE codex = ?", (watch, codex))
+
+        if tier is not None or watch is not None:
+            self._write(write)
+
+    def wishes(self, codex: str) -> Wishes:
+        rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
+        return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
+
+    # -- what questions touched
+
     def touch(self, codex: str, paths: Iterable[str]) -> None:
         """One question more whose answer used these files."""
         rows = [(codex, path, _MOST) for path in dict.fromkeys(paths)]
         if rows:
-            with self._lock, transaction(self._database, self._path) as database:
-                database.executemany(
+            self._write(
+                lambda database: database.executemany(
                     "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
                     "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
                     rows,
                 )
+            )
 
     def touched(self, codex: str) -> Mapping[str, int]:
         """Questions by path."""
-        with self._lock, translated(self._path):
-            return dict(self._database.execute("SELECT path, times FROM touched WHERE codex = ?", (codex,)).fetchall())
+        return dict(self._read("SELECT path, times FROM touched WHERE codex = ?", codex))
+
+    # -- what floors were made of
 
     def freeze(self, codex: str, generation: int, hot: Iterable[str]) -> None:
         """From now on these are the hot files of this generation; older generations' are forgotten."""
-        with self._lock, transaction(self._database, self._path) as database:
-            database.execute(
-                "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)",
-                (codex, generation, json.dumps(list(hot))),
+        said = json.dumps(list(hot))
+        self._write(
+            lambda database: database.execute(
+                "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)", (codex, generation, said)
             )
+        )
 
     def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
         """The hot files of this generation, None while nothing was frozen."""
-        with self._lock, translated(self._path):
-            row = self._database.execute(
-                "SELECT paths FROM frozen WHERE codex = ? AND generation = ?", (codex, generation)
-            ).fetchone()
-        return None if row is None else tuple(json.loads(row[0]))
+        rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
+        return tuple(json.loads(rows[0][0])) if rows else None
 
     def forget(self, codex: str) -> None:
-        with self._lock, transaction(self._database, self._path) as database:
-            database.execute("DELETE FROM touched WHERE codex = ?", (codex,))
-            database.execute("DELETE FROM frozen WHERE codex = ?", (codex,))
+        def write(database: Connection) -> None:
+            for table in ("touched", "frozen", "wished"):
+                database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - the three above
+
+        self._write(write)
+
+    # -- inside
+
+    def _write(self, write: Callable[[Connection], object]) -> None:
+        def run() -> None:
+            with transaction(self._database, self._path) as database:
+                write(database)
+
+        self._undamaged(run)
+
+    def _read(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        def run() -> list[tuple[object, ...]]:
+            with translated(self._path):
+                return self._database.execute(query, values).fetchall()
+
+        return self._undamaged(run)
+
+    def _undamaged(self, work: Callable[[], Got]) -> Got:
+        """A page that turns out damaged: the file is begun again, and the work done on the empty one."""
+        with self._lock:
+            try:
+                return work()
+            except Damaged:
+                log.warning("%s is damaged and begun again: tiers that were forced must be named again", self._path)
+                self._database.close()
+                self._database = replaced(self._path, SCHEMA)
+                return work()

@@ -1,6 +1,10 @@
-"""What floors were made of, and what questions touched."""
+"""What was wished of a codex, what floors were made of, and what questions touched."""
 
-from orchestrator.shelf.ledger import Ledger
+import sqlite3
+
+import pytest
+
+from orchestrator.shelf.ledger import Ledger, Wishes
 
 
 def test_questions_are_counted_by_file_and_codex(tmp_path):
@@ -17,14 +21,66 @@ def test_hot_files_are_those_of_one_generation_also_after_a_restart(tmp_path):
     assert (ledger.frozen("a", 2), ledger.frozen("a", 3), ledger.frozen("b", 2)) == (("x.py",), None, None)
 
 
+def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    assert ledger.wishes("a") == Wishes()
+    ledger.wish("a", tier="map", watch=False)
+    ledger.wish("a")
+    assert Ledger(tmp_path / "l.sqlite3").wishes("a") == Wishes("map", False)
+    ledger.wish("a", tier="auto")
+    assert ledger.wishes("a") == Wishes(None, False)
+    ledger.wish("a", watch=True)
+    assert ledger.wishes("a") == Wishes(None, True)
+
+
 def test_a_dropped_codex_is_forgotten(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite3")
     ledger.touch("a", ["x.py"])
     ledger.freeze("a", 1, ["x.py"])
+    ledger.wish("a", tier="map")
     ledger.forget("a")
-    assert (dict(ledger.touched("a")), ledger.frozen("a", 1)) == ({}, None)
+    assert (dict(ledger.touched("a")), ledger.frozen("a", 1), ledger.wishes("a")) == ({}, None, Wishes())
 
 
 def test_a_damaged_file_is_begun_again(tmp_path):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
     assert dict(Ledger(tmp_path / "l.sqlite3").touched("a")) == {}
+
+
+def test_damage_that_shows_late_begins_it_again_too(tmp_path):
+    path = tmp_path / "l.sqlite3"
+    ledger = Ledger(path)
+    ledger.touch("a", [f"{number:04}.py" for number in range(500)])
+    ledger.close()
+    raw = bytearray(path.read_bytes())
+    raw[4096:] = b"\xa5" * (len(raw) - 4096)  # the first page, with the schema, is whole
+    path.write_bytes(raw)
+    ledger = Ledger(path)
+    assert dict(ledger.touched("a")) == {}
+    ledger.touch("a", ["x.py"])
+    assert ledger.touched("a") == {"x.py": 1}
+
+
+def test_a_file_of_the_last_version_keeps_what_it_held(tmp_path):
+    path = tmp_path / "l.sqlite3"
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE touched (codex TEXT NOT NULL, path TEXT NOT NULL, times INTEGER NOT NULL, "
+            "PRIMARY KEY (codex, path)); "
+            "CREATE TABLE frozen (codex TEXT PRIMARY KEY, generation INTEGER NOT NULL, paths TEXT NOT NULL); "
+            "INSERT INTO touched VALUES ('a', 'x.py', 3); PRAGMA user_version = 1;"
+        )
+    database.close()
+    ledger = Ledger(path)
+    assert ledger.touched("a") == {"x.py": 3}
+    ledger.wish("a", tier="none")
+    assert ledger.wishes("a").tier == "none"
+
+
+@pytest.mark.parametrize("name", ["wal", "shm"])
+def test_what_lay_beside_a_damaged_file_goes_with_it(tmp_path, name):
+    (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
+    (tmp_path / f"l.sqlite3-{name}").write_bytes(b"left behind by a process that was killed")
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger.touch("a", ["x.py"])
+    assert ledger.touched("a") == {"x.py": 1}
