@@ -31,6 +31,12 @@ KV_TYPES = {
     "q4_1": lib.GGML_TYPE_Q4_1,
     "q4_0": lib.GGML_TYPE_Q4_0,
 }
+SPLIT_MODES = {
+    "none": lib.LLAMA_SPLIT_MODE_NONE,
+    "layer": lib.LLAMA_SPLIT_MODE_LAYER,
+    "row": lib.LLAMA_SPLIT_MODE_ROW,
+    "tensor": lib.LLAMA_SPLIT_MODE_TENSOR,
+}
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
 CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with f16 or f32 KV
 
@@ -217,6 +223,7 @@ def single_row(sequence: int, position: int, token: int) -> Batch:
 def load_model(spec: EngineSpec) -> object:
     parameters = lib.llama_model_default_params()
     parameters.n_gpu_layers = 9999 if spec.gpu_layers < 0 else spec.gpu_layers
+    parameters.split_mode = SPLIT_MODES[spec.split_mode]
     parameters.main_gpu = spec.main_gpu
     if spec.tensor_split:
         split = (ctypes.c_float * lib.llama_max_devices())(*spec.tensor_split)

@@ -16,8 +16,10 @@ class EngineSpec:
     kv_type_v: str = "f16"
     flash_attention: bool = True
     sequences: int = 32
+    split_mode: str = "layer"  # over several GPUs: layer, row, tensor or none
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = 0
+    gpu: str = ""  # what it may see, as CUDA_VISIBLE_DEVICES has it; empty: what the daemon sees
     cache_folder: str = ""  # where checkpoints lie; empty: no disk tier
     disk_budget: int = 0  # bytes
     ram_budget: int = 0  # bytes

@@ -38,6 +38,7 @@ class ChildProcess:
                     **os.environ,
                     "GGML_NO_BACKTRACE": "1",
                     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                    **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {}),
                     **(environment or {}),
                 },
             )
