@@ -135,9 +135,13 @@ def test_a_fault_of_a_graph_built_beside_is_told_to_the_next_search() -> None:
     archive.broken.set()
     slow.joined("begin", "c", found, 4)
     assert archive.told.wait(10)
-    with pytest.raises(ArchiveDamaged):
+
+    def search_on() -> None:
         while slow.joined("begin", "c", found, 4).notices == (BEHIND,):
             pass
+
+    with pytest.raises(ArchiveDamaged):
+        search_on()
 
 
 def test_graphs_of_codices_that_are_not_searched_any_more_are_freed() -> None:
