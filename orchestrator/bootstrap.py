@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import psutil
@@ -17,7 +17,6 @@ from codex.settings import WatchSettings
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from governor.budget import Stores, stores_of
-from governor.footprint import KvPlan
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.answer import Answers
@@ -31,12 +30,12 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.identities import Identities
 from orchestrator.machine import Costs, Machine
 from orchestrator.model_file import ModelFile, find_model
+from orchestrator.offloading import noted, offload_of, suited, usable
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
 from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
-from orchestrator.reports.offload import Chosen
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
@@ -123,7 +122,7 @@ def build(settings: Settings, paths: Paths) -> Program:
 
 def host_of(settings: Settings, paths: Paths) -> Host:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    model = noted(find_model(settings.model.path, paths.models), sensors, settings)
+    model = model_of(settings, paths, sensors)
     governor = parts.governor(settings)
     client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
     return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)))
@@ -172,7 +171,7 @@ def answers_of(
 
 
 def about_of(settings: Settings, paths: Paths, host: Host, registry: Registry) -> About:
-    chosen = chosen_of(settings, host.model)
+    chosen = offload_of(settings.model)
     return About(host.model, host.machine, host.client, paths.models, chosen, host.governor, RELEASE, registry.failures)
 
 
@@ -186,11 +185,14 @@ def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> 
 # -- the values they take
 
 
-def noted(model: ModelFile, sensors: Sensors, settings: Settings) -> ModelFile:
-    """The model with what must be said of GPUs that it will not use."""
-    gpus = sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus
-    note = unused_gpu([gpu.name for gpu in gpus], offloads=engine_offloads(), gpu_layers=settings.model.gpu_layers)
-    return replace(model, notice="; ".join(part for part in (model.notice, note) if part))
+def model_of(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
+    """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
+    gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
+    offloads = engine_offloads()
+    idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
+    count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
+    found = find_model(settings.model.path, paths.models)
+    return noted(suited(found, offload_of(settings.model), count), idle)
 
 
 def spec_of(settings: Settings, paths: Paths, model: ModelFile, stores: Stores) -> EngineSpec:
@@ -203,6 +205,10 @@ def spec_of(settings: Settings, paths: Paths, model: ModelFile, stores: Stores) 
         kv_type_k=given.kv_type_k,
         kv_type_v=given.kv_type_v,
         flash_attention=given.flash_attention,
+        split_mode=given.split_mode,
+        tensor_split=given.tensor_split,
+        main_gpu=given.main_gpu,
+        gpu=settings.governor.gpu,
         sequences=given.sequences,
         cache_folder=str(paths.checkpoints),
         disk_budget=stores.disk,
@@ -216,14 +222,8 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
 
 
 def costs_of(settings: Settings, model: ModelFile) -> Costs:
-    given = settings.model
-    plan = KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, whole_window=True)
-    return Costs(model.shape, plan, None if given.context == "auto" else given.context)
-
-
-def chosen_of(settings: Settings, model: ModelFile) -> Chosen:
-    costs = costs_of(settings, model)
-    return Chosen(costs.plan, settings.model.flash_attention, costs.context, settings.model.gpu_layers)
+    offload = offload_of(settings.model)
+    return Costs(model.shape, offload.plan, offload.context)
 
 
 def forced_tier(settings: Settings) -> FloorTier | None:

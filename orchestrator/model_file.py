@@ -6,11 +6,14 @@ llama.cpp may abort on a damaged file, so damage is told here, by the header and
 from dataclasses import dataclass
 from pathlib import Path
 
+from formatters.probe import Placement
 from governor.errors import FootprintError, GgufError
 from governor.gguf import read_gguf
 from governor.shape import ModelShape, shape_of
+from governor.told import no_chat
 from orchestrator.engine.builtin.files import BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
+from orchestrator.reports.placement import placement_of
 
 DEFAULT = "builtin:quoter"
 QUOTING = "the quoting self-test model: it only continues text that stands in its context, it is no assistant"
@@ -18,11 +21,13 @@ QUOTING = "the quoting self-test model: it only continues text that stands in it
 
 @dataclass(frozen=True)
 class ModelFile:
-    """`setting` is how it was named; `notice` what must be said wherever one of its answers appears."""
+    """`setting` is how it was named; `placement` where its chat template puts the blocks; `notice` what must be said
+    wherever one of its answers appears."""
 
     setting: str
     path: Path
     shape: ModelShape
+    placement: Placement
     notice: str = ""
 
 
@@ -31,15 +36,25 @@ def find_model(setting: str, models: Path) -> ModelFile:
     chosen = setting or DEFAULT
     path = _builtin(chosen, models) if is_builtin(chosen) else _local(chosen)
     try:
-        shape = shape_of(read_gguf(path))
+        gguf = read_gguf(path)
+        if why := no_chat(gguf):
+            raise InvalidRequest(f"{path} cannot be used as a model: {why}", _ANOTHER)
+        return ModelFile(chosen, path, shape_of(gguf), placement_of(gguf), _notice(setting, chosen))
     except GgufError as error:
-        raise InvalidRequest(f"{path} cannot be used as a model: {error}", _ANOTHER) from error
+        raise InvalidRequest(f"{path} cannot be used as a model: {error}", _hint(path, error)) from error
     except FootprintError as error:
-        raise InvalidRequest(f"{path}: {error}", _ANOTHER) from error
-    return ModelFile(chosen, path, shape, _notice(setting, chosen))
+        raise InvalidRequest(f"{path} cannot be used as a model: {error}", _ANOTHER) from error
 
 
 _ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
+
+
+def _hint(path: Path, error: GgufError) -> str:
+    if error.path != path and not error.path.exists():
+        return f"put {error.path.name}, another part of the same model, beside it, or name another GGUF file"
+    if "Permission denied" in error.what:
+        return f"make it readable for the daemon's user: chmod a+r {error.path}"
+    return _ANOTHER
 
 
 def _builtin(name: str, models: Path) -> Path:
@@ -51,11 +66,14 @@ def _builtin(name: str, models: Path) -> Path:
 
 def _local(name: str) -> Path:
     path = Path(name).expanduser()
-    if not path.exists():
-        raise InvalidRequest(f"there is no model file {path}", _ANOTHER)
-    if not path.is_file():
-        raise InvalidRequest(f"{path} is not a file", _ANOTHER)
-    return path.resolve()
+    try:
+        if not path.exists():
+            raise InvalidRequest(f"there is no model file {path}", _ANOTHER)
+        if not path.is_file():
+            raise InvalidRequest(f"{path} is not a file", _ANOTHER)
+        return path.resolve()
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}", _ANOTHER) from error
 
 
 def _notice(setting: str, chosen: str) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon
+from orchestrator.cli.connect import daemon, part
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import plural, size, table
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
@@ -14,6 +14,9 @@ from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
+OptionalName = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="its name, its file's name or a path; default: the one that runs")
+]
 Source = Annotated[str, typer.Argument(metavar="hf:OWNER/REPO/FILE", help="a GGUF file on a model hub")]
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="change this file instead of your own")]
 
@@ -33,9 +36,10 @@ def row(model: dict[str, Any]) -> tuple[str, ...]:
 
 
 @app.command()
-def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Shows what one model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    found = daemon(socket).call("GET", f"/v1/models/local/{name.lstrip('/')}")
+def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
+    asked = name or daemon(socket).call("GET", "/v1/status")["model"]["name"]
+    found = daemon(socket).call("GET", f"/v1/models/local/{part(asked)}")
     if as_json:
         result_json(found)
         return

@@ -24,11 +24,18 @@ def page(model: Part) -> str:
 def made_of(model: Part) -> list[str]:
     types = ", ".join(f"{name} {size(held)}" for name, held in model["weights"]["by_type"].items())
     return [
-        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, "
+        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, {heads(model)}, "
         f"{count(model['vocabulary'])} tokens of vocabulary",
         f"trained    {count(model['trained_context'])} tokens",
-        f"weights    {size(model['weights']['total'])}: {types}",
+        f"weights    {size(model['weights']['total'])} in {model['quantisation']}: {types}",
     ]
+
+
+def heads(model: Part) -> str:
+    if not model["heads"]:
+        return "no attention heads"
+    shared = model["heads"] != model["kv_heads"]
+    return f"{model['heads']} heads" + (f" on {model['kv_heads']} KV heads" if shared else "")
 
 
 def kv_lines(kv: Part) -> list[str]:
@@ -42,8 +49,12 @@ def memory_lines(memory: Part | None) -> list[str]:
     if memory is None:
         return []
     layers = f", {memory['gpu_layers']} of {memory['layers']} layers on the GPU" if memory["where"] == "VRAM" else ""
-    buffers = f"{size(memory['buffers'])} of buffers"
-    return [f"memory     {memory['where']}: {size(memory['kv_bytes'])} for KV, {buffers}{layers}"]
+    buffers = f"about {size(memory['buffers'])} of buffers a pool"
+    lines = [f"memory     {memory['where']}: {size(memory['kv_bytes'])} for KV, {buffers}{layers}"]
+    for gpu in memory.get("gpus", ()):
+        held = f"{size(gpu['weights'])} of weights, {size(gpu['kv_bytes'])} of KV"
+        lines.append(f"           {gpu['name']}: {count(gpu['layers'])} layers, {held}; {size(gpu['free'])} free now")
+    return lines
 
 
 def cut_lines(ranges: Part) -> list[str]:
@@ -62,10 +73,10 @@ def template_lines(template: Part) -> list[str]:
 
 def kv_table(kv: Part) -> str:
     rows = [
-        (name, count(one["bytes_per_token"]), count(one["context"]) if one["context"] is not None else "none")
+        (name, f"{one['bytes_per_token'] / 1024:.1f}", count(one["context"]) if one["context"] is not None else "none")
         for name, one in kv["types"].items()
     ]
-    return table(("KV type", "bytes a token", "context that fits"), rows)
+    return table(("KV type", "KiB a token", "context that fits"), rows)
 
 
 def settings_table(settings: list[Part]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from formatters.errors import BrokenFormatter
+from governor.offload import Offload
 from governor.readings import memory_of
 from governor.settings import GovernorSettings
 from orchestrator.engine.client import EngineClient
@@ -18,7 +19,7 @@ from orchestrator.reports.cache import cache_report
 from orchestrator.reports.events import Picture, events_between
 from orchestrator.reports.fits import Ground
 from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header
-from orchestrator.reports.offload import Chosen
+from orchestrator.reports.offload import Gpu
 from orchestrator.service import Report
 
 EVENT_CLOCK_S = 0.5
@@ -32,7 +33,7 @@ class About:
     machine: Machine
     client: EngineClient
     folder: Path
-    chosen: Chosen
+    chosen: Offload
     governor: GovernorSettings
     version: str
     failures: Sequence[BrokenFormatter] = field(default=())
@@ -84,10 +85,10 @@ class About:
         free = outlook.snapshot.host.ram_available.value or 0
         return Ground(memory, self.governor.memory, outlook.limit, free, held)
 
-    def _gpus(self) -> list[str]:
+    def _gpus(self) -> list[Gpu]:
         info = self.client.info
         used = info is not None and info.device != "CPU"
-        return [gpu.name for gpu in self.machine.outlook.snapshot.gpus] if used else []
+        return [Gpu(gpu.name, gpu.free.value or 0) for gpu in self.machine.outlook.snapshot.gpus] if used else []
 
     def _known(self) -> tuple[AtHand, ...]:
         return at_hand(self.folder, self.model.setting, self.model.path)

@@ -5,17 +5,19 @@ from dataclasses import asdict
 from typing import Any
 
 from governor.errors import FootprintError
-from governor.footprint import bytes_per_token
+from governor.footprint import bytes_per_token, working_bytes
+from governor.offload import Offload
 from governor.shape import ModelShape
+from governor.told import no_chat, told_of
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
-from orchestrator.reports.offload import Chosen, choices, per_type
+from orchestrator.reports.offload import Gpu, choices, per_type, placed
 from orchestrator.reports.placement import placement_of, placement_report
 
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 
 
-def row(model: AtHand, header: Header, chosen: Chosen, ground: Ground, *, loaded: bool) -> dict[str, Any]:
+def row(model: AtHand, header: Header, chosen: Offload, ground: Ground, *, loaded: bool) -> dict[str, Any]:
     """One line of the list; its keys stand in every report of a model."""
     known = answer(model, header, chosen, ground)
     return {
@@ -29,26 +31,31 @@ def row(model: AtHand, header: Header, chosen: Chosen, ground: Ground, *, loaded
     }
 
 
-def answer(model: AtHand, header: Header, chosen: Chosen, ground: Ground) -> Fitting:
+def answer(model: AtHand, header: Header, chosen: Offload, ground: Ground) -> Fitting:
     if model.about:
         return Fitting(None, None, NOT_MADE.format(model.id))
-    if header.shape is None:
+    if header.shape is None or header.gguf is None:
         return Fitting(False, None, f"no: {header.fault}")
+    if why := no_chat(header.gguf):
+        return Fitting(False, None, f"no: {why}")
     return fitting(header.shape, chosen.plan, ground, chosen.gpu_layers)
 
 
 def described(
-    model: AtHand, header: Header, chosen: Chosen, ground: Ground, *, gpus: Sequence[str], loaded: bool
+    model: AtHand, header: Header, chosen: Offload, ground: Ground, *, gpus: Sequence[Gpu], loaded: bool
 ) -> dict[str, Any]:
     """Everything about one model."""
     report = row(model, header, chosen, ground, loaded=loaded)
     if header.shape is None or header.gguf is None:
         return report
-    shape, budget = header.shape, answer(model, header, chosen, ground).budget
+    shape, budget, told = header.shape, answer(model, header, chosen, ground).budget, told_of(header.gguf)
     return report | {
         "name": shape.name,
         "architecture": shape.architecture,
         "layers": len(shape.layers),
+        "heads": told.heads,
+        "kv_heads": told.kv_heads,
+        "quantisation": told.quantisation,
         "trained_context": shape.trained,
         "vocabulary": shape.vocabulary,
         "weights": {"total": shape.weights, "by_type": dict(shape.by_type)},
@@ -62,14 +69,15 @@ def described(
             "cells": budget.cells,
             "gpu_layers": budget.gpu_layers,
             "layers": budget.layers,
-            "buffers": budget.working,
+            "buffers": working_bytes(shape, chosen.plan, budget.window),
+            "gpus": placed(shape, chosen, budget, gpus),
         },
         "template": placement_report(placement_of(header.gguf)),
         "settings": [asdict(one) for one in choices(shape, chosen, budget, gpus)],
     }
 
 
-def kv_report(shape: ModelShape, chosen: Chosen, ground: Ground) -> dict[str, Any]:
+def kv_report(shape: ModelShape, chosen: Offload, ground: Ground) -> dict[str, Any]:
     """Bytes of one token as configured, and for each type what it costs and how much would fit with it."""
     try:
         now: int | None = bytes_per_token(shape, chosen.plan)

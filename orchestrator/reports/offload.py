@@ -10,22 +10,19 @@ from governor.budget import Budget, weights_on_gpu
 from governor.errors import FootprintError
 from governor.fit import short_count, size
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, working_bytes
+from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.shape import ModelShape
 
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
-NEEDS_FLASH = "quantised values need flash attention: set model.flash_attention = true, or kv_type_v = f16"
 WITHOUT_FLASH = "without it the scores of a step are held whole: 150 instead of 20 MiB of buffers at 8k, and growing"
-FLOATS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The settings of loading. `context` None: auto; `gpu_layers` -1: as many as fit."""
+class Gpu:
+    """One that the engine may use; `free` bytes on it."""
 
-    plan: KvPlan
-    flash_attention: bool = True
-    context: int | None = None
-    gpu_layers: int = -1
+    name: str
+    free: int
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,11 @@ class Choice:
     note: str = ""
 
 
-def choices(shape: ModelShape, chosen: Chosen, budget: Budget | None, gpus: Sequence[str] = ()) -> tuple[Choice, ...]:
-    """`gpus`: names of those that the engine may use; none: everything runs on the CPU."""
-    return (
+def choices(shape: ModelShape, chosen: Offload, budget: Budget | None, gpus: Sequence[Gpu] = ()) -> tuple[Choice, ...]:
+    """`gpus`: those that the engine may use; none: everything runs on the CPU."""
+    made = (
         gpu_layers(shape, chosen, budget, bool(gpus)),
-        split(gpus),
+        *split(chosen, gpus),
         kv_type("k", shape, chosen, bool(gpus)),
         kv_type("v", shape, chosen, bool(gpus)),
         flash_attention(shape, chosen),
@@ -51,14 +48,22 @@ def choices(shape: ModelShape, chosen: Chosen, budget: Budget | None, gpus: Sequ
         batch(shape, chosen),
         sequences(shape, chosen),
     )
+    wrong = {one.setting: f"{one.why}: {one.instead}" for one in impossible(shape, chosen, len(gpus))}
+    useless = {one.partition(" ")[0]: one for one in idle(chosen, len(gpus))}
+    return tuple(judged(one, wrong.get(one.setting, ""), useless.get(one.setting, "")) for one in made)
 
 
-def gpu_layers(shape: ModelShape, chosen: Chosen, budget: Budget | None, on_gpu: bool) -> Choice:
+def judged(one: Choice, wrong: str, useless: str) -> Choice:
+    if wrong:
+        return replace(one, suits=False, costs="loading is refused", note=wrong)
+    return replace(one, suits=False, note=useless) if useless else one
+
+
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: Budget | None, on_gpu: bool) -> Choice:
     value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
     layers = len(shape.layers) + 1
     if not on_gpu:
-        note = "there is no GPU that the engine can use" if chosen.gpu_layers > 0 else ""
-        return Choice("model.gpu_layers", value, not note, "no VRAM: everything runs on the CPU", note)
+        return Choice("model.gpu_layers", value, True, "no VRAM: everything runs on the CPU")
     taken = budget.gpu_layers if budget is not None and budget.where == "VRAM" else 0
     costs = f"{taken} of {layers} layers: {size(weights_on_gpu(shape, taken))} of weights in VRAM"
     away = layers - taken
@@ -66,51 +71,51 @@ def gpu_layers(shape: ModelShape, chosen: Chosen, budget: Budget | None, on_gpu:
     return Choice("model.gpu_layers", value, True, costs, note)
 
 
-def split(gpus: Sequence[str]) -> Choice:
+def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[Choice]:
     if len(gpus) < 2:
-        return Choice("GPUs", gpus[0] if gpus else "none", True, "nothing is split")
-    note = "memory is planned with the first one: hide the others with CUDA_VISIBLE_DEVICES"
-    return Choice("GPUs", f"{len(gpus)}", True, "layers are split over all by what is free there", note)
+        yield Choice("model.split_mode", chosen.split, True, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}")
+    else:
+        words = {"layer": "whole layers, each with its KV", "none": f"all on {gpus[chosen.main % len(gpus)].name}"}
+        costs = words.get(chosen.split, f"a part of each {chosen.split}: GPUs exchange results at every layer")
+        yield Choice("model.split_mode", chosen.split, True, costs)
+    given = ", ".join(f"{share:g}" for share in chosen.shares) or "by what is free"
+    shares = ", ".join(f"{share:.0%}" for share in shares_of(chosen, [gpu.free for gpu in gpus])) if gpus else "nothing"
+    yield Choice("model.tensor_split", given, True, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
+    yield Choice("model.main_gpu", str(chosen.main), True, "nothing" if chosen.split != "none" else "takes all")
 
 
-def kv_type(side: str, shape: ModelShape, chosen: Chosen, on_gpu: bool) -> Choice:
+def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
     name = chosen.plan.keys if side == "k" else chosen.plan.values
     setting = f"model.kv_type_{side}"
-    if name not in FLOATS and side == "v" and not chosen.flash_attention:
-        return Choice(setting, name, False, "loading fails", NEEDS_FLASH)
     try:
-        per_token = bytes_per_token(shape, chosen.plan)
+        per_token = f"{bytes_per_token(shape, chosen.plan):,} B a token, keys and values"
     except FootprintError as error:
-        return Choice(setting, name, False, "loading fails", str(error))
+        return Choice(setting, name, True, "not known before it is loaded", str(error))
     slow = name not in FLOATS and not on_gpu
-    return Choice(setting, name, True, f"{per_token:,} B a token, keys and values", QUANTISED_ON_CPU if slow else "")
+    return Choice(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
 
 
-def flash_attention(shape: ModelShape, chosen: Chosen) -> Choice:
+def flash_attention(shape: ModelShape, chosen: Offload) -> Choice:
     if not chosen.flash_attention:
         return Choice("model.flash_attention", "off", True, WITHOUT_FLASH)
     buffers = working_bytes(shape, chosen.plan, min(shape.trained, 8192))
     return Choice("model.flash_attention", "on", True, f"about {size(buffers)} of buffers a pool at 8k")
 
 
-def context(shape: ModelShape, chosen: Chosen, budget: Budget | None) -> Choice:
+def context(shape: ModelShape, chosen: Offload, budget: Budget | None) -> Choice:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
         return Choice("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
-    value = f"{chosen.context:,}"
-    if chosen.context > shape.trained:
-        note = f"the model was trained for {shape.trained:,}: the window stays there"
-        return Choice("model.context", value, False, kv_of(shape, chosen, shape.trained), note)
     note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
-    return Choice("model.context", value, not note, kv_of(shape, chosen, chosen.context), note)
+    return Choice("model.context", f"{chosen.context:,}", not note, kv_of(shape, chosen, chosen.context), note)
 
 
-def batch(shape: ModelShape, chosen: Chosen) -> Choice:
+def batch(shape: ModelShape, chosen: Offload) -> Choice:
     logits = chosen.plan.ubatch * 4 * shape.vocabulary
     return Choice("model.batch", str(chosen.plan.ubatch), True, f"{size(logits)} of buffers for logits")
 
 
-def sequences(shape: ModelShape, chosen: Chosen) -> Choice:
+def sequences(shape: ModelShape, chosen: Offload) -> Choice:
     count = chosen.plan.sequences
     state = sum(layer.state for layer in shape.layers) * 4 * count
     more = f", {size(state)} of recurrent state" if state else ""
@@ -118,7 +123,7 @@ def sequences(shape: ModelShape, chosen: Chosen) -> Choice:
     return Choice("model.sequences", str(count), True, costs)
 
 
-def kv_of(shape: ModelShape, chosen: Chosen, tokens: int) -> str:
+def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
     try:
         return f"{size(kv_cost(shape, chosen.plan, tokens).total)} of KV"
     except FootprintError as error:
@@ -130,3 +135,14 @@ def per_type(shape: ModelShape, plan: KvPlan) -> Iterator[tuple[str, int, KvPlan
     for name in kv_types(shape):
         with_it = replace(plan, keys=name, values=name)
         yield name, bytes_per_token(shape, with_it), with_it
+
+
+def placed(shape: ModelShape, chosen: Offload, budget: Budget, gpus: Sequence[Gpu]) -> list[dict[str, object]]:
+    """What each GPU would hold with the layers and the window of this budget; [] where nothing goes there."""
+    if not gpus or not budget.gpu_layers:
+        return []
+    held = parts(shape, chosen, budget.gpu_layers, [gpu.free for gpu in gpus], budget.window)
+    return [
+        {"name": gpu.name, "free": gpu.free, "layers": part.layers, "weights": part.weights, "kv_bytes": part.kv}
+        for gpu, part in zip(gpus, held, strict=True)
+    ]

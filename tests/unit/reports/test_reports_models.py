@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from governor.footprint import KvPlan
+from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
+from orchestrator.engine.builtin.files import BUILTINS
 from orchestrator.reports.fits import Ground
 from orchestrator.reports.idle_gpu import unused_gpu
 from orchestrator.reports.model_files import at_hand, chosen, header
 from orchestrator.reports.models import described, row
-from orchestrator.reports.offload import NEEDS_FLASH, QUANTISED_ON_CPU, Chosen, choices
+from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
 tiny = importlib.util.module_from_spec(spec)
@@ -38,8 +40,7 @@ def models(tiny_model, tmp_path):
 
 def test_every_model_of_the_folder_is_at_hand_once_the_loaded_one_first(models):
     known = at_hand(models, "/elsewhere/mine.gguf", Path("/elsewhere/mine.gguf"))
-    names = ["/elsewhere/mine.gguf", "builtin:quoter", "builtin:noise-s", "builtin:noise-m", "odd", "small"]
-    assert [one.id for one in known] == names
+    assert [one.id for one in known] == ["/elsewhere/mine.gguf", *BUILTINS, "odd", "small"]
     assert chosen(known, "small.gguf") == chosen(known, "small") == chosen(known, str(models / "small.gguf"))
     loaded = at_hand(models, "the-setting", models / "small.gguf")
     assert [one.id for one in loaded].count("small") == 0
@@ -48,7 +49,7 @@ def test_every_model_of_the_folder_is_at_hand_once_the_loaded_one_first(models):
 def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(models):
     known = at_hand(models, "builtin:quoter", models / "quoter.gguf")
     rows = {
-        one.id: row(one, header(one.path), Chosen(PLAN), ground(), loaded=False)
+        one.id: row(one, header(one.path), Offload(PLAN), ground(), loaded=False)
         for one in known
         if one.id in ("small", "odd")
     }
@@ -60,14 +61,14 @@ def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(mod
 
 def test_a_model_that_does_not_fit_says_what_it_needs_and_what_there_is(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    full = row(one, header(one.path), Chosen(PLAN), ground(free=0), loaded=False)
+    full = row(one, header(one.path), Offload(PLAN), ground(free=0), loaded=False)
     assert (full["fits"], full["context"]) == (False, None)
     assert "weights and buffers need" in full["words"]
 
 
 def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    report = described(one, header(one.path), Chosen(PLAN), ground(), gpus=(), loaded=False)
+    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
     costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
     assert costs == sorted(costs, reverse=True)
     assert report["kv"]["types"]["f16"]["bytes_per_token"] == report["kv"]["bytes_per_token"]
@@ -81,26 +82,26 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
         pytest.skip(f"no recipe of {architecture}")
     path = tiny_model(architecture)
     known = at_hand(path.parent, "mine", path)
-    report = described(known[0], header(path), Chosen(PLAN), ground(), gpus=(), loaded=True)
+    report = described(known[0], header(path), Offload(PLAN), ground(), gpus=(), loaded=True)
     assert report["ranges"]["cut"] is False
     assert word in report["ranges"]["why"]
 
 
 def settings_of(tiny_model, plan=PLAN, gpus=(), **changed):
-    return {one.setting: one for one in choices(header(tiny_model("llama")).shape, Chosen(plan, **changed), None, gpus)}
+    return {one.setting: one for one in choices(header(tiny_model("llama")).shape, Offload(plan, **changed), None, gpus)}
 
 
 def test_quantised_values_without_flash_attention_do_not_suit(tiny_model):
     plan = KvPlan("q8_0", "q8_0")
     without = settings_of(tiny_model, plan, flash_attention=False)
-    assert (without["model.kv_type_v"].suits, without["model.kv_type_v"].note) == (False, NEEDS_FLASH)
-    with_it = settings_of(tiny_model, plan)["model.kv_type_v"]
-    assert NEEDS_FLASH not in with_it.note
+    assert without["model.kv_type_v"].suits is False
+    assert "need flash attention" in without["model.kv_type_v"].note
+    assert settings_of(tiny_model, plan)["model.kv_type_v"].suits is True
 
 
 def test_quantised_kv_on_a_cpu_is_called_slow_and_on_a_gpu_not(tiny_model):
     plan = KvPlan("q8_0", "f16")
-    slow, quick = settings_of(tiny_model, plan), settings_of(tiny_model, plan, ("GPU",))
+    slow, quick = settings_of(tiny_model, plan), settings_of(tiny_model, plan, (Gpu("GPU", GIB),))
     if slow["model.kv_type_k"].suits:
         assert (slow["model.kv_type_k"].note, quick["model.kv_type_k"].note) == (QUANTISED_ON_CPU, "")
     assert slow["model.kv_type_v"].note != QUANTISED_ON_CPU
@@ -115,6 +116,31 @@ def test_a_context_longer_than_trained_does_not_suit(tiny_model):
     found = settings_of(tiny_model, context=1 << 30)["model.context"]
     assert found.suits is False
     assert "trained for" in found.note
+
+
+def test_over_two_gpus_each_is_named_with_what_it_takes(models):
+    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
+    gpus = (Gpu("big", 24 * GIB), Gpu("small", 8 * GIB))
+    report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False)
+    held = report["memory"]["gpus"]
+    assert [gpu["name"] for gpu in held] == ["big", "small"]
+    assert sum(gpu["layers"] for gpu in held) == report["memory"]["gpu_layers"] == len(header(one.path).shape.layers) + 1
+    assert held[0]["weights"] > held[1]["weights"] > 0
+    settings = {one["setting"]: one["costs"] for one in report["settings"]}
+    assert settings["model.tensor_split"] == "75%, 25% on 2 GPUs"
+
+
+def test_grouped_heads_and_the_quantisation_are_told(models):
+    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
+    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    assert (report["heads"], report["kv_heads"], report["quantisation"]) == (4, 2, "F32")
+
+
+def test_a_model_that_embeds_does_not_fit_because_it_is_none_to_talk_with(tiny_model, tmp_path):
+    path = tiny_model("llama", pooling_type=1)
+    found = row(at_hand(tmp_path, "mine", path)[0], header(path), Offload(PLAN), ground(), loaded=False)
+    assert found["fits"] is False
+    assert "embedding model" in found["words"]
 
 
 def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():

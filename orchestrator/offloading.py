@@ -1,0 +1,58 @@
+"""The settings of loading beside the model and the machine: what would fail is refused, what does nothing is said.
+
+Knows no file and loads nothing.
+"""
+
+from dataclasses import replace
+
+from formatters.conversation import Way
+from governor.footprint import KvPlan
+from governor.offload import Offload, idle, impossible
+from orchestrator.errors import InvalidRequest
+from orchestrator.model_file import ModelFile
+from orchestrator.settings.model import ModelSettings
+
+
+def offload_of(given: ModelSettings) -> Offload:
+    return Offload(
+        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, whole_window=True),
+        flash_attention=given.flash_attention,
+        context=None if given.context == "auto" else given.context,
+        gpu_layers=given.gpu_layers,
+        split=given.split_mode,
+        shares=given.tensor_split,
+        main=given.main_gpu,
+    )
+
+
+def usable(gpus: int, *, offloads: bool, named: str) -> int | None:
+    """How many GPUs llama.cpp will use: of those that the driver tells, or the one that is named. None: nobody knows.
+
+    An engine that offloads where NVML tells of nothing has a GPU of another maker.
+    """
+    if not offloads:
+        return 0
+    return 1 if named else gpus or None
+
+
+def suited(model: ModelFile, chosen: Offload, gpus: int | None) -> ModelFile:
+    """The model with what must be said of its settings. `gpus`: how many the engine can use, None where nobody knows.
+
+    Raises InvalidRequest with the first setting that loading would fail with.
+    """
+    for one in impossible(model.shape, chosen, gpus):
+        raise InvalidRequest(f"{one.setting} cannot be used with {model.setting}: {one.why}", one.instead)
+    return noted(model, *idle(chosen, gpus), *untemplated(model))
+
+
+def noted(model: ModelFile, *notes: str) -> ModelFile:
+    """The model with more to say wherever one of its answers appears."""
+    return replace(model, notice="; ".join(part for part in (model.notice, *notes) if part))
+
+
+def untemplated(model: ModelFile) -> tuple[str, ...]:
+    """A model whose chat template is missing or cannot be cut still answers, in plain role lines, and less well."""
+    if model.placement.way is not Way.NONE:
+        return ()
+    reason = model.placement.reason or "its file holds no chat template"
+    return (f"plain role lines stand in for the chat template of {model.shape.name}: {reason}",)
