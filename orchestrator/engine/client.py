@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from orchestrator.engine.embed_client import EmbeddingCalls, Embeddings
+from orchestrator.engine.embed_messages import Embedded, EmbedFailed
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -66,6 +68,7 @@ class EngineClient:
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
         self._heart: asyncio.Task[None] | None = None
+        self._embedding = EmbeddingCalls(spec.embedding, self._call, self._supervisor.send)
 
     # -- life
 
@@ -145,6 +148,14 @@ class EngineClient:
         assert isinstance(answer, Matched)
         return answer
 
+    async def embed(self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE) -> Embeddings:
+        """Raises EngineUnavailable where asking again may help, EmbeddingRefused where not."""
+        return await self._embedding.embed(texts, urgency)
+
+    def unload_embedding(self) -> None:
+        """Frees the embedding model's memory until the next text."""
+        self._embedding.unload()
+
     async def _call(self, make: Callable[[int], object]) -> object:
         await self.ensure_ready()
         number = next(self._numbers)
@@ -185,7 +196,7 @@ class EngineClient:
         if isinstance(message, Snapshot):
             self.snapshot = message
             self._changed(message)
-        elif isinstance(message, Encoded | Decoded | Matched):
+        elif isinstance(message, Encoded | Decoded | Matched | Embedded | EmbedFailed):
             future = self._calls.get(message.call)
             if future and not future.done():
                 future.set_result(message)

@@ -5,6 +5,15 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class EmbeddingSpec:
+    """A second model, which embeds texts; loaded at the first one. It runs on the CPU."""
+
+    model: str  # path of a GGUF file, or "fake"
+    window: int = 0  # tokens of a text that are read; 0: what the model was trained for, at most 2,048
+    threads: int = 0  # 0: half of the cores
+
+
+@dataclass(frozen=True)
 class EngineSpec:
     """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
 
@@ -23,6 +32,7 @@ class EngineSpec:
     cache_folder: str = ""  # where checkpoints lie; empty: no disk tier
     disk_budget: int = 0  # bytes
     ram_budget: int = 0  # bytes
+    embedding: EmbeddingSpec | None = None
 
 
 @dataclass(frozen=True)

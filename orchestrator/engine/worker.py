@@ -16,14 +16,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cost_file import load_costs, save_costs
 from orchestrator.engine.desk import Desk
+from orchestrator.engine.embed_lanes import Embedder
+from orchestrator.engine.embed_messages import ToEmbedder
+from orchestrator.engine.embed_port import EmbeddingModel
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import LoadFailed, Ready, Shutdown
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
 from orchestrator.engine.sweeping import sweep
@@ -41,6 +46,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the daemon's to answer
     die_with_parent()
+    threading.excepthook = thread_failed
     wire = Wire(socket.socket(fileno=int(sys.argv[1])))
     messages = wire.receive()
     spec = next(messages, None)
@@ -62,6 +68,16 @@ def load(spec: EngineSpec) -> Backend:
     from orchestrator.engine.llama import LlamaBackend
 
     return LlamaBackend(spec)
+
+
+def load_embedding(spec: EmbeddingSpec) -> EmbeddingModel:
+    if spec.model == "fake":
+        from orchestrator.engine.embed_fake import FakeEmbedding
+
+        return FakeEmbedding(spec.window)
+    from orchestrator.engine.embed_llama import LlamaEmbedding
+
+    return LlamaEmbedding(spec)
 
 
 def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
@@ -88,7 +104,7 @@ def die_with_parent() -> None:
 
 
 class Worker:
-    """Two threads around one loop: this one computes, the desk reads."""
+    """Threads around one loop: this one computes, the desk reads, two embed where a model for it is configured."""
 
     def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire) -> None:
         self._wire = wire
@@ -99,6 +115,8 @@ class Worker:
         self._cost_file = cost_file_of(backend, spec)
         if self._cost_file is not None:
             load_costs(self._loop.costs, self._cost_file)
+        embedding = spec.embedding
+        self._embedder = Embedder(partial(load_embedding, embedding) if embedding else None, wire.send)
         self._shadows: Shadows = {}
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
@@ -116,6 +134,8 @@ class Worker:
                     self._loop.close()
                     if self._cost_file is not None:
                         save_costs(self._loop.costs, self._cost_file)
+                    if not self._embedder.close():
+                        leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
                     return
                 self._loop.handle(message)
             with self._watchdog.step():
@@ -132,10 +152,12 @@ class Worker:
             log.critical("the engine's desk failed", exc_info=True)
         finally:
             if not self._closing:
-                logging.shutdown()
-                os._exit(status)
+                leave(status)
 
     def _forward(self, message: object) -> None:
+        if isinstance(message, ToEmbedder):
+            self._embedder.take(message)
+            return
         # Noted here and not in the loop: the socket's end, which follows, must not cut off what is being written.
         self._closing = self._closing or isinstance(message, Shutdown)
         self._inbox.put(message)
@@ -154,6 +176,17 @@ class Worker:
         if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
             self._told = now
             self._wire.send([self._loop.snapshot()])
+
+
+def leave(status: int) -> NoReturn:
+    logging.shutdown()
+    os._exit(status)
+
+
+def thread_failed(fault: threading.ExceptHookArgs) -> None:
+    """A fault of ours in one thread: nobody would answer what it had taken, so the process ends."""
+    log.critical("a thread of the engine failed", exc_info=fault.exc_value)
+    leave(70)
 
 
 def overrun(seconds: float) -> None:

@@ -15,8 +15,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.engine.builtin import noise, quoter
-from orchestrator.engine.builtin.shape import Shape, Tensor, write
+from orchestrator.engine.builtin import noise, quoter, words
+from orchestrator.engine.builtin.shape import Shape, Tensor
+from orchestrator.engine.builtin.shape import write as write_llama
 from orchestrator.engine.builtin.tokens import Tokens, tokens
 
 PREFIX = "builtin:"
@@ -31,22 +32,33 @@ class Recipe(Protocol):
     def __call__(self, vocabulary: Tokens) -> Iterator[Tensor]: ...
 
 
+class Write(Protocol):
+    def __call__(self, path: Path, vocabulary: Tokens) -> None:
+        """Raises OSError."""
+        ...
+
+
 @dataclass(frozen=True)
 class Builtin:
-    """A model that we make ourselves; `bytes` is about the size of its file."""
+    """A model that we make ourselves; `bytes` is about the size of its file. One that `embeds` writes no text."""
 
     name: str
-    shape: Shape
-    recipe: Recipe
+    write: Write
     bytes: int
+    embeds: bool = False
+
+
+def llama(name: str, shape: Shape, recipe: Recipe, size: int) -> Builtin:
+    return Builtin(name, lambda path, vocabulary: write_llama(path, shape, vocabulary, recipe(vocabulary)), size)
 
 
 BUILTINS = {
     model.name: model
     for model in (
-        Builtin("builtin:quoter", quoter.SHAPE, quoter.tensors, 8 * MIB),
-        Builtin("builtin:noise-s", noise.SMALL, partial(noise.tensors, noise.SMALL), 142 * MIB),
-        Builtin("builtin:noise-m", noise.MEDIUM, partial(noise.tensors, noise.MEDIUM), 562 * MIB),
+        llama("builtin:quoter", quoter.SHAPE, quoter.tensors, 8 * MIB),
+        llama("builtin:noise-s", noise.SMALL, partial(noise.tensors, noise.SMALL), 142 * MIB),
+        llama("builtin:noise-m", noise.MEDIUM, partial(noise.tensors, noise.MEDIUM), 562 * MIB),
+        Builtin("builtin:words", words.write, 4 * MIB, embeds=True),
     )
 }
 
@@ -85,7 +97,7 @@ def build(model: Builtin, path: Path) -> None:
         )
     part = path.with_suffix(".part")  # one builder at a time: a dead one's rest is written over
     try:
-        write(part, model.shape, tokens(), model.recipe(tokens()))
+        model.write(part, tokens())
         sync(part)
         part.replace(path)
         sync(path.parent)

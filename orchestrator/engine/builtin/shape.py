@@ -1,6 +1,6 @@
-"""The shape of a model of architecture `llama`: what its GGUF header says, and the tensors that have to follow."""
+"""Writing GGUF files, and the shape of a model of architecture `llama`: what its header says, and which tensors follow."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,23 @@ class Shape:
 
 
 def write(path: Path, shape: Shape, vocabulary: Tokens, tensors: Iterable[Tensor]) -> None:
-    """Writes a GGUF file, one tensor in memory at a time. Same arguments, same bytes. Raises OSError."""
-    order = list(tensors)
-    writer = gguf.GGUFWriter(path, "llama")
-    try:
+    """Writes a model of architecture `llama`. Raises OSError."""
+
+    def describe(writer: gguf.GGUFWriter) -> None:
         shape.describe(writer)
         writer.add_vocab_size(len(vocabulary.texts))
         vocabulary.describe(writer)
+
+    write_tensors(path, "llama", describe, list(tensors))
+
+
+def write_tensors(
+    path: Path, architecture: str, describe: Callable[[gguf.GGUFWriter], None], order: Sequence[Tensor]
+) -> None:
+    """Writes a GGUF file, one tensor in memory at a time. Same arguments, same bytes. Raises OSError."""
+    writer = gguf.GGUFWriter(path, architecture)
+    try:
+        describe(writer)
         for name, size, _ in order:
             kind: Any = np.dtype(dtype_of(size))
             writer.add_tensor_info(name, size, kind, int(np.prod(size)) * kind.itemsize)

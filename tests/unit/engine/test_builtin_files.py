@@ -108,6 +108,6 @@ def test_a_write_that_fails_in_the_middle_is_an_error_and_no_file(
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(BuiltinError, match="builtin:noise-m, builtin:noise-s, builtin:quoter"):
+    with pytest.raises(BuiltinError, match="builtin:noise-m, builtin:noise-s, builtin:quoter, builtin:words"):
         ensure("builtin:oracle", tmp_path)
-    assert set(BUILTINS) == {"builtin:quoter", "builtin:noise-s", "builtin:noise-m"}
+    assert set(BUILTINS) == {"builtin:quoter", "builtin:noise-s", "builtin:noise-m", "builtin:words"}

@@ -1,0 +1,102 @@
+"""Embeddings as the daemon asks for them, and what is known of the model without loading it."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Unload
+from orchestrator.engine.embed_port import Vectors
+from orchestrator.engine.fingerprint import sample_file, shards
+from orchestrator.engine.messages import Urgency
+from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.engine.supervisor import EngineUnavailable
+
+MOST_LOSSES = 2  # of the child in a row while it embedded: more would have the engine counted as broken
+
+
+class EmbeddingRefused(Exception):
+    """There is no embedding of these texts, and asking again will not help; the message says why."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """`vectors`: shape (texts, dimensions), rows of length 1, of the model `name`: others' are not comparable.
+
+    `tokens` that were read of each text; `cut`: how many of its last ones did not fit the model's window.
+    """
+
+    vectors: Vectors
+    dimensions: int
+    name: str
+    tokens: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+Call = Callable[[Callable[[int], object]], Awaitable[object]]
+
+
+class EmbeddingCalls:
+    """`call` sends what it makes of a number and waits for the answer; `send` only sends."""
+
+    def __init__(self, spec: EmbeddingSpec | None, call: Call, send: Callable[[Sequence[object]], bool]) -> None:
+        self._spec = spec
+        self._name = ""
+        self._call = call
+        self._send = send
+        self._losses = 0
+
+    async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+        """Raises EngineUnavailable where asking again may help, EmbeddingRefused where not. Cancelling stops the work."""
+        if self._spec is None:
+            raise EmbeddingRefused("no embedding model is configured")
+        if self._losses >= MOST_LOSSES:
+            raise EmbeddingRefused(f"the engine ended {self._losses} times while it embedded with {self._spec.model}")
+        answer = await self._asked(tuple(texts), urgency is Urgency.BACKGROUND)
+        if isinstance(answer, EmbedFailed):
+            raise EmbeddingRefused(answer.reason)
+        assert isinstance(answer, Embedded)
+        self._losses = 0
+        vectors = np.frombuffer(answer.vectors, np.float32).reshape(len(texts), answer.dimensions)
+        return Embeddings(vectors, answer.dimensions, self._named(self._spec), answer.tokens, answer.cut)
+
+    def unload(self) -> None:
+        self._send([Unload()])
+
+    async def _asked(self, texts: tuple[str, ...], background: bool) -> object:
+        number = 0
+
+        def make(call: int) -> Embed:
+            nonlocal number
+            number = call
+            return Embed(call, texts, background)
+
+        try:
+            return await self._call(make)
+        except asyncio.CancelledError:
+            self._send([CallOff(number)])
+            raise
+        except EngineUnavailable:
+            self._losses += number > 0  # it was sent, and the child that had it is gone
+            raise
+
+    def _named(self, spec: EmbeddingSpec) -> str:
+        self._name = self._name or embedding_name(spec)
+        return self._name
+
+
+def embedding_name(spec: EmbeddingSpec) -> str:
+    """One word that changes when vectors would: the file's name and a digest of its content and of the window.
+
+    Reads at most 8 MiB of each shard. A new llama.cpp may round otherwise, which is no reason to embed an archive anew.
+    """
+    if spec.model == "fake":
+        return f"fake-{spec.window}"
+    digest = hashlib.sha256(f"{spec.window}\n".encode())
+    path = Path(spec.model)
+    for shard in shards(path):
+        sample_file(shard, digest)
+    return f"{path.stem}-{digest.hexdigest()[:12]}".replace(" ", "-")

@@ -1,0 +1,179 @@
+"""The child's embedding work: two threads beside the loop, which it never waits for.
+
+    questions ─▶ lane "query" ──┐                              one model, loaded at the first text,
+    chunks    ─▶ lane "fill"  ──┴─▶ contexts of their own      freed when both lanes have rested
+
+The fill runs at a nice value that leaves answers their cores; a thread cannot take its nice value back, so what somebody
+waits for has a thread that never gave it up. No cells and no sequences of the pools are touched.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from orchestrator.engine.backend import BackendError
+from orchestrator.engine.embed_messages import (
+    CallOff,
+    Embed,
+    Embedded,
+    EmbedFailed,
+    FromEmbedder,
+    ToEmbedder,
+    Unload,
+)
+from orchestrator.engine.embed_port import Cut, EmbeddingContext, EmbeddingModel, batches, cut, normalised
+
+NICE = 10
+IDLE_SECONDS = 300.0  # after that the memory is worth more than the load (some hundred ms) at the next text
+STOP_SECONDS = 2.0
+
+Post = Callable[[Sequence[FromEmbedder]], None]
+
+
+class Embedder:
+    """`load` gives the model, or raises BackendError; None where none is configured. `post` may be called by any thread."""
+
+    def __init__(self, load: Callable[[], EmbeddingModel] | None, post: Post, idle: float = IDLE_SECONDS) -> None:
+        self._post = post
+        self._wanted: set[int] = set()
+        self._lanes: dict[bool, Lane] = {}  # by whether it works in the background
+        if load is not None:
+            shared = Shared(load)
+            self._lanes = {at: Lane(shared, post, self._wanted, NICE if at else 0, idle) for at in (False, True)}
+
+    def take(self, message: ToEmbedder) -> None:
+        """Returns at once."""
+        if isinstance(message, CallOff):
+            self._wanted.discard(message.call)
+        elif isinstance(message, Unload):
+            for lane in self._lanes.values():
+                lane.give(message)
+        elif not self._lanes:
+            self._post([EmbedFailed(message.call, "no embedding model is configured")])
+        else:
+            self._wanted.add(message.call)
+            self._lanes[message.background].give(message)
+
+    def close(self) -> bool:
+        """Ends both threads; False when one of them is inside the model and does not come back in time."""
+        self._wanted.clear()
+        lanes = [lane for lane in self._lanes.values() if lane.started]
+        for lane in lanes:
+            lane.give(None)
+        return all(lane.ended(STOP_SECONDS) for lane in lanes)
+
+
+class Shared:
+    """The model, loaded for the first lane that wants it and freed by the last one that lets it go."""
+
+    def __init__(self, load: Callable[[], EmbeddingModel]) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._model: EmbeddingModel | None = None
+        self._holders = 0
+
+    def hold(self) -> EmbeddingModel:
+        with self._lock:
+            self._model = self._model or self._load()
+            self._holders += 1
+            return self._model
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._model is not None:
+                self._model.close()
+                self._model = None
+
+
+class Lane:
+    """One thread, started by its first message: texts of one call after the other, in batches."""
+
+    def __init__(self, shared: Shared, post: Post, wanted: set[int], nice: int, idle: float) -> None:
+        self._shared = shared
+        self._post = post
+        self._wanted = wanted
+        self._nice = nice
+        self._idle = idle
+        self._inbox: queue.SimpleQueue[Embed | Unload | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"embedding at nice {nice}", daemon=True)
+        self._held: tuple[EmbeddingModel, EmbeddingContext] | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
+    def give(self, message: Embed | Unload | None) -> None:
+        self._inbox.put(message)
+        if not self.started:
+            self._thread.start()
+
+    def ended(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self._nice:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
+        while True:
+            try:
+                message = self._inbox.get(timeout=self._idle if self._held else None)
+            except queue.Empty:
+                message = Unload()
+            if isinstance(message, Embed):
+                self._serve(message)
+                continue
+            self._rest()
+            if message is None:
+                return
+
+    def _serve(self, message: Embed) -> None:
+        try:
+            answer: FromEmbedder | None = self._embed(message)
+        except BackendError as error:
+            answer = EmbedFailed(message.call, str(error))
+        self._wanted.discard(message.call)
+        if answer is not None:
+            self._post([answer])
+
+    def _embed(self, message: Embed) -> Embedded | None:
+        """None when nobody waits for it any more, noticed between two batches."""
+        if message.call not in self._wanted:
+            return None
+        model, context = self._ready()
+        texts = [read(model, number, text) for number, text in enumerate(message.texts)]
+        parts = []
+        for batch in batches([len(text.ids) for text in texts]):
+            if message.call not in self._wanted:
+                return None
+            parts.append(normalised(context.vectors([texts[at].ids for at in batch])))
+        vectors = np.concatenate(parts) if parts else np.zeros((0, model.dimensions), np.float32)
+        tokens, lost = tuple(len(text.ids) for text in texts), tuple(text.lost for text in texts)
+        return Embedded(message.call, vectors.tobytes(), model.dimensions, tokens, lost)
+
+    def _ready(self) -> tuple[EmbeddingModel, EmbeddingContext]:
+        if self._held is None:
+            model = self._shared.hold()
+            try:
+                self._held = (model, model.open())
+            except BackendError:
+                self._shared.release()
+                raise
+        return self._held
+
+    def _rest(self) -> None:
+        if self._held is not None:
+            self._held[1].close()
+            self._held = None
+            self._shared.release()
+
+
+def read(model: EmbeddingModel, number: int, text: str) -> Cut:
+    """A text as ids that fit the window. Raises BackendError for one that has none."""
+    ids = model.encode(text)
+    if not ids:
+        raise BackendError(f"text {number} is empty: there is nothing to embed")
+    return cut(ids, model.window, model.ending)

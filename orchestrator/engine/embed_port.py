@@ -1,0 +1,81 @@
+"""The port to a model that embeds, and what is the same for all of them: cutting, batching, normalising.
+
+A model may be read from several threads; each thread that computes opens a context of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from orchestrator.engine.backend import BackendError
+
+Vectors = npt.NDArray[np.float32]
+
+BATCH_TOKENS = 512  # attention walks the whole batch, also for texts that do not see each other
+BATCH_TEXTS = 64  # at most 256: a sequence for each
+
+
+class EmbeddingContext(Protocol):
+    """Room to compute in, of one thread."""
+
+    def vectors(self, texts: Sequence[Sequence[int]]) -> Vectors:
+        """Shape (texts, dimensions), of any length. Texts fit the window and one batch. Raises BackendError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class EmbeddingModel(Protocol):
+    """A loaded model. `window` in tokens, `ending`: how many of a text's last ids are the model's own and never cut."""
+
+    dimensions: int
+    window: int
+    ending: int
+
+    def encode(self, text: str) -> list[int]:
+        """The text's ids with what the model wants around them, uncut."""
+        ...
+
+    def open(self) -> EmbeddingContext:
+        """Raises BackendError."""
+        ...
+
+    def close(self) -> None:
+        """Contexts must be closed before."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cut:
+    ids: list[int]
+    lost: int  # tokens
+
+
+def cut(ids: list[int], window: int, ending: int) -> Cut:
+    """The beginning of a text, with its ending, in the window."""
+    lost = max(0, len(ids) - window)
+    return Cut(ids[: window - ending] + ids[len(ids) - ending :], lost) if lost else Cut(ids, 0)
+
+
+def batches(lengths: Sequence[int], tokens: int = BATCH_TOKENS, texts: int = BATCH_TEXTS) -> Iterator[range]:
+    """Neighbours that are computed together: at most so many texts, and tokens unless one text alone has more."""
+    start, held = 0, 0
+    for at, length in enumerate(lengths):
+        if at > start and (held + length > tokens or at - start == texts):
+            yield range(start, at)
+            start, held = at, 0
+        held += length
+    if start < len(lengths):
+        yield range(start, len(lengths))
+
+
+def normalised(vectors: Vectors) -> Vectors:
+    """Rows of length 1. Raises BackendError for a row without a direction."""
+    lengths: npt.NDArray[Any] = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not (lengths > 0).all():
+        raise BackendError("the embedding model gave a vector without a direction")
+    rows: Vectors = (vectors / lengths).astype(np.float32)
+    return rows

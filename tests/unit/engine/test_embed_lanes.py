@@ -1,0 +1,193 @@
+"""The two threads that embed: who waits for whom, what is let go, and when the memory is given back."""
+
+import os
+import queue
+import threading
+
+import numpy as np
+import pytest
+
+from orchestrator.engine.backend import BackendError
+from orchestrator.engine.embed_fake import FakeContext, FakeEmbedding
+from orchestrator.engine.embed_lanes import NICE, Embedder
+from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Unload
+
+SOON = 10.0
+
+
+class Gated(FakeEmbedding):
+    """Stops inside a batch that holds the word `stop` until it is let through, and notes what happened."""
+
+    def __init__(self):
+        super().__init__()
+        self.entered, self.gate = threading.Semaphore(0), threading.Semaphore(0)
+        self.open_contexts, self.closed, self.nice = 0, threading.Event(), {}
+        self.stop = self.encode("stop")[1]
+
+    def open(self):
+        self.open_contexts += 1
+        self.nice[threading.current_thread().name] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        return GatedContext(self)
+
+    def close(self):
+        self.closed.set()
+
+
+class GatedContext(FakeContext):
+    def __init__(self, model):
+        super().__init__(model.window)
+        self._model = model
+
+    def vectors(self, texts):
+        if any(self._model.stop in ids for ids in texts):
+            self._model.entered.release()
+            assert self._model.gate.acquire(timeout=SOON)
+        return super().vectors(texts)
+
+    def close(self):
+        self._model.open_contexts -= 1
+
+
+class Room:
+    def __init__(self, load=None, idle=60.0):
+        self.model = Gated()
+        self.loads = 0
+        self.answers = queue.Queue()
+        self.embedder = Embedder(load or self._load, lambda messages: [self.answers.put(one) for one in messages], idle)
+
+    def _load(self):
+        self.loads += 1
+        return self.model
+
+    def ask(self, call, *texts, background=False):
+        self.embedder.take(Embed(call, texts, background))
+
+    def answer(self):
+        return self.answers.get(timeout=SOON)
+
+
+@pytest.fixture
+def room():
+    made = Room()
+    yield made
+    made.model.gate.release(100)
+    assert made.embedder.close()
+
+
+def test_texts_come_back_as_vectors_of_length_one_in_their_order(room):
+    room.ask(1, "one two", "three", "one two")
+    found = room.answer()
+    vectors = np.frombuffer(found.vectors, np.float32).reshape(3, found.dimensions)
+    assert (found.call, found.tokens, found.cut) == (1, (4, 3, 4), (0, 0, 0))
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
+    assert (vectors[0] == vectors[2]).all()
+    assert (vectors[0] != vectors[1]).any()
+
+
+def test_what_did_not_fit_the_window_is_told_per_text(room):
+    room.ask(1, "word " * 300, "short")
+    found = room.answer()
+    assert (found.tokens, found.cut) == ((128, 3), (174, 0))
+
+
+def test_no_texts_are_no_vectors(room):
+    room.ask(1)
+    assert room.answer() == Embedded(1, b"", 64, (), ())
+
+
+def test_a_question_does_not_wait_for_the_fill(room):
+    room.ask(1, "stop", background=True)
+    assert room.model.entered.acquire(timeout=SOON)
+    room.ask(2, "where is it")
+    assert room.answer().call == 2
+    room.model.gate.release()
+    assert room.answer().call == 1
+
+
+def test_only_the_fill_gives_its_cores_away(room):
+    room.ask(1, "a")
+    room.ask(2, "b", background=True)
+    assert {room.answer().call, room.answer().call} == {1, 2}
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    assert sorted(room.model.nice.values()) == sorted({here, max(here, NICE)})
+
+
+def test_a_call_that_nobody_waits_for_ends_between_two_batches(room):
+    room.ask(1, "stop", *["word " * 100] * 50, "stop")
+    assert room.model.entered.acquire(timeout=SOON)
+    room.embedder.take(CallOff(1))
+    room.model.gate.release()
+    room.ask(2, "next")
+    assert room.answer().call == 2
+    assert not room.model.entered.acquire(blocking=False)
+
+
+def test_a_call_that_waits_in_line_is_never_begun_when_it_is_called_off(room):
+    room.ask(1, "stop")
+    assert room.model.entered.acquire(timeout=SOON)
+    room.ask(2, "stop")
+    room.embedder.take(CallOff(2))
+    room.model.gate.release()
+    room.ask(3, "next")
+    assert [room.answer().call, room.answer().call] == [1, 3]
+
+
+def test_the_model_is_loaded_at_the_first_text_once_for_both(room):
+    assert room.loads == 0
+    room.ask(1, "a")
+    room.ask(2, "b", background=True)
+    assert {room.answer().call, room.answer().call} == {1, 2}
+    assert (room.loads, room.model.open_contexts) == (1, 2)
+
+
+def test_the_memory_is_given_back_on_demand_and_the_next_text_loads_again(room):
+    room.ask(1, "a")
+    room.answer()
+    room.embedder.take(Unload())
+    assert room.model.closed.wait(SOON)
+    assert room.model.open_contexts == 0
+    room.ask(2, "a")
+    assert room.answer().call == 2
+    assert room.loads == 2
+
+
+def test_the_memory_is_given_back_when_nobody_asks_for_a_while():
+    room = Room(idle=0.01)
+    room.ask(1, "a")
+    room.answer()
+    assert room.model.closed.wait(SOON)
+    assert room.embedder.close()
+
+
+def test_a_model_that_cannot_be_loaded_fails_each_call_with_its_reason_and_is_tried_again():
+    loads = iter([BackendError("no such file"), BackendError("still none"), FakeEmbedding()])
+
+    def load():
+        found = next(loads)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    room = Room(load)
+    for call in (1, 2, 3):
+        room.ask(call, "a")
+    assert [room.answer(), room.answer()] == [EmbedFailed(1, "no such file"), EmbedFailed(2, "still none")]
+    assert isinstance(room.answer(), Embedded)
+    assert room.embedder.close()
+
+
+def test_without_a_model_every_call_is_told_so():
+    answers = []
+    embedder = Embedder(None, answers.extend)
+    embedder.take(Embed(7, ("a",)))
+    embedder.take(Unload())
+    assert answers == [EmbedFailed(7, "no embedding model is configured")]
+    assert embedder.close()
+
+
+def test_closing_drops_what_waits(room):
+    room.ask(1, "stop", "word " * 120, "word " * 120, "word " * 120, "word " * 120, "stop")
+    assert room.model.entered.acquire(timeout=SOON)
+    room.model.gate.release()
+    assert room.embedder.close()
+    assert room.model.closed.is_set()
