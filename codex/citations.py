@@ -1,30 +1,18 @@
-"""Finds the places that an answer cites, `path:line` or `path:line-line`, and checks each against what it was shown.
+"""Checks each place that an answer cites against what the answer was shown. Pure; `codex.cited` finds the places.
 
-Pure. A citation is valid when its file is in the generation and has these lines; it is `shown` when those lines, or the
-line that stands for them in a skeleton, were in the prompt. An answer that cites a place it never saw made it up, even
-if the place exists.
+A citation is valid when its file is known, has these lines, and they stood in the prompt: whole, or by the line that
+stands for them in a skeleton or a map. An answer that cites a place it never saw made it up, even if the place exists.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-_LINES = r"(?:#L|:L?)(?P<start>\d{1,7})(?:\s?[-–]\s?L?(?P<end>\d{1,7}))?(?!\w)(?!\.\d)"
-_PATH = r"(?<![\w/:@.~%+\-\\])(?P<path>(?!\w+://)[\w.~+@%\-\\][\w.~+@%/\-\\]*)"
-_CITATION = re.compile(_PATH + _LINES)
-_HAS_NAME = re.compile(r"[A-Za-z]")
-_HOSTLIKE = re.compile(r"^(?:localhost|\d+(?:\.\d+){3}|(?:[\w-]+\.)+(?:com|org|net|io|dev))$")
+from codex.cited import Cited, cited
 
-
-@dataclass(frozen=True, slots=True)
-class Cited:
-    """A place as an answer wrote it: characters `at`–`to` of the answer, path, lines (1-based, inclusive)."""
-
-    path: str
-    start: int
-    end: int
-    at: int
-    to: int
+NO_FILE = "no such file in this codex"
+NOT_SHOWN = "these lines were not shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,59 +30,83 @@ class Citation:
     why: str = ""
 
 
-Shown = Mapping[str, Sequence[tuple[int, int]]]
-"""Line ranges (1-based, inclusive) of each path that stood in the prompt."""
+@dataclass(frozen=True)
+class Shown:
+    """What stood in the prompt, by path: `spans` of lines (1-based, inclusive), and `heads`, the lines that a skeleton or
+    a map lists: a place that begins at one of them was shown by it."""
+
+    spans: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    heads: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+    def has(self, path: str, start: int, end: int) -> bool:
+        """Whether every line of the place stood there."""
+        if start in self.heads.get(path, ()):
+            return True
+        at = start
+        for first, last in sorted(self.spans.get(path, ())):
+            if first <= at <= last:
+                at = last + 1
+        return at > end
 
 
-def cited(answer: str) -> tuple[Cited, ...]:
-    """All places that an answer cites, in order; a place that is cited again counts again."""
-    found: list[Cited] = []
-    for match in _CITATION.finditer(answer):
-        path = match["path"].removeprefix("./")
-        if _HAS_NAME.search(path) and ("." in path or "/" in path) and not _HOSTLIKE.match(path):
-            start = int(match["start"])
-            found.append(Cited(path, start, int(match["end"] or start), match.start(), match.end()))
-    return tuple(found)
+class Files:
+    """Which file a text means by a name. `lines` by path: asked only for files that are cited."""
+
+    def __init__(self, lines: Mapping[str, int]) -> None:
+        self.lines = lines
+
+    def meant(self, name: str) -> str | None:
+        """The file itself, with either slash; else the one that an absolute path ends in; else the only one that ends in
+        the name: answers shorten `src/app/main.py` to `main.py`."""
+        if name in self.lines:
+            return name
+        plain = name.replace("\\", "/").removeprefix("./")
+        if plain in self.lines:
+            return plain
+        if plain.startswith("/") or plain[1:3] == ":/":
+            return next((tail for tail in _tails(plain) if tail in self.lines), None)
+        ending = [path for path in self._by_last.get(plain.rpartition("/")[2], ()) if path.endswith(f"/{plain}")]
+        return ending[0] if len(ending) == 1 else None
+
+    def is_file(self, name: str) -> bool:
+        """Whether a name is a file's, also when it is not clear which one's."""
+        return self.meant(name) is not None or name in self._by_last
+
+    @cached_property
+    def _by_last(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for path in self.lines:
+            found[path.rpartition("/")[2]].append(path)
+        return dict(found)
 
 
-def check(places: Iterable[Cited], line_counts: Mapping[str, int], shown: Shown | None = None) -> tuple[Citation, ...]:
-    """Each distinct place once, in order of its first appearance. `line_counts`: lines by path of the generation."""
-    distinct = dict.fromkeys((one.path, one.start, one.end) for one in places)
-    return tuple(_checked(path, start, end, line_counts, shown) for path, start, end in distinct)
+def check(places: Iterable[Cited], files: Files, shown: Shown | None = None) -> tuple[Citation, ...]:
+    """Each distinct place once, in order of its first appearance."""
+    return tuple(dict.fromkeys(_checked(one, files, shown) for one in places))
 
 
 def citations(answer: str, line_counts: Mapping[str, int], shown: Shown | None = None) -> tuple[Citation, ...]:
-    """The checked citations of an answer."""
-    return check(cited(answer), line_counts, shown)
+    """The checked citations of an answer. `line_counts`: lines by path."""
+    files = Files(line_counts)
+    return check(cited(answer, files.is_file), files, shown)
 
 
-def _checked(path: str, start: int, end: int, line_counts: Mapping[str, int], shown: Shown | None) -> Citation:
-    known = _known_path(path, line_counts)
-    if known is None:
-        return Citation(path, start, end, False, None if shown is None else False, "no such file in this codex")
-    seen = None if shown is None else _was_shown(known, start, end, shown)
-    count = line_counts[known]
+def _checked(place: Cited, files: Files, shown: Shown | None) -> Citation:
+    start, end = place.start, place.end
+    path = files.meant(place.path)
+    if path is None:
+        return Citation(place.path, start, end, False, None if shown is None else False, NO_FILE)
+    seen = None if shown is None else shown.has(path, start, end)
     if start < 1 or end < start:
-        return Citation(known, start, end, False, seen, "not a range of lines")
-    if end > count:
-        return Citation(known, start, end, False, seen, f"the file has {count} lines")
+        return Citation(path, start, end, False, seen, "not a range of lines")
+    if end > files.lines[path]:
+        return Citation(path, start, end, False, seen, f"the file has {files.lines[path]} lines")
     if seen is False:
-        return Citation(known, start, end, False, seen, "these lines were not shown")
-    return Citation(known, start, end, True, seen)
+        return Citation(path, start, end, False, seen, NOT_SHOWN)
+    return Citation(path, start, end, True, seen)
 
 
-def _known_path(path: str, line_counts: Mapping[str, int]) -> str | None:
-    """The path itself, else the only path that ends in it: answers shorten `src/app/main.py` to `main.py`."""
-    if path in line_counts:
-        return path
-    ending = [known for known in line_counts if known.endswith(f"/{path}")]
-    return ending[0] if len(ending) == 1 else None
-
-
-def _was_shown(path: str, start: int, end: int, shown: Shown) -> bool:
-    """Whether every cited line stood in the prompt."""
-    at = start
-    for first, last in sorted(shown.get(path, ())):
-        if first <= at <= last:
-            at = last + 1
-    return at > end
+def _tails(path: str) -> Iterable[str]:
+    """What an absolute path ends in, longest first."""
+    parts = path.split("/")
+    return ("/".join(parts[at:]) for at in range(1, len(parts)))

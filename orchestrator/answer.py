@@ -8,7 +8,7 @@ A plan is the same story without its end: nothing is inferred and nothing is rem
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,7 @@ from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
-from orchestrator.grounding import Passage, citations_of, passages_of
+from orchestrator.grounding import Ground, citations_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
@@ -154,14 +154,14 @@ class Answers:
         completions = heard.finished.completions
         timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
         reuse = accounts.true_reuse(heard.admitted, completions)
-        citations = citations_of(heard.finished.text, prepared.turn.query, shown(prepared), lines_of(prepared))
+        citations = citations_of(heard.finished.text, ground_of(prepared, heard.finished))
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
             update={"trace": trace, "timings": timings, "citations": citations}
         )
         self._remember(prepared, heard.finished, ids)
         if prepared.standing is not None:
-            used = [one.path for one in citations] + [one.path for one in prepared.turn.state.evidence]
+            used = [one.path for one in citations if one.valid] + [one.path for one in prepared.turn.state.evidence]
             self.preparing.shelf.answered(prepared.standing.name, used)
         return Answered(
             finish_reason=heard.finished.finish_reason,
@@ -265,16 +265,11 @@ def pool_of(prepared: Prepared) -> str:
     return pool_name(prepared.turn.identity.name, prepared.standing.name if prepared.standing else "")
 
 
-def shown(prepared: Prepared) -> list[Passage]:
-    """What of the code stood in the prompt, evidence first."""
-    evidence = [Passage(one.path, one.start, one.text) for one in prepared.turn.state.evidence]
-    pieces = prepared.turn.codex.pieces if prepared.turn.codex else ()
-    base = {one.path: one.text for one in pieces if one.kind == "full"}
-    return [*evidence, *passages_of(base, prepared.standing.log if prepared.standing else ())]
-
-
-def lines_of(prepared: Prepared) -> Mapping[str, int]:
-    return prepared.standing.lines if prepared.standing else {}
+def ground_of(prepared: Prepared, finished: Finished) -> Ground:
+    """What the answer was shown."""
+    standing = prepared.standing
+    log, lines = (standing.log, standing.lines) if standing is not None else ((), {})
+    return Ground(prepared.turn, finished.running, log, lines)
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:

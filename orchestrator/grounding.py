@@ -1,20 +1,27 @@
 """Where an answer's own words stand in what it was shown, and whether the places that it cites exist. Pure.
 
-An answer that quotes is given the place of its quote, also when it names none: the model need not count lines.
+An answer that quotes is given the place of its quote, also when it names none: the model need not count lines. A place that
+it names is checked against all that stood in its prompt: the codex in its tier, its amendments, evidence, attachments, what
+tools found, and the places that the user named.
 """
 
 import re
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from codex.amendments import Amendment, Told
-from codex.citations import citations as checked
+from codex.citations import Files, Shown, check
+from codex.cited import cited
+from formatters.blocks import Role
+from formatters.context import Artifacts, CodexPiece, Turn, TurnContext
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
 MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
-EXCERPT = re.compile(r"^lines (\d+)-\d+, .*:\n", re.MULTILINE)  # the head of a changed definition
+EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed definition
+LISTED = re.compile(r"^\s*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 
 
 @dataclass(frozen=True)
@@ -26,21 +33,110 @@ class Passage:
     text: str
 
 
-def citations_of(
-    answer: str, question: str, shown: Iterable[Passage], lines: Mapping[str, int]
-) -> tuple[Citation, ...]:
-    """Places that the answer names, each checked against the generation, then places that it quotes."""
-    named = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid) for one in checked(answer, lines)]
-    quoted = quotes(answer, question, shown)
-    return tuple(dict.fromkeys([*named, *quoted]))
+@dataclass(frozen=True)
+class Ground:
+    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, lines by path now."""
+
+    turn: TurnContext
+    running: Sequence[Turn] = ()
+    log: Sequence[Amendment] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def pieces(self) -> Sequence[CodexPiece]:
+        return self.turn.codex.pieces if self.turn.codex else ()
+
+    @property
+    def turns(self) -> Sequence[Artifacts]:
+        """All turns, the one being answered among them, with what came with each."""
+        return (*self.turn.state.turns, self.turn.state, *self.running)
+
+    def told(self) -> Iterator[str]:
+        """What the user and the tools said."""
+        yield self.turn.query
+        said = (one for one in (*self.turn.state.turns, *self.running) if one.role is not Role.ASSISTANT)
+        yield from (one.text for one in said)
+        yield from (file.text for one in self.turns for file in one.attachments)
 
 
-def passages_of(base: Mapping[str, str], log: Sequence[Amendment]) -> list[Passage]:
-    """The code as the log leaves it: what changed, newest first, then the files that stand as they were. `base`: texts."""
-    latest = {entry.path: entry for entry in log}
+def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
+    """Places that the answer names, each checked against what was shown, then places that it quotes."""
+    attached = {file.name: line_count(file.text) for one in ground.turns for file in one.attachments}
+    files = Files(ChainMap(attached, ground.lines))  # type: ignore[arg-type]  # it is only read
+    named = cited(answer, files.is_file)
+    shown = shown_of(ground, files, {path for one in named if (path := files.meant(one.path)) is not None})
+    checked = check(named, files, shown)
+    places = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid, why=one.why) for one in checked]
+    return tuple(dict.fromkeys([*places, *quotes(answer, ground.turn.query, passages_of(ground))]))
+
+
+# -- what was shown
+
+
+def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
+    """What of these files stood in the prompt, in any form."""
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    heads: dict[str, set[int]] = defaultdict(set)
+    latest = {entry.path: entry for entry in ground.log}
+    for path in paths:
+        spans[path] += _spans_of(path, ground, files)
+        stood = _stood_as(path, latest)
+        for piece in ground.pieces:
+            if piece.path == stood and piece.kind == "full":
+                spans[path].append((1, files.lines[path]))
+            elif piece.path == stood and piece.kind == "skeleton":
+                heads[path] |= _listed(piece.text)
+            elif piece.kind == "map":
+                heads[path] |= _listed(_section(piece.text, stood))
+    return Shown(spans, heads)
+
+
+def _stood_as(path: str, latest: Mapping[str, Amendment]) -> str:
+    """The name under which the generation has a file that was only moved since."""
+    entry = latest.get(path)
+    return entry.source if entry is not None and entry.told is Told.MOVED and entry.source else path
+
+
+def _spans_of(path: str, ground: Ground, files: Files) -> Iterator[tuple[int, int]]:
+    for entry in ground.log:
+        if entry.path == path and entry.text:
+            whole = [(1, files.lines[path])] if entry.whole else []
+            yield from whole or [(int(head[1]), int(head[2])) for head in EXCERPT.finditer(entry.text)]
+    for one in ground.turns:
+        yield from ((found.start, found.end) for found in one.evidence if found.path == path)
+        yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
+    last = path.rpartition("/")[2]
+    for text in ground.told():
+        if last in text:
+            yield from ((one.start, one.end) for one in cited(text, files.is_file) if files.meant(one.path) == path)
+
+
+def _listed(text: str) -> set[int]:
+    return {int(line[1]) for line in LISTED.finditer(text)}
+
+
+def _section(text: str, path: str) -> str:
+    """What a map says of a file: the indented lines behind its name."""
+    _, found, behind = f"\n{text}".partition(f"\n{path}\n")
+    end = re.search(r"^\S", behind, re.MULTILINE) if found else None
+    return behind[: end.start()] if end else behind
+
+
+def line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+# -- what was quoted
+
+
+def passages_of(ground: Ground) -> list[Passage]:
+    """The code as it stood in the prompt: evidence, what changed, newest first, then the files that stand as they were."""
+    evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
+    base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
+    latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
     untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
-    return [*(one for entry in changed for one in _told(entry, base)), *untouched]
+    return [*evidence, *(one for entry in changed for one in _told(entry, base)), *untouched]
 
 
 def _told(entry: Amendment, base: Mapping[str, str]) -> Iterator[Passage]:

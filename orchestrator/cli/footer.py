@@ -57,7 +57,11 @@ def prompt_parts(lore: dict[str, Any]) -> list[str]:
 
 
 def citation_lines(citations: Any) -> list[str]:
-    """Each place once."""
-    places = {f"{cited['path']}:{cited['start']}": bool(cited.get("valid")) for cited in citations}
-    shown = [place if valid else f"{place} (not there)" for place, valid in places.items()]
+    """Each place once; what is wrong with one stands behind it."""
+    places = {f"{cited['path']}:{cited['start']}": wrong_with(cited) for cited in citations}
+    shown = [f"{place} ({wrong})" if wrong else place for place, wrong in places.items()]
     return [f"cites {', '.join(shown)}"] if shown else []
+
+
+def wrong_with(cited: dict[str, Any]) -> str:
+    return "" if cited.get("valid") else str(cited.get("why") or "not there")

@@ -78,10 +78,13 @@ class Timings(Shape):
 
 
 class Citation(Shape):
+    """A place that an answer names or quotes. `why` says what is wrong with one that is not valid; else it is left out."""
+
     path: str
     start: int
     end: int
     valid: bool
+    why: str = Field("", exclude_if=lambda why: not why)
 
 
 class Lore(Shape):

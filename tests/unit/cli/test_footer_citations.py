@@ -1,0 +1,17 @@
+"""Citations under an answer: each place once, and what is wrong with one behind it."""
+
+from orchestrator.cli.footer import citation_lines
+
+
+def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
+    right = {"path": "a.py", "start": 3, "end": 4, "valid": True}
+    wrong = {"path": "b.py", "start": 9, "end": 9, "valid": False, "why": "the file has 5 lines"}
+    assert citation_lines([right, wrong, right]) == ["cites a.py:3, b.py:9 (the file has 5 lines)"]
+
+
+def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
+    assert citation_lines([{"path": "b.py", "start": 9, "end": 9, "valid": False}]) == ["cites b.py:9 (not there)"]
+
+
+def test_nothing_cited_gives_no_line() -> None:
+    assert citation_lines([]) == []

@@ -1,0 +1,143 @@
+"""Places in answers, checked against everything that their prompt showed, in whatever form it stood there."""
+
+from collections.abc import Mapping, Sequence
+
+from codex.amendments import Amendment, Told
+from formatters.blocks import Role
+from formatters.context import (
+    Attachment,
+    CodexPiece,
+    CodexView,
+    Evidence,
+    IdentityView,
+    SigilView,
+    StateView,
+    Turn,
+    TurnContext,
+)
+from orchestrator.grounding import Ground, citations_of
+
+LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
+SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"
+MAP = "src/a.py\n  3 class App\n    7 def route(self)\nsrc/b.py\n  9 def other()\n"
+
+
+def ground(
+    *pieces: CodexPiece,
+    state: StateView | None = None,
+    log: Sequence[Amendment] = (),
+    running: Sequence[Turn] = (),
+    query: str = "?",
+    lines: Mapping[str, int] = LINES,
+) -> Ground:
+    codex = CodexView(name="c", pieces=pieces) if pieces else None
+    turn = TurnContext(
+        identity=IdentityView(name="i"),
+        sigil=SigilView(name="owner", uid=0),
+        codex=codex,
+        state=state or StateView(),
+        query=query,
+    )
+    return Ground(turn, running, log, lines)
+
+
+def said(answer: str, on: Ground) -> list[tuple[str, str]]:
+    """Each place with what is wrong with it."""
+    return [(f"{one.path}:{one.start}-{one.end}", one.why) for one in citations_of(answer, on)]
+
+
+def valid(answer: str, on: Ground) -> bool:
+    return all(one.valid for one in citations_of(answer, on))
+
+
+def piece(path: str, kind: str = "full", text: str = "") -> CodexPiece:
+    return CodexPiece(path=path, text=text, kind=kind)
+
+
+def test_what_stands_whole_was_shown_and_another_file_was_not() -> None:
+    on = ground(piece("src/a.py"))
+    assert said("src/a.py:1-40, a.py:41, src/b.py:3 and src/new.py:1", on) == [
+        ("src/a.py:1-40", ""),
+        ("src/a.py:41-41", "the file has 40 lines"),
+        ("src/b.py:3-3", "these lines were not shown"),
+        ("src/new.py:1-1", "no such file in this codex"),
+    ]
+
+
+def test_a_skeleton_shows_the_lines_that_it_lists() -> None:
+    on = ground(piece("src/a.py", "skeleton", SKELETON))
+    assert valid("src/a.py:3-30 and `src/a.py`, line 7", on)
+    assert not valid("src/a.py:12", on)
+
+
+def test_a_map_shows_the_lines_that_it_lists_under_their_file() -> None:
+    on = ground(piece("repository map", "map", MAP))
+    assert valid("src/a.py:7 and src/b.py:9", on)
+    assert not valid("src/b.py:7", on)
+    assert not valid("src/a.py:9", on)
+
+
+def test_evidence_of_this_turn_and_of_earlier_ones_was_shown() -> None:
+    found = Evidence(path="src/b.py", start=5, end=9, text="x\n")
+    earlier = Turn(role=Role.USER, text="?", evidence=(Evidence(path="src/c.py", start=1, end=2, text="y\n"),))
+    on = ground(piece("src/a.py"), state=StateView(turns=(earlier,), evidence=(found,)))
+    assert valid("src/b.py:5-9, src/c.py:2", on)
+    assert not valid("src/b.py:5-10", on)
+
+
+def test_what_a_tool_found_was_shown() -> None:
+    result = Turn(role=Role.TOOL, text="=== src/b.py:5-9 other ===\ndef other():\n\n")
+    assert valid("src/b.py:6", ground(piece("src/a.py"), running=(result,)))
+
+
+def test_a_place_that_the_user_named_was_shown_and_one_that_an_answer_made_up_was_not() -> None:
+    assert valid("As in src/b.py:12.", ground(piece("src/a.py"), query='File "src/b.py", line 12, in other'))
+    made_up = Turn(role=Role.ASSISTANT, text="It is in src/b.py:12.")
+    assert not valid("src/b.py:12", ground(piece("src/a.py"), state=StateView(turns=(made_up,))))
+
+
+def test_an_attached_file_may_be_cited_by_its_name() -> None:
+    files = (Attachment(name="../other/notes.txt", text="one\ntwo"), Attachment(name="standard input", text="one\n"))
+    on = ground(state=StateView(attachments=files), lines={})
+    assert valid("../other/notes.txt:2, notes.txt:1 and standard input:1", on)
+    assert said("notes.txt:3", on) == [("../other/notes.txt:3-3", "the file has 2 lines")]
+    later = Turn(role=Role.USER, text="?", attachments=files)
+    assert valid("notes.txt:1-2", ground(state=StateView(turns=(later,)), lines={}))
+
+
+def test_an_amended_file_is_checked_as_it_was_told() -> None:
+    whole = Amendment(1, "src/b.py", Told.CHANGED, "d", "new\n" * 40)
+    part = Amendment(2, "src/c.py", Told.CHANGED, "e", "lines 5-6, go:\ndef go():\n    return 1\n", whole=False)
+    on = ground(piece("src/a.py"), log=(whole, part))
+    assert valid("src/b.py:40, src/c.py:5-6", on)
+    assert said("src/c.py:7", on) == [("src/c.py:7-7", "these lines were not shown")]
+
+
+def test_a_removed_file_is_there_no_more_and_a_moved_one_is_shown_by_what_it_was() -> None:
+    moved = Amendment(1, "src/new.py", Told.MOVED, "d", source="src/a.py")
+    gone = Amendment(2, "src/a.py", Told.REMOVED, None)
+    on = ground(piece("src/a.py"), log=(moved, gone), lines={"src/new.py": 40})
+    assert said("src/new.py:3 src/a.py:3", on) == [
+        ("src/new.py:3-3", ""),
+        ("src/a.py:3-3", "no such file in this codex"),
+    ]
+
+
+def test_names_without_an_ending_are_checked_too() -> None:
+    on = ground(piece("Makefile"))
+    assert said("Makefile:3, Makefile:4, Dockerfile:1; at 12:30 on host:80", on) == [
+        ("Makefile:3-3", ""),
+        ("Makefile:4-4", "the file has 3 lines"),
+        ("Dockerfile:1-1", "no such file in this codex"),
+    ]
+
+
+def test_a_quoted_line_is_given_its_place_although_the_answer_names_none() -> None:
+    on = ground(piece("src/a.py", text="# one\nvalue = compute(other)\n"))
+    assert said("value = compute(other)", on) == [("src/a.py:2-2", "")]
+
+
+def test_a_wrong_place_tells_why_and_a_right_one_keeps_its_old_shape() -> None:
+    right, wrong = citations_of("src/a.py:1 src/a.py:99", ground(piece("src/a.py")))
+    assert right.model_dump() == {"path": "src/a.py", "start": 1, "end": 1, "valid": True}
+    assert wrong.model_dump()["why"] == "the file has 40 lines"
