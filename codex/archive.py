@@ -121,6 +121,12 @@ class Archive(Protocol):
     def chunks(self, codex: str) -> Iterator[Match]:
         """All chunks, by path and line, with score 0: what a graph is made of."""
 
+    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
+        """All chunks by the sha256 (hex) of their text, equal ones together, sorted: what vectors are kept by."""
+
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+        """The chunks whose texts have these digests, sorted; digests without one are left out."""
+
     def stats(self, codex: str) -> ArchiveStats:
         """Counts for a codex; zeros when it is not known."""
 

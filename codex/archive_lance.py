@@ -21,6 +21,7 @@ from pathlib import Path
 
 from codex import lance_tables as tables
 from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
+from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
 from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
@@ -144,6 +145,16 @@ class LanceArchive:
             found = [] if opened is None else list(tables.scan(opened.chunks))
         yield from sorted(found, key=lambda match: match.place)
 
+    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            return {} if opened is None else tables.digests(opened.chunks)
+
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            return {} if opened is None else tables.holding(opened.chunks, digests)
+
     # -- folders and tables ----------------------------------------------------------------------------------------
 
     def set_aside(self, codex: str) -> Path | None:
@@ -221,15 +232,10 @@ class LanceArchive:
         """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
         try:
             yield
-        except (RuntimeError, ValueError, OSError) as error:
-            why = " ".join(str(error).split())[:200]
-            if _is_of_the_disk(error, why):
-                raise ArchiveError(f"the archive of {codex!r} cannot be written: {why}; free some room") from error
+        except LANCE_ERRORS as error:
+            if is_of_the_world(error):
+                raise ArchiveError(
+                    f"the archive of {codex!r} cannot be written: {why(error)}; free some room"
+                ) from error
             self.set_aside(codex)
-            raise ArchiveDamaged(codex, why) from error
-
-
-def _is_of_the_disk(error: Exception, why: str) -> bool:
-    """A full disk or a missing permission damages nothing: what was stored stays usable."""
-    words = ("no space left", "permission denied", "read-only file system", "quota exceeded", "conflict")
-    return isinstance(error, PermissionError) or any(word in why.lower() for word in words)
+            raise ArchiveDamaged(codex, why(error)) from error

@@ -131,6 +131,16 @@ class MemoryArchive:
     def chunks(self, codex: str) -> Iterator[Match]:
         yield from map(_match, self._shelf(codex).chunks())
 
+    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
+        found: dict[str, list[Place]] = {}
+        for one in self._shelf(codex).chunks():
+            found.setdefault(one.chunk.digest, []).append(_place(one))
+        return {digest: tuple(sorted(places)) for digest, places in found.items()}
+
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+        wanted = set(digests)
+        return {digest: places for digest, places in self.digests(codex).items() if digest in wanted}
+
     def stats(self, codex: str) -> ArchiveStats:
         shelf = self._shelf(codex)
         return ArchiveStats(codex, len(shelf.files), len(shelf.chunks()), 0)

@@ -40,13 +40,13 @@ def create_tables(folder: Path) -> Tables:
     numbers = [pa.field(name, pa.int32()) for name in ("start", "end")]
     chunks = pa.schema([*(pa.field(name, pa.string()) for name in _STRINGS), *numbers])
     files = pa.schema([pa.field(name, pa.string()) for name in _FILE_STRINGS])
-    database = _lancedb().connect(folder)
+    database = lancedb().connect(folder)
     return Tables(database.create_table("chunks", schema=chunks), database.create_table("files", schema=files))
 
 
 def open_tables(folder: Path) -> Tables:
     """The tables that stand in a folder."""
-    database = _lancedb().connect(folder)
+    database = lancedb().connect(folder)
     return Tables(database.open_table("chunks"), database.open_table("files"))
 
 
@@ -133,6 +133,23 @@ def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str
     return {place: text for place, text in texts.items() if place in asked}
 
 
+def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
+    """All chunks by the digest of their text."""
+    if not table.count_rows():
+        return {}
+    rows = table.search().select(["chunk_digest", "path", "start", "end"]).to_arrow()
+    return _by_digest(rows)
+
+
+def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+    """The chunks whose texts have these digests."""
+    if not wanted or not table.count_rows():
+        return {}
+    quoted = ", ".join(f"'{digest}'" for digest in wanted)
+    rows = table.search().where(f"chunk_digest IN ({quoted})").select(["chunk_digest", "path", "start", "end"])
+    return _by_digest(rows.to_arrow())
+
+
 def ensure_index(table: Any) -> None:
     """Makes the full-text index, which also says how rows outside it are scanned. Needs a row."""
     if not table.count_rows():
@@ -194,6 +211,14 @@ def _searched(table: Any, query: Sequence[str], n: int, columns: Sequence[str], 
     return rows
 
 
+def _by_digest(rows: Any) -> Mapping[str, tuple[Place, ...]]:
+    found: dict[str, list[Place]] = {}
+    columns = (rows.column(name).to_pylist() for name in ("chunk_digest", "path", "start", "end"))
+    for digest, path, start, end in zip(*columns, strict=True):
+        found.setdefault(digest, []).append(Place(path, start, end))
+    return {digest: tuple(sorted(places)) for digest, places in found.items()}
+
+
 def _match(row: Mapping[str, Any]) -> Match:
     return Match(
         place=Place(row["path"], row["start"], row["end"]),
@@ -206,7 +231,8 @@ def _match(row: Mapping[str, Any]) -> Match:
     )
 
 
-def _lancedb() -> Any:
+def lancedb() -> Any:
+    """The library, imported at the first use."""
     os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings would go to stderr, one per query
     import lancedb  # 0.5 s and 140 MB, paid only by who searches
 

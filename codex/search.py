@@ -9,12 +9,14 @@ follow where there is room, or stand beside the first with `per_file`. Knows an 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codex.archive import Archive, Match
+from codex.archive import Archive, ArchiveError, Match
 from codex.asked import Asked, asked
 from codex.definitions import Place
 from codex.embed import Embedder, VectorIndex
-from codex.ranking import RankedFile, rank
+from codex.errors import CodexError
+from codex.ranking import RankedFile, by_rank, rank
 from codex.snippets import snippet
+from codex.vector_search import nearest_chunks
 
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
@@ -26,7 +28,8 @@ class Hit:
     """A chunk that was found: lines `start`–`end` (1-based, inclusive) of a file.
 
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
-    vector, role), comparable only within one kind and one list. `snippet` is at most three lines, `text` the whole.
+    vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
+    lines, `text` the whole.
     """
 
     path: str
@@ -68,19 +71,25 @@ class Search:
         # One after the other: LanceDB uses all cores for each, and side by side both were slower.
         chunks = self.archive.matches(codex, question.words, _CHUNKS)
         files = self.archive.file_matches(codex, question.words, _FILES)
-        by_meaning = self._by_meaning(query, codex)
-        ranked = rank(question, chunks, files, lambda names: self.archive.definitions(codex, names), by_meaning)
+        by_meaning, notices = self._by_meaning(query, codex)
+        ranked = rank(
+            question, chunks, files, lambda names: self.archive.definitions(codex, names), by_rank(by_meaning)
+        )
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
         chosen = _chosen(ranked, n, max(1, per_file), by_meaning)
-        return Found(self._hits(chosen, question, codex))
+        return Found(self._hits(chosen, question, codex), notices)
 
-    def _by_meaning(self, query: str, codex: str) -> dict[Place, float]:
+    def _by_meaning(self, query: str, codex: str) -> tuple[dict[Place, float], tuple[str, ...]]:
+        """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only."""
         if self.embedder is None or self.vectors is None:
-            return {}
-        vector = self.embedder.embed([query])[0]
-        nearest = self.vectors.nearest(codex, vector, _CHUNKS)
-        best = max((score for _, score in nearest), default=0.0)
-        return {place: score / best for place, score in nearest if score > 0}
+            return {}, ()
+        try:
+            found = nearest_chunks(self.archive, self.embedder, self.vectors, query, codex, _CHUNKS)
+        except ArchiveError:
+            raise
+        except CodexError as error:
+            return {}, (f"searched by words and names only: {error}",)
+        return dict(found), ()
 
     def _with_chunks(self, ranked: list[RankedFile], question: Asked, codex: str) -> list[RankedFile]:
         """Files that only matched as wholes get their best chunk."""

@@ -1,5 +1,6 @@
 """The archive's contract, held by the one in LanceDB and the one in memory alike."""
 
+import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,16 @@ def test_a_chunk_is_read_back_with_its_text_and_what_it_refers_to(archive: Archi
     assert text == PARSER.rstrip("\n")
     assert (match.place, match.names) == (place, ("parseHeader", "HeaderError"))
     assert "split_once" in match.references
+
+
+def test_equal_texts_are_one_digest_with_several_places(archive: Archive) -> None:
+    archive.replace("c", [document("b.py", SPLIT), document("a.py", SPLIT), document("c.py", PARSER)])
+    digest = hashlib.sha256(SPLIT.rstrip("\n").encode()).hexdigest()
+    same = (Place("a.py", 1, 2), Place("b.py", 1, 2))
+    assert archive.digests("c")[digest] == same
+    assert len(archive.digests("c")) == 2
+    assert archive.holding("c", [digest, "unknown"]) == {digest: same}
+    assert archive.holding("c", []) == archive.digests("nobody") == archive.holding("nobody", [digest]) == {}
 
 
 def test_all_chunks_come_by_path_and_line(archive: Archive) -> None:

@@ -1,16 +1,18 @@
 """What search puts first, and what it never makes up."""
 
-from collections.abc import Sequence
-
 import pytest
+from support.word_embedder import WordEmbedder
 
 from codex.archive_memory import MemoryArchive
 from codex.asked import asked
 from codex.definitions import Place
 from codex.documents import Document
 from codex.identifiers import identifiers, query_words, words
+from codex.ranking import by_rank
 from codex.roles import Role, role_of
 from codex.search import Found, Search
+from codex.vector_filling import fill
+from codex.vector_memory import MemoryVectors
 
 FILES = {
     "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",
@@ -80,21 +82,35 @@ def test_the_same_question_gives_the_same_list() -> None:
     assert search().search("parse header", "c") == search().search("parse header", "c")
 
 
+def with_vectors(embedder: WordEmbedder) -> Search:
+    archive, vectors = search().archive, MemoryVectors()
+    fill(archive, vectors, embedder, "c")
+    return Search(archive, embedder, vectors)
+
+
 def test_vectors_count_only_when_someone_gives_them() -> None:
-    class Meaning:
-        name, dimensions = "fixed", 2
-
-        def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            return [[1.0, 0.0] for _ in texts]
-
-        def nearest(self, codex: str, vector: Sequence[float], n: int) -> Sequence[tuple[Place, float]]:
-            return [(Place("src/report.py", 1, 2), 0.9)]
-
-    meaning = Meaning()
-    with_vectors = Search(search().archive, meaning, meaning).search("parse header", "c").hits
-    assert with_vectors[0].path == "src/report.py"
-    assert "vector" in with_vectors[0].scores
+    hits = with_vectors(WordEmbedder()).search("parse header", "c").hits
+    assert 0 < hits[0].scores["vector"] <= 1
     assert "vector" not in search().search("parse header", "c").hits[0].scores
+
+
+def test_without_vectors_an_embedder_changes_nothing() -> None:
+    plain = search().search("parse header", "c")
+    assert Search(search().archive, WordEmbedder(), MemoryVectors()).search("parse header", "c") == plain
+
+
+def test_a_model_that_is_gone_takes_away_only_the_search_by_meaning_and_it_is_said() -> None:
+    embedder = WordEmbedder()
+    found = with_vectors(embedder)
+    embedder.lasts = 0
+    answer = found.search("parse header", "c")
+    assert answer.hits == search().search("parse header", "c").hits
+    assert answer.notices == ("searched by words and names only: the model is gone",)
+
+
+def test_a_share_by_rank_halves_at_the_sixtieth_place() -> None:
+    shares = by_rank(Place(f"{number:02}.py", 1, 2) for number in range(61))
+    assert [shares[Place(f"{number:02}.py", 1, 2)] for number in (0, 60)] == [1.0, 0.5]
 
 
 def test_identifiers_are_words_whole_and_in_parts() -> None:

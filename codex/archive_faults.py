@@ -1,0 +1,21 @@
+"""LanceDB's errors, told apart: the disk cannot take more, another writer was quicker, or what is stored is damaged."""
+
+import errno
+
+_WORLD = ("no space left", "permission denied", "read-only file system", "quota exceeded", "file too large")
+_NUMBERS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+
+LANCE_ERRORS = (RuntimeError, ValueError, OSError)  # all that its calls raise
+
+
+def why(error: Exception) -> str:
+    """Its message in one line."""
+    return " ".join(str(error).split())[:200]
+
+
+def is_of_the_world(error: Exception) -> bool:
+    """A full disk, a missing permission, a lost race: what was stored stays usable."""
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return True
+    text = str(error).lower()
+    return "conflict" in text or "too many open files" in text or any(word in text for word in _WORLD)
