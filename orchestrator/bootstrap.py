@@ -63,6 +63,7 @@ class Host:
     governor: GovernorSettings
     client: EngineClient
     machine: Machine
+    sensors: Sensors
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         disk.sessions,
         voice,
         speak,
+        (disk.tokens.close, disk.outlines.close, host.sensors.close),
     )
 
 
@@ -125,7 +127,7 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     model = model_of(settings, paths, sensors)
     governor = parts.governor(settings)
     client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
-    return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)))
+    return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
 
 
 def disk_of(settings: Settings, paths: Paths) -> Disk:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from codex.library import Library
@@ -14,6 +15,7 @@ from orchestrator.machine import Machine
 from orchestrator.operate import Operations
 from orchestrator.pump import pumped
 from orchestrator.reports.about import About
+from orchestrator.reports.use_model import setting_of
 from orchestrator.service import Ask, AskEvent, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.shelf import Shelf
@@ -21,6 +23,8 @@ from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
 
 log = logging.getLogger("lorekeep")
+
+OURSELVES = Principal(os.geteuid(), os.getegid(), os.getpid(), scopes=frozenset({"admin"}))
 
 
 class Awaited:
@@ -60,6 +64,9 @@ class Program:
     session_store: SessionStore
     voice: Awaited
     speak: Callable[[], Voice]
+    closing: Sequence[Callable[[], None]] = ()
+    exchange: Callable[[str], Awaitable[Report]] | None = None  # to another model; set by who can
+    _silenced: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
     # -- life
@@ -72,6 +79,12 @@ class Program:
         self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
 
     async def stop(self) -> None:
+        await self.silence()
+        self.close()
+
+    async def silence(self) -> None:
+        """Everything that runs ends: the engine's child last, answers that are left with a fault that may be tried again."""
+        self._silenced.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -79,8 +92,13 @@ class Program:
         await self.shelf.stop()
         await self.machine.stop()
         await self.client.stop()
+
+    def close(self) -> None:
+        """The files of it; nobody may be asking any more."""
         self.session_store.close()
         self.library.close()
+        for one in self.closing:
+            one()
 
     async def _wake(self) -> None:
         """Once the model is ready: its voice, its real costs, and everything that was loaded before."""
@@ -150,6 +168,16 @@ class Program:
         del principal
         return await self.about.one_model(name)
 
+    async def use_model(self, principal: Principal, name: str) -> Report:
+        del principal
+        assert self.exchange is not None, "whoever starts a program says how another takes its place"
+        return await self.exchange(await asyncio.to_thread(setting_of, name, self.about.folder))
+
+    async def floors(self) -> list[Report]:
+        """What stands computed: each codex with the tokens of its floor."""
+        known = await self.operations.codices(OURSELVES)
+        return [{"name": one["name"], "tokens": one["tier_tokens"]} for one in known if one.get("tier_tokens")]
+
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)
         return self.about.status(await self.operations.codices(principal), sessions)
@@ -160,7 +188,7 @@ class Program:
 
     def events(self, principal: Principal) -> AsyncIterator[Report]:
         del principal
-        return self.about.events()
+        return self.about.events(self._silenced)
 
     async def ready(self) -> tuple[bool, str]:
         voice = self.voice()

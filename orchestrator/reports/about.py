@@ -101,11 +101,11 @@ class About:
 
     # -- what happens
 
-    async def events(self) -> AsyncIterator[Report]:
-        """What changes from now on, looked at twice a second; the first event is how things stand."""
+    async def events(self, over: asyncio.Event) -> AsyncIterator[Report]:
+        """What changes from now on, looked at twice a second, until it is over; the first event is how things stand."""
         before = self._picture()
         yield {"event": "now", **before.report()}
-        while True:
+        while not over.is_set():
             await asyncio.sleep(EVENT_CLOCK_S)
             after = self._picture()
             for event in events_between(before, after):
