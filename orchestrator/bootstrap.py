@@ -124,7 +124,7 @@ def build(settings: Settings, paths: Paths) -> Program:
 
 def host_of(settings: Settings, paths: Paths) -> Host:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    model = model_of(settings, paths, sensors)
+    model = suiting(settings, paths, sensors)
     governor = parts.governor(settings)
     client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
     return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
@@ -187,7 +187,16 @@ def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> 
 # -- the values they take
 
 
-def model_of(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
+def model_of(settings: Settings, paths: Paths) -> ModelFile:
+    """The model of these settings, as `build` would take it. Raises LoreError."""
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    try:
+        return suiting(settings, paths, sensors)
+    finally:
+        sensors.close()
+
+
+def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
     """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
     gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
     offloads = engine_offloads()

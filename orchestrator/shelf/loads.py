@@ -78,6 +78,10 @@ class Loads:
         found = self._running.get(name)
         return found if found is not None and found.running() else None
 
+    def names(self) -> list[str]:
+        """What is being loaded now."""
+        return [name for name, load in self._running.items() if load.running()]
+
     def cancel(self, name: str) -> None:
         """Raises NotFound when nothing of that name is being loaded."""
         load = self.find(name)
