@@ -88,7 +88,14 @@ class Memory(Protocol):
         ...
 
     def restore(self, sequence: int, state: bytes) -> int:
-        """Loads a state into an empty sequence; returns how many cells stand now, 0 when it did not fit or was refused."""
+        """Loads a state into an empty sequence; returns how many cells stand now, 0 when it did not fit or was refused.
+
+        Where memory cannot be cut it is the position after the last one: the state of a range ends where the range does.
+        """
+        ...
+
+    def length(self, sequence: int) -> int:
+        """The position after a sequence's last cell; 0 for an empty one."""
         ...
 
     def close(self) -> None: ...

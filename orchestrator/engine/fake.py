@@ -73,8 +73,10 @@ class FakeMemory:
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         wanted = {at: cell for at, cell in self.members.get(source, {}).items() if start <= at < end}
-        if not self.ranges and (start, end) != (0, len(self.members.get(source, {}))):
-            raise BackendError(f"[{start}, {end}) of sequence {source} cannot be cut out")
+        if not self.ranges and end != self.length(source):
+            raise BackendError(f"sequence {source} does not end at {end}")
+        if not self.ranges and self.length(target) not in (0, start):
+            raise BackendError(f"sequence {target} does not end at {start}")
         if len(wanted) != end - start:
             raise BackendError(f"sequence {source} does not hold all of [{start}, {end})")
         self.members.setdefault(target, {}).update(wanted)
@@ -101,7 +103,10 @@ class FakeMemory:
             cell = next(self._numbers)
             self.tokens[cell] = token
             held[at] = cell
-        return len(loaded)
+        return len(loaded) if self.ranges else self.length(sequence)
+
+    def length(self, sequence: int) -> int:
+        return max(self.members.get(sequence, {}), default=-1) + 1
 
     def close(self) -> None:
         self.members.clear()
@@ -109,15 +114,18 @@ class FakeMemory:
 
 
 class FakeBackend:
-    """`end_every`: one token in so many ends the answer, on average."""
+    """`end_every`: one token in so many ends the answer, on average. `constant`: states have one size, whatever is read."""
 
     tile = 1
 
-    def __init__(self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True) -> None:
+    def __init__(
+        self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True, constant: bool = False
+    ) -> None:
         self.end_every = end_every
         self.info = ModelInfo(
             name="fake", architecture="fake", fingerprint="fake-1", vocabulary="bytes", vocabulary_size=VOCABULARY,
-            trained_context=trained_context, parameters=0, weight_bytes=0, kv_bytes_per_token=8.0,
+            trained_context=trained_context, parameters=0, weight_bytes=0,
+            kv_bytes_per_token=0.0 if constant else 8.0,
             chat_template="{% for m in messages %}{{ m.content }}{% endfor %}", bos="", eos="", add_bos=False,
             ranges=ranges, device="none", gpu_layers=0,
         )  # fmt: skip

@@ -170,9 +170,11 @@ class LlamaMemory:
             return 0
         # llama.cpp believes what it is given; the size that it would save again is the oracle for what stands.
         if not self._backend.ranges:
-            whole = self.state_size(sequence) == len(state)
-            return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1 if whole else 0
+            return self.length(sequence) if self.state_size(sequence) == len(state) else 0
         return (self.state_size(sequence) - self._backend.state_header) // self._backend.state_bytes_per_cell
+
+    def length(self, sequence: int) -> int:
+        return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1
 
     def close(self) -> None:
         lib.llama_free(self._context)

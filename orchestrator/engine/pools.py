@@ -1,13 +1,14 @@
 """A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
 
-Law: free + reserved + evictable + leased = cells, after every operation. Reserved are the prompt tokens still to compute,
-what running answers may still grow by, and the scratch that padding and restores use. A ticket is admitted with all it
-may ever need, or not at all. What this file does not know: who comes first, and what a token means.
+Law (`conservation`): free + reserved + evictable + leased = cells, after every operation. Reserved are the prompt tokens
+still to compute, what running answers may still grow by, and the scratch that padding and restores use. A ticket is
+admitted with all it may ever need, or not at all. What this file does not know: who comes first, and what a token means.
 """
 
 from array import array
 from collections.abc import Callable
 
+from orchestrator.engine.anchored_tree import AnchoredTree
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.messages import PoolState
 from orchestrator.engine.node import Node
@@ -25,7 +26,8 @@ class Pool:
         self.name = name
         self.memory = memory
         self.scratch = memory.sequences - 1
-        self.tree = Tree(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), ranges=ranges)
+        plant = Tree if ranges else AnchoredTree
+        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node))
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
         self._most = memory.sequences - 1 if ranges else (memory.sequences - 1) // 2
         self.used = 0  # round of the last admission
@@ -92,11 +94,6 @@ class Pool:
             reserved=self.reserved(),
             evictable=self.tree.evictable(),
             leased=self.tree.leased(),
-            sequences=self.memory.sequences - 1 - self.tree.spare_sequences(),
+            sequences=self.memory.sequences - 1 - len(self.tree.spare_sequences()),
             bytes=self.memory.footprint,
         )
-
-    def check(self) -> None:
-        """The conservation law, and the tree's."""
-        self.tree.check()
-        assert self.free() >= 0, f"{-self.free()} cells were promised twice"

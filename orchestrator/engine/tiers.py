@@ -118,6 +118,10 @@ class Tiers:
             self.disk_bytes -= kept.on_disk
             self._path(name).unlink(missing_ok=True)
 
+    def below(self, name: str) -> Iterator[Header]:
+        """The segments that go on from this one."""
+        return (self._kept[below].header for below in tuple(self._below.get(name, ())))
+
     def has_below(self, name: str) -> bool:
         return bool(self._below.get(name))
 

@@ -33,19 +33,12 @@ class NoSequence(Exception):
 class Tree:
     """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
 
-    `on_evict` sees a node before its cells go. `ranges` False: the memory cannot be cut (recurrent, sliding window). Then
-    every node keeps a sequence of its own that ends where it ends, and a path is shared at the ends of nodes alone.
+    `on_evict` sees a node before its cells go.
     """
 
-    def __init__(
-        self,
-        cells: Cells,
-        sequences: range,
-        on_evict: Callable[[Node], None] = lambda _: None,
-        *,
-        ranges: bool = True,
-    ) -> None:
-        self.ranges = ranges
+    ranges = True  # whether the memory can be cut anywhere
+
+    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda _: None) -> None:
         self.root = Node(None, 0, array("I"), None)
         self._cells = cells
         self._on_evict = on_evict
@@ -80,8 +73,8 @@ class Tree:
             yield node
             stack.extend(node.children)
 
-    def spare_sequences(self) -> int:
-        return len(self._spare)
+    def spare_sequences(self) -> list[int]:
+        return self._spare
 
     def members(self, node: Node) -> list[int]:
         """All sequences that hold the cells of `node`."""
@@ -105,9 +98,8 @@ class Tree:
         A new tip is made for what is not shared, cut at `cut` (the end of the floor): left of it anyone may share, right
         of it only `owner`.
         """
-        node, depth = self.match(ids[:limit], owner)
-        if depth < node.end:
-            node, depth = self._shared_part(node, depth)
+        node = self._shared(ids[:limit], owner)
+        depth = node.end
         if depth < cut < len(ids):
             node, depth = self._grow(node, ids[depth:cut], None), cut
         if depth < len(ids):
@@ -115,12 +107,10 @@ class Tree:
         self._count(node, +1)
         return node
 
-    def _shared_part(self, node: Node, depth: int) -> tuple[Node, int]:
-        """Where a path that ends inside a node may be left: there, where the memory can be cut, else above the node."""
-        if self.ranges:
-            return self._split(node, depth), depth
-        assert node.parent is not None
-        return node.parent, node.start
+    def _shared(self, ids: Tokens, owner: int) -> Node:
+        """The node at whose end the path of `ids` leaves what is there."""
+        node, depth = self.match(ids, owner)
+        return self._split(node, depth) if depth < node.end else node
 
     def release(self, tip: Node, ticket: int) -> None:
         """Gives a lease back. What was computed stays; what was only promised and nobody else waits for goes."""
@@ -172,28 +162,29 @@ class Tree:
     def attach(self, node: Node) -> int:
         """A sequence that covers the path down to `node`'s filled part and is held by it, for the ticket that fills it."""
         if node.sequence is None:
-            above = node if node.filled else node.parent
-            assert above is not None
             assert node.filled == 0, "a node with cells is covered from below or holds its sequence"
-            node.sequence = self._take_over(above)
+            node.sequence = self._sequence_for(node)
         return node.sequence
 
-    def _take_over(self, above: Node) -> int:
-        """The sequence held by `above` itself, or a spare one made a member of its path; tips are evicted to have one."""
-        while not self._spare and (above.sequence is None or not self.ranges):
-            tip = self.stalest()
-            if tip is None:
-                raise NoSequence
-            self.evict(tip)
-        if above.sequence is not None and self.ranges:
+    def _sequence_for(self, node: Node) -> int:
+        """That of the node above, taken over, or a spare one made a member of its path; tips are evicted to have one."""
+        above = node.parent
+        assert above is not None
+        while not self._spare and above.sequence is None:
+            self._evict_stalest()
+        if above.sequence is not None:
             sequence, above.sequence = above.sequence, None
             return sequence
         sequence = self._spare.pop()
         if above is not self.root:
-            source = self.covering(above) if self.ranges else above.sequence
-            assert source is not None, "a node that cannot be cut holds its own sequence"
-            self._cells.copy(source, sequence, 0, above.end)
+            self._cells.copy(self.covering(above), sequence, 0, above.end)
         return sequence
+
+    def _evict_stalest(self) -> None:
+        tip = self.stalest()
+        if tip is None:
+            raise NoSequence
+        self.evict(tip)
 
     def covering(self, node: Node) -> int:
         """A sequence that holds all cells down to `node`."""
@@ -215,7 +206,11 @@ class Tree:
         assert depth == start, "a range is restored behind what stands"
         if depth < node.end:
             node = self._split(node, depth)
-        grafted = self._grow(node, ids[start:end], owner)
+        return self.graft_below(node, ids[start:end], owner)
+
+    def graft_below(self, node: Node, ids: Tokens, owner: int | None) -> Node:
+        """The same right behind a node that stands whole."""
+        grafted = self._grow(node, ids, owner)
         self._count(grafted, +1)
         return grafted
 
@@ -246,14 +241,17 @@ class Tree:
     def _let_fall(self, sequence: int, tip: Node) -> None:
         above = tip.parent
         assert above is not None
-        if self.ranges and above is not self.root and above.filled and not self.members(above):
+        if above is not self.root and above.filled and not self.members(above):
             self._cells.remove(sequence, tip.start, -1)
             above.sequence = sequence
         else:
-            self._cells.remove(sequence, 0, -1)
-            self._spare.append(sequence)
+            self._drop(sequence)
 
-    # -- the conservation law
+    def _drop(self, sequence: int) -> None:
+        self._cells.remove(sequence, 0, -1)
+        self._spare.append(sequence)
+
+    # -- counting
 
     def leased(self) -> int:
         return sum(node.filled for node in self.nodes() if node.leases)
@@ -263,16 +261,3 @@ class Tree:
 
     def promised(self) -> int:
         return sum(len(node.ids) - node.filled for node in self.nodes())
-
-    def check(self) -> None:
-        """Raises AssertionError where the tree breaks one of its laws."""
-        held = [node.sequence for node in self.nodes() if node.sequence is not None]
-        assert len(held) == len(set(held)), "a sequence is held twice"
-        assert sorted([*held, *self._spare]) == list(self._sequences), "a sequence is lost"
-        for node in self.nodes():
-            assert node.parent is not None and node.start == node.parent.end, "a gap"
-            assert 0 <= node.filled <= len(node.ids), "more cells than tokens"
-            assert node.filled == 0 or node.parent is self.root or node.parent.whole, "cells below a hole"
-            assert node.filled == 0 or self.members(node), "cells that nothing covers"
-            assert node.leases <= node.parent.leases or node.parent is self.root, "a lease that skips a node"
-            assert node.leases or node.whole, "promised tokens that nobody waits for"

@@ -165,7 +165,8 @@ class Worker:
     def _arrived(self) -> Iterable[object]:
         """All messages that are there; with nothing to compute or to write, waits for one."""
         if not self._loop.busy() and not self._loop.behind():
-            self._loop.check()
+            if self._loop.audit():
+                self._tell()
             yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()

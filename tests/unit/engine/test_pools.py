@@ -2,6 +2,7 @@
 
 from array import array
 
+from orchestrator.engine.conservation import check
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.pools import SCRATCH_CELLS, Pool
 
@@ -21,7 +22,7 @@ def test_a_ticket_reserves_its_prompt_and_all_it_may_answer() -> None:
     one = pool()
     assert one.admit(1, FLOOR, 100, 1, 50) is not None
     assert one.free() == 500 - SCRATCH_CELLS - 150
-    one.check()
+    check(one)
 
 
 def test_two_tickets_with_the_same_floor_reserve_it_once() -> None:
@@ -29,7 +30,7 @@ def test_two_tickets_with_the_same_floor_reserve_it_once() -> None:
     one.admit(1, FLOOR + array("I", [1]), 100, 1, 50)
     one.admit(2, FLOOR + array("I", [2]), 100, 2, 50)
     assert one.free() == 500 - SCRATCH_CELLS - 100 - 2 - 100
-    one.check()
+    check(one)
 
 
 def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wanted() -> None:
@@ -37,14 +38,14 @@ def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wante
     assert one.admit(1, FLOOR, 100, 1, 400) is None
     assert (one.free(), one.idle(), list(one.tree.nodes())) == (500 - SCRATCH_CELLS, True, [])
     assert one.wanted == 100 + 400 + SCRATCH_CELLS
-    one.check()
+    check(one)
 
 
 def test_no_more_tickets_enter_than_there_are_sequences() -> None:
     one = pool(cells=5000, sequences=4)
     entered = [one.admit(number, array("I", [number]), 0, 1, 5) is not None for number in range(5)]
     assert entered == [True, True, True, False, False]
-    one.check()
+    check(one)
 
 
 def test_a_released_ticket_gives_everything_back() -> None:
@@ -53,4 +54,4 @@ def test_a_released_ticket_gives_everything_back() -> None:
     assert tip is not None
     one.release(1, tip)
     assert one.free() == 500 - SCRATCH_CELLS
-    one.check()
+    check(one)
