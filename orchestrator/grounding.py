@@ -105,10 +105,15 @@ def _spans_of(path: str, ground: Ground, files: Files) -> Iterator[tuple[int, in
     for one in ground.turns:
         yield from ((found.start, found.end) for found in one.evidence if found.path == path)
         yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
-    last = path.rpartition("/")[2]
-    for text in ground.told():
-        if last in text:
-            yield from ((one.start, one.end) for one in cited(text, files.is_file) if files.meant(one.path) == path)
+    for line in _lines_with(path.rpartition("/")[2], ground.told()):
+        yield from ((one.start, one.end) for one in cited(line, files.is_file) if files.meant(one.path) == path)
+
+
+def _lines_with(name: str, texts: Iterable[str]) -> Iterator[str]:
+    """A log that a user attached may be large, and only what it says of this file matters."""
+    for text in texts:
+        if name in text:
+            yield from (line for line in text.splitlines() if name in line)
 
 
 def _listed(text: str) -> set[int]:
