@@ -5,11 +5,12 @@ fit an empty machine is refused at the door. Pools are opened per floor, grown b
 another floor needs their cells. One writer calls all of it.
 """
 
+import logging
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from orchestrator.engine.backend import Backend
+from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.messages import Grant, Job, Reason
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import SCRATCH_CELLS, Pool
@@ -18,6 +19,8 @@ from orchestrator.engine.transfer import move
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 ROUND = 256  # llama.cpp pads a context to a multiple of this
+
+log = logging.getLogger("lorekeep.engine")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Admission:
         self._on_evict = on_evict
         self._round = 0
 
+    def take(self, grant: Grant) -> None:
+        """From now on this grant holds. In whole rounds, as llama.cpp makes contexts: a part of one is nobody's."""
+        self.grant = replace(grant, cells=grant.cells // ROUND * ROUND)
+        self.shrink_to_grant()
+
     # -- at the door
 
     def refusal(self, job: Job) -> Refusal | None:
@@ -64,9 +72,19 @@ class Admission:
             return Refusal(reason, f"{need} tokens of KV are needed, {self.grant.cells - SCRATCH_CELLS} are granted")
         return None
 
+    def pool_name(self, ticket: Ticket) -> str:
+        return self.floors[ticket.job.floor].pool
+
     def pool_for(self, ticket: Ticket) -> Pool | None:
-        """The pool that the ticket would run in, opened if need be; None when it has to wait for one."""
-        return self._pool(self.floors[ticket.job.floor].pool, len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
+        """The pool that the ticket would run in, opened if need be; None when it has to wait for one.
+
+        Raises BackendError when it cannot be opened. While more is held than granted nobody enters: what runs ends, and
+        idle pools go.
+        """
+        self.shrink_to_grant()
+        if self.held() > self.grant.cells:
+            return None
+        return self._pool(self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
         """Gives the ticket its path and its reservation in the pool; False when it has to wait."""
@@ -90,24 +108,33 @@ class Admission:
             cells = self._affordable(need, need + TAIL_ROOM, ())
             if cells is None:
                 return None
-            memory = self._backend.open(cells, self._sequences)
+            memory = self._open(rounded(need), cells)
             self.pools[name] = Pool(name, memory, self._on_evict, ranges=self._backend.info.ranges)
         return self.pools[name]
 
+    def _open(self, least: int, cells: int) -> Memory:
+        """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
+        try:
+            return self._backend.open(cells, self._sequences)
+        except BackendError as error:
+            log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
+            for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
+                self.close(idle)
+            return self._backend.open(least, self._sequences)
+
     def _grow(self, pool: Pool) -> bool:
         """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
-        if pool.wanted <= pool.memory.cells:
-            return False
+        if pool.wanted <= pool.memory.cells or not pool.tree.ranges:
+            return False  # what cannot be cut cannot be moved range by range: it waits until its pool is idle
         cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False
-        return self._move(pool, cells)
-
-    def _move(self, pool: Pool, cells: int) -> bool:
-        return move(pool, cells, lambda size: self._backend.open(size, self._sequences))
+        move(pool, lambda: self._backend.open(cells, self._sequences))
+        return True
 
     def _affordable(self, least: int, most: int, kept: Iterable[str]) -> int | None:
         """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there."""
+        least = rounded(least)
         held = {name: pool.memory.cells for name, pool in self.pools.items() if name not in kept}
         idle = sorted((pool.used, name) for name, pool in self.pools.items() if name in held and pool.idle())
         if self.grant.cells - sum(held.values()) + sum(held[name] for _, name in idle) < least:
@@ -129,8 +156,11 @@ class Admission:
         """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them."""
         pool = self.pools.pop(name)
         assert pool.idle()
-        for node in pool.tree.nodes():
-            self._on_evict(pool, node)
+        try:
+            for node in pool.tree.nodes():
+                self._on_evict(pool, node)
+        except BackendError as error:
+            log.warning("what stood in pool %s was not kept: %s", name, error)
         pool.memory.close()
 
     def discard(self, name: str) -> None:

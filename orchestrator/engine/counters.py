@@ -22,7 +22,7 @@ class Counters:
     drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
-    broken_pools: int = 0  # thrown away because a law of theirs was broken
+    pool_failures: int = 0
 
     def admitted(self, parts: Iterable[Reuse]) -> None:
         """Takes a prompt in: `parts` cover it without gaps."""

@@ -2,22 +2,21 @@
 
     admit → plan the round → decode → sample → tell
 
-It takes messages and posts messages; what to compute is decided in `plan`, who may come in in `admission`, what is
-shared in `tree`. It does not know processes, sockets, or what a prompt means.
+It takes messages and posts messages; what to compute is decided in `plan`, who comes in in `entry`, what is shared in
+`tree`, what follows a failure in `recovery`. It does not know processes, sockets, or what a prompt means.
 """
 
-import logging
 from array import array
 from collections.abc import Callable
 
-from orchestrator.engine import conservation, outcomes
+from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission, Floor
-from orchestrator.engine.backend import Backend, SchemaRefused
+from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.keeper import Keeper, Path, deepest
+from orchestrator.engine.entry import Entry
+from orchestrator.engine.keeper import Keeper, deepest
 from orchestrator.engine.messages import (
-    Admitted,
     Cancel,
     DropFloor,
     FromChild,
@@ -29,16 +28,17 @@ from orchestrator.engine.messages import (
     Snapshot,
 )
 from orchestrator.engine.node import Node
+from orchestrator.engine.picture import pictured
 from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
 from orchestrator.engine.pools import Pool
+from orchestrator.engine.ranges import out_of_range
+from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.whole_keeper import WholeKeeper
-
-log = logging.getLogger("lorekeep.engine.loop")
 
 BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 
@@ -63,7 +63,12 @@ class Loop:
         self._arrivals = 0
         self._out: list[FromChild] = []
         self._speculation = Speculation(self.counters, ranges=backend.info.ranges)
-        self._stepping = Stepping(backend, self.counters, self._speculation, self._out_of_round, self._end, clock)
+        self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
+        self._stepping = Stepping(backend, self.counters, self._speculation, self._say, self._end, clock)
+        self._entry = Entry(
+            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters, limits.budget_ms,
+            self._say, self._end, clock,
+        )  # fmt: skip
 
     # -- what comes in
 
@@ -77,8 +82,7 @@ class Loop:
         elif isinstance(message, DropFloor):
             self._drop(message.name)
         elif isinstance(message, Grant):
-            self.admission.grant = message
-            self.admission.shrink_to_grant()
+            self.admission.take(message)
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
@@ -89,7 +93,7 @@ class Loop:
         ids = floor + ids_of(job.tail)
         ticket = Ticket(job, ids, len(floor), self._arrivals, self._clock(), text=TextStream(job.stop))
         self._tickets[job.ticket] = ticket
-        refusal = self.admission.refusal(job)
+        refusal = out_of_range(job) or self.admission.refusal(job)
         if refusal:
             self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
         elif not ids:
@@ -128,15 +132,25 @@ class Loop:
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known, posted at once."""
-        self._admit()
-        pools = list(self.admission.pools.values())
-        for step in self._plan(pools):
-            answering = [self._tickets[number] for number in step.answering]
-            prefill = [(self._tickets[number], tokens) for number, tokens in step.prefill]
-            self._stepping.run(step, pools[step.pool], answering, prefill)
-        self.flush()
+        try:
+            self._entry.admit(list(self._tickets.values()))
+            pools = list(self.admission.pools.values())
+            for step in self._plan(pools):
+                self._run(step, pools[step.pool])
+        finally:
+            self.flush()
         if self.behind() and self.keeper is not None:
             self.keeper.work(self._clock() + BEHIND_SECONDS)
+
+    def _run(self, step: Step, pool: Pool) -> None:
+        answering = [self._tickets[number] for number in step.answering]
+        prefill = [(self._tickets[number], tokens) for number, tokens in step.prefill]
+        try:
+            self._stepping.run(step, pool, answering, prefill)
+        except BackendError as error:
+            self._recovery.failed(pool, error)
+        else:
+            self._recovery.succeeded(pool)
 
     @property
     def costs(self) -> Costs:
@@ -147,52 +161,13 @@ class Loop:
         """What the step that runs now should take."""
         return self._stepping.predicted_ms / 1000
 
-    def _out_of_round(self, message: FromChild) -> None:
+    def _say(self, message: FromChild) -> None:
         self._out.append(message)
 
     def flush(self) -> None:
         if self._out:
             out, self._out = self._out, []
             self._post(out)
-
-    def _admit(self) -> None:
-        waiting = sorted((t for t in self._tickets.values() if t.phase is Phase.WAITING), key=lambda t: t.order)
-        for ticket in waiting:
-            refusal = self.admission.refusal(ticket.job)
-            if refusal:
-                self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
-            elif not self._enter(ticket):
-                return  # the first in line waits for room, and nobody overtakes it
-
-    def _enter(self, ticket: Ticket) -> bool:
-        try:
-            ticket.sampler = ticket.sampler or self.backend.sampler(ticket.job.sampling)
-        except SchemaRefused as error:
-            self._end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
-            return True
-        pool = self.admission.pool_for(ticket)
-        if pool is None or not self._revive(ticket, pool) or not self.admission.admit(ticket, pool):
-            return False
-        ticket.enter(Phase.PREFILL)
-        ticket.admitted_at = self._clock()
-        ticket.reuse = outcomes.reuse_of(ticket)
-        ticket.sampler.accept_prompt(ticket.ids)
-        self._speculation.begin(ticket)
-        self.counters.admitted(ticket.reuse)
-        queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
-        self._out.append(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
-        if ticket.unfinished() is None:
-            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
-        return True
-
-    def _revive(self, ticket: Ticket, pool: Pool) -> bool:
-        """Brings back what is kept of the prompt; False while there is more to bring than this round has time for."""
-        if self.keeper is None:
-            return True
-        limit = len(ticket.ids) - 1 if ticket.job.max_tokens else len(ticket.ids)
-        path = Path(ticket.ids, ticket.cut, ticket.job.owner)
-        deadline = self._clock() + self._limits.budget_ms / 1000
-        return self.keeper.revive(pool, path, limit, deadline, ticket.restored)
 
     def _plan(self, pools: list[Pool]) -> tuple[Step, ...]:
         index = {id(pool): place for place, pool in enumerate(pools)}
@@ -252,24 +227,9 @@ class Loop:
     # -- what others may see
 
     def snapshot(self) -> Snapshot:
-        phases = [ticket.phase for ticket in self._tickets.values()]
-        computing = (ticket for ticket in self._tickets.values() if ticket.phase is Phase.PREFILL)
-        prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
-        return Snapshot(
-            grant=self.admission.grant.number,
-            pools=tuple(pool.state() for pool in self.admission.pools.values()),
-            running=len(phases) - phases.count(Phase.WAITING),
-            waiting=phases.count(Phase.WAITING),
-            prefilling=prefilling.job.floor if prefilling else "",
-            kv_bytes=sum(pool.memory.footprint for pool in self.admission.pools.values()),
-            steps=self.counters.steps,
-            decoded_tokens=self.counters.generated_tokens,
-            counters=self._figures(),
-        )
-
-    def _figures(self) -> dict[str, float]:
         kept = self.keeper.tiers.figures() if self.keeper is not None else {}
-        return {**vars(self.counters), "ms_per_token": self._per_token(), **kept}
+        figures = {**vars(self.counters), "ms_per_token": self._per_token(), **kept}
+        return pictured(self.admission, list(self._tickets.values()), figures)
 
     def _per_token(self) -> float:
         """Predicted milliseconds of one prompt token in a full step, in the fullest pool."""
@@ -278,29 +238,15 @@ class Loop:
         return self.costs.milliseconds(rows, cells) / rows
 
     def check(self) -> None:
-        """The laws over all pools, for tests. Raises LawBroken."""
+        """The conservation law over all pools, for tests and the idle moment."""
         for pool in self.admission.pools.values():
-            conservation.check(pool)
-
-    def audit(self) -> bool:
-        """The same in an idle moment: a pool that breaks a law is told, counted and thrown away. Whether there was one.
-
-        What it held is computed again, or restored: better than an answer from cells of which nobody knows whose they are.
-        """
-        broken = {name: law for name, pool in self.admission.pools.items() if (law := conservation.broken(pool))}
-        for name, law in broken.items():
-            log.critical("the cells of pool %s are not what they should be (%s): they are given up", name[:12], law)
-            self.counters.broken_pools += 1
-            self.admission.discard(name)
-        return bool(broken)
+            pool.check()
 
 
 def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeper | WholeKeeper | None:
     if tiers is None:
         return None
-    if backend.info.ranges:
-        return Keeper(tiers, clock)
-    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)
+    return Keeper(tiers, clock) if backend.info.ranges else WholeKeeper(tiers, clock)
 
 
 def ids_of(data: bytes) -> "array[int]":

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from orchestrator.engine.choice import Chosen
 from orchestrator.engine.model import ModelInfo
 
 Ids = bytes
+GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn
 
 
 def ids_to_bytes(ids: Iterable[int]) -> Ids:
@@ -69,7 +71,10 @@ class DropFloor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """temperature 0 is greedy. `schema` is a JSON schema's text, or empty."""
+    """A temperature below GREEDY_BELOW is greedy. `schema` is a JSON schema's text, or empty.
+
+    `logprobs`: the chosen token's log-probability and those of so many likeliest ones; None: none at all.
+    """
 
     temperature: float = 0.0
     top_k: int = 40
@@ -78,7 +83,11 @@ class Sampling:
     repeat_penalty: float = 1.0
     seed: int | None = None
     schema: str = ""
-    logprobs: int = 0
+    logprobs: int | None = None
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
 
 
 @dataclass(frozen=True)
@@ -197,10 +206,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Delta:
+    """Text that became certain, and what was generated since the last. `chosen`: the tokens that this text came from."""
+
     ticket: int
     text: str
     ids: Ids
-    logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+    chosen: tuple[Chosen, ...] = ()
 
 
 class Outcome(StrEnum):
@@ -222,6 +233,7 @@ class Reason(StrEnum):
     STALE = "stale"  # planned under an old grant and no longer fits: plan again
     UNKNOWN_FLOOR = "unknown_floor"
     SCHEMA = "schema"  # a JSON schema outside the bounds
+    SAMPLING = "sampling"  # a setting outside its range
     ENGINE = "engine"  # the child died or llama.cpp failed; may be tried again
 
 

@@ -27,7 +27,7 @@ class LlamaSampler:
     def __init__(self, sampling: Sampling, model: object) -> None:
         self._sampling = sampling
         self._grammar = make_grammar(sampling.schema, model) if sampling.schema else None
-        plain = sampling.temperature <= 0 and sampling.repeat_penalty == 1.0
+        plain = sampling.greedy and sampling.repeat_penalty == 1.0
         self._chain = None if plain else make_chain(sampling, model)
 
     def accept_prompt(self, tokens: Sequence[int]) -> None:
@@ -36,13 +36,13 @@ class LlamaSampler:
                 lib.llama_sampler_accept(self._chain, token)
 
     def choose(self, logits: Logits) -> tuple[int, tuple[tuple[int, float], ...]]:
-        """The next token and the wanted log-probabilities. Accepts nothing."""
+        """The next token, and if wanted its log-probability followed by those of the likeliest. Accepts nothing."""
         token = self._draw(logits)
         if self._grammar is not None and not self._allowed(token):
             token = self._draw(self._mask(logits))
         if not np.isfinite(logits[token]):
             raise BackendError("the model gave no finite logits: its weights or its KV are damaged")
-        return token, log_probabilities(logits, self._sampling.logprobs)
+        return token, with_likeliest(logits, token, self._sampling.logprobs)
 
     def accept(self, token: int) -> None:
         if self._chain is not None:
@@ -108,7 +108,7 @@ def make_chain(sampling: Sampling, model: object) -> object:
         lib.llama_sampler_chain_add(
             chain, lib.llama_sampler_init_penalties(words, PENALTY_WINDOW, sampling.repeat_penalty, 0.0, 0.0)
         )
-    if sampling.temperature <= 0:
+    if sampling.greedy:
         lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_greedy())
         return chain
     # top-k first: top-p alone would sort the whole vocabulary, 2.7 ms a token.
@@ -117,7 +117,7 @@ def make_chain(sampling: Sampling, model: object) -> object:
     if sampling.min_p > 0:
         lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_min_p(sampling.min_p, 1))
     lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_temp(sampling.temperature))
-    seed = RANDOM_SEED if sampling.seed is None else sampling.seed & 0xFFFFFFFE
+    seed = RANDOM_SEED if sampling.seed is None else sampling.seed % RANDOM_SEED
     lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(seed))
     return chain
 
@@ -127,6 +127,15 @@ def make_grammar(schema: str, model: object) -> object:
     if not grammar:
         raise SchemaRefused("llama.cpp makes no grammar of this JSON schema")
     return grammar
+
+
+def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[int, float], ...]:
+    """The token with its log-probability, then the `most` likeliest; nothing where None are wanted."""
+    if most is None:
+        return ()
+    shifted = logits - logits.max()
+    own = float(shifted[token]) - float(np.log(np.exp(shifted).sum()))
+    return ((token, own), *log_probabilities(logits, most))
 
 
 def log_probabilities(logits: Logits, most: int) -> tuple[tuple[int, float], ...]:

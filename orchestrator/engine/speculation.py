@@ -26,8 +26,8 @@ class Speculation:
     def begin(self, ticket: Ticket) -> None:
         """Gives an admitted ticket its sources, where its sampling allows drafts: the tail first, as the nearer one."""
         sampling = ticket.job.sampling
-        greedy = sampling.temperature <= 0 and sampling.repeat_penalty == 1.0 and not sampling.schema
-        if not self._ranges or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs:
+        greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.schema
+        if not self._ranges or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])
         ticket.drafting = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())

@@ -7,9 +7,10 @@
 What to compute was decided in `plan`. Knows no queue and no pool but the step's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orchestrator.engine.backend import Backend, BackendError, Batch
+from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason, ids_to_bytes
@@ -129,7 +130,10 @@ class Stepping:
         ticket.generated += 1
         self._counters.generated_tokens += 1
         ticket.pending = sampled.token
-        self._say(ticket, ticket.text.push(self._backend.pieces([sampled.token])), (sampled.token,), sampled.logprobs)
+        piece = self._backend.pieces([sampled.token])
+        if sampled.logprobs:
+            ticket.beside.push(self._chosen(sampled.logprobs))
+        self._say(ticket, ticket.text.push(piece), (sampled.token,))
         if ticket.text.stopped:
             self._end(ticket, Outcome.DONE, Reason.STOP, "")
         elif ticket.generated >= ticket.job.max_tokens:
@@ -153,8 +157,11 @@ class Stepping:
             assert tip.sequence is not None
             pool.memory.remove(tip.sequence, tip.stands, -1)
 
-    def _say(
-        self, ticket: Ticket, text: str, ids: tuple[int, ...], logprobs: tuple[tuple[int, float], ...] = ()
-    ) -> None:
-        if text or ids:
-            self._tell(Delta(ticket.number, text, ids_to_bytes(ids), (logprobs,) if logprobs else ()))
+    def _say(self, ticket: Ticket, text: str, ids: tuple[int, ...]) -> None:
+        chosen = ticket.beside.shown(text, settled=ticket.text.settled)
+        if text or ids or chosen:
+            self._tell(Delta(ticket.number, text, ids_to_bytes(ids), chosen))
+
+    def _chosen(self, logprobs: Sequence[tuple[int, float]]) -> Chosen:
+        own, *likeliest = [Chance(token, self._backend.pieces([token]), value) for token, value in logprobs]
+        return Chosen(own, tuple(likeliest))

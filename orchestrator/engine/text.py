@@ -1,7 +1,10 @@
 """Text leaves an answer only as whole characters, and never with a stop string in it."""
 
 import codecs
+from collections import deque
 from collections.abc import Sequence
+
+from orchestrator.engine.choice import Chosen
 
 
 class TextStream:
@@ -25,6 +28,11 @@ class TextStream:
         rest, self._held = rest + ("" if self.stopped else self._held), ""
         return rest
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that was pushed has been shown."""
+        return not self._held and not self._decoder.getstate()[0]
+
     def _release(self, text: str) -> str:
         if self.stopped:
             return ""
@@ -36,6 +44,27 @@ class TextStream:
         keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
         out, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return out
+
+
+class ChosenBeside:
+    """Holds what is told of tokens until their text is shown, so that nothing is told of a stop string's."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Chosen] = deque()
+        self._shown = 0  # bytes of text shown that belong to tokens still waiting
+
+    def push(self, chosen: Chosen) -> None:
+        self._waiting.append(chosen)
+
+    def shown(self, text: str, *, settled: bool) -> tuple[Chosen, ...]:
+        """The tokens whose text begins within what has been shown; all of them once everything was."""
+        self._shown += len(text.encode())
+        out = []
+        while self._waiting and (settled or self._shown > 0):
+            out.append(self._waiting.popleft())
+            self._shown -= len(out[-1].token.text)
+        self._shown = 0 if settled else self._shown
+        return tuple(out)
 
 
 def _overlap(text: str, stop: str) -> int:

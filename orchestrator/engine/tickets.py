@@ -1,8 +1,10 @@
 """A ticket: one job inside the engine, from arrival to its one outcome.
 
-    WAITING ──▶ PREFILL ──▶ ANSWERING ──▶ ended
-       │           │            │           ▲
-       └───────────┴────────────┴───────────┘   refused, cancelled or failed at any point
+       ┌── its pool failed ──┬────────────┐
+       ▼                     │            │ nothing was sent
+    WAITING ──────────▶ PREFILL ──▶ ANSWERING ──▶ ended
+       │                     │            │           ▲
+       └─────────────────────┴────────────┴───────────┘   refused, cancelled or failed at any point
 
 Any other change is a fault of ours. What a ticket does not know: pools of others, and the order in which it is served.
 """
@@ -16,7 +18,7 @@ from orchestrator.engine.drafts import Drafting
 from orchestrator.engine.messages import Job, Reuse, Urgency
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
-from orchestrator.engine.text import TextStream
+from orchestrator.engine.text import ChosenBeside, TextStream
 
 
 class Phase(StrEnum):
@@ -28,8 +30,8 @@ class Phase(StrEnum):
 
 ALLOWED = {
     Phase.WAITING: {Phase.PREFILL, Phase.ENDED},
-    Phase.PREFILL: {Phase.ANSWERING, Phase.ENDED},
-    Phase.ANSWERING: {Phase.ENDED},
+    Phase.PREFILL: {Phase.ANSWERING, Phase.ENDED, Phase.WAITING},
+    Phase.ANSWERING: {Phase.ENDED, Phase.WAITING},
     Phase.ENDED: set[Phase](),
 }
 
@@ -46,6 +48,7 @@ class Ticket:
     tip: Node | None = None
     sampler: Sampler | None = None
     text: TextStream = field(default_factory=TextStream)
+    beside: ChosenBeside = field(default_factory=ChosenBeside)
     pending: int | None = None  # sampled, not yet evaluated
     restored: list[Reuse] = field(default_factory=list)
     reuse: tuple[Reuse, ...] = ()
@@ -57,6 +60,7 @@ class Ticket:
     generated: int = 0
     admitted_at: float = 0.0
     first_token_at: float = 0.0
+    again: bool = False  # it was in a pool that failed
 
     @property
     def number(self) -> int:
@@ -69,6 +73,21 @@ class Ticket:
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
         self.phase = phase
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a pool or a process failed with it before."""
+        return self.again or self.job.replay > 0
+
+    def wait_again(self) -> None:
+        """Back into the line, as it came; what it held is gone already."""
+        assert not self.generated and self.tip is None
+        self.enter(Phase.WAITING)
+        if self.sampler is not None:
+            self.sampler.close()
+        self.again, self.sampler, self.drafting, self.pending = True, None, None, None
+        self.restored, self.reuse, self.drafts = [], (), []
+        self.computed, self.admitted_at = 0, 0.0
 
     def unfinished(self) -> Node | None:
         """The first node of its path with cells still to compute."""

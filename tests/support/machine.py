@@ -43,9 +43,10 @@ class Machine:
     ends: dict[int, list[Completion]] = field(default_factory=dict)
     time: float = 0.0
     ranges: bool = True
+    backend: FakeBackend | None = None
 
     def __post_init__(self) -> None:
-        self.backend = FakeBackend(END_EVERY, ranges=self.ranges)
+        self.backend = self.backend or FakeBackend(END_EVERY, ranges=self.ranges)
         self.floors: dict[str, list[int]] = {}
         self.start()
 

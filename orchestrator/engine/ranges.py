@@ -1,0 +1,38 @@
+"""Which settings a job may have. Checked where it arrives: llama.cpp takes any number and then draws any token.
+
+The daemon's API checks the same for its clients; this is for whoever else hands jobs in.
+"""
+
+from math import isfinite
+
+from orchestrator.engine.admission import Refusal
+from orchestrator.engine.messages import Job, Reason, Sampling
+
+# Name, least, most; both are allowed.
+RANGES = (
+    ("temperature", 0.0, 2.0),
+    ("top_k", 0, 2**31 - 1),
+    ("top_p", 1e-6, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("repeat_penalty", 0.1, 10.0),
+)
+MOST_LOGPROBS = 100
+
+
+def out_of_range(job: Job) -> Refusal | None:
+    """What is wrong with a job's settings, in words; None when nothing is."""
+    fault = _sampling_fault(job.sampling)
+    if fault is None and job.max_tokens < 0:
+        fault = f"max_tokens {job.max_tokens} is below 0"
+    return Refusal(Reason.SAMPLING, fault) if fault else None
+
+
+def _sampling_fault(sampling: Sampling) -> str | None:
+    for name, least, most in RANGES:
+        value = getattr(sampling, name)
+        if not (isfinite(value) and least <= value <= most):
+            return f"{name} {value} is not between {least} and {most}"
+    wanted = sampling.logprobs
+    if wanted is not None and not 0 <= wanted <= MOST_LOGPROBS:
+        return f"logprobs {wanted} is not between 0 and {MOST_LOGPROBS}"
+    return None
