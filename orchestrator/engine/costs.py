@@ -19,6 +19,8 @@ PRIOR = np.array([8.0, 1.0, 1.2e-4, 3.3e-3])
 FORGET = 0.98  # of what was seen of a kind of step, with each further one of that kind
 TRUST = 1e-3  # in the prior, against one step seen
 FEW = 4  # rows: a step of running answers
+SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew at once
+PATIENCE = 16  # steps that were as predicted before it is fitted anew: fitting takes 0.1 ms
 
 
 Kinds = dict[str, list[list[float]]]
@@ -42,18 +44,24 @@ class Costs:
     """One model on one machine. `tile` is the backend's; 1 means that no row is cheaper than another."""
 
     tile: int
-    weights: Vector = field(default_factory=lambda: np.ones(4))  # of the prior
+    _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds per step, row, tiled row · cell, other row · cell
     _seen: dict[str, Seen] = field(default_factory=dict)
+    _as_predicted: int = 0  # steps in a row
 
     def milliseconds(self, rows: int, cells: int) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
-        return max(0.02, float(self._features(rows, cells) @ self.weights))
+        loose = rows % self.tile
+        step, row, tiled, other = self._curve
+        return max(0.02, step + row * rows + (tiled * (rows - loose) + other * loose) * cells)
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
         # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
         kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
         self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
-        self.weights = self._solved()
+        expected = abs(self.milliseconds(rows, cells) / milliseconds - 1) <= SURPRISE
+        self._as_predicted = self._as_predicted + 1 if expected else 0
+        if self._as_predicted % PATIENCE == 0:
+            self._fit()
 
     def kept(self) -> Kinds:
         """What was learned, for a file; `resume` takes it up again."""
@@ -65,7 +73,7 @@ class Costs:
         if any(rows.shape != (5, 4) or not np.isfinite(rows).all() for rows in found.values()):
             raise ValueError("these are no costs")
         self._seen = {kind: Seen(rows[:4].copy(), rows[4].copy()) for kind, rows in found.items()}
-        self.weights = self._solved()
+        self._fit()
 
     def padding(self, rows: int, cells: int) -> int:
         """Rows of a scratch sequence that make this step sooner, 0 where they do not, or where that was not seen yet."""
@@ -88,11 +96,11 @@ class Costs:
 
     def _features(self, rows: int, cells: int) -> Vector:
         """In units of the prior's milliseconds."""
-        full = rows // self.tile * self.tile
-        features: Vector = np.array([1.0, rows, full * cells, (rows - full) * cells]) * PRIOR
+        loose = rows % self.tile
+        features: Vector = np.array([1.0, rows, (rows - loose) * cells, loose * cells]) * PRIOR
         return features
 
-    def _solved(self) -> Vector:
+    def _fit(self) -> None:
         """The weights that fit best, none negative: what comes out negative is set to 0 and the rest solved again."""
         matrix = sum((seen.matrix for seen in self._seen.values()), TRUST * np.eye(4))
         target = sum((seen.target for seen in self._seen.values()), TRUST * np.ones(4))
@@ -103,4 +111,4 @@ class Costs:
                 weights[free] = found
                 break
             free[np.flatnonzero(free)[found < 0]] = False
-        return weights
+        self._curve = tuple((PRIOR * weights).tolist())
