@@ -124,13 +124,15 @@ class Admission:
 
     def _grow(self, pool: Pool) -> bool:
         """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
-        if pool.wanted <= pool.memory.cells or not pool.tree.ranges:
-            return False  # what cannot be cut cannot be moved range by range: it waits until its pool is idle
+        if pool.wanted <= pool.memory.cells:
+            return False
         cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False
-        move(pool, lambda: self._backend.open(cells, self._sequences))
-        return True
+        return self._move(pool, cells)
+
+    def _move(self, pool: Pool, cells: int) -> bool:
+        return move(pool, cells, lambda size: self._backend.open(size, self._sequences))
 
     def _affordable(self, least: int, most: int, kept: Iterable[str]) -> int | None:
         """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there."""

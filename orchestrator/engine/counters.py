@@ -23,6 +23,7 @@ class Counters:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     pool_failures: int = 0
+    broken_pools: int = 0  # thrown away because a law of theirs was broken
 
     def admitted(self, parts: Iterable[Reuse]) -> None:
         """Takes a prompt in: `parts` cover it without gaps."""

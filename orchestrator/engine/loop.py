@@ -6,10 +6,11 @@ It takes messages and posts messages; what to compute is decided in `plan`, who 
 `tree`, what follows a failure in `recovery`. It does not know processes, sockets, or what a prompt means.
 """
 
+import logging
 from array import array
 from collections.abc import Callable
 
-from orchestrator.engine import outcomes
+from orchestrator.engine import conservation, outcomes
 from orchestrator.engine.admission import Admission, Floor
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.costs import Costs
@@ -39,6 +40,8 @@ from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.whole_keeper import WholeKeeper
+
+log = logging.getLogger("lorekeep.engine.loop")
 
 BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 
@@ -238,15 +241,29 @@ class Loop:
         return self.costs.milliseconds(rows, cells) / rows
 
     def check(self) -> None:
-        """The conservation law over all pools, for tests and the idle moment."""
+        """The laws over all pools, for tests. Raises LawBroken."""
         for pool in self.admission.pools.values():
-            pool.check()
+            conservation.check(pool)
+
+    def audit(self) -> bool:
+        """The same in an idle moment: a pool that breaks a law is told, counted and thrown away. Whether there was one.
+
+        What it held is computed again, or restored: better than an answer from cells of which nobody knows whose they are.
+        """
+        broken = {name: law for name, pool in self.admission.pools.items() if (law := conservation.broken(pool))}
+        for name, law in broken.items():
+            log.critical("the cells of pool %s are not what they should be (%s): they are given up", name[:12], law)
+            self.counters.broken_pools += 1
+            self.admission.discard(name)
+        return bool(broken)
 
 
 def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeper | WholeKeeper | None:
     if tiers is None:
         return None
-    return Keeper(tiers, clock) if backend.info.ranges else WholeKeeper(tiers, clock)
+    if backend.info.ranges:
+        return Keeper(tiers, clock)
+    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)
 
 
 def ids_of(data: bytes) -> "array[int]":

@@ -172,10 +172,10 @@ class Worker:
             yield self._inbox.get()
 
     def _tell(self) -> None:
-        self._shadows = cast(self._loop.admission.pools)
         now = time.monotonic()
         if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
             self._told = now
+            self._shadows = cast(self._loop.admission.pools)
             self._wire.send([self._loop.snapshot()])
 
 
