@@ -1,4 +1,4 @@
-"""Tiny models of random weights whose memory cannot be cut in ranges: one recurrent, one with a sliding window.
+"""Tiny models of random weights whose memory cannot be cut in ranges: recurrent, hybrid, with a sliding window.
 
 They share the built-in tokenizer. What they say means nothing; that equal tokens give equal answers is what tests need.
 """
@@ -15,6 +15,7 @@ WIDTH, LAYERS, CONTEXT = 64, 2, 4096
 WINDOW = 64  # tokens that every second layer of the sliding model sees
 
 Tensors = dict[str, np.ndarray]
+Draw = Callable[..., np.ndarray]
 
 
 def recurrent(path: Path) -> Path:
@@ -29,7 +30,7 @@ def recurrent(path: Path) -> Path:
         writer.add_ssm_state_size(state)
         writer.add_ssm_time_step_rank(rank)
 
-    def layer(draw: Callable[..., np.ndarray]) -> Tensors:
+    def layer(draw: Draw, _: int) -> Tensors:
         return {
             "attn_norm.weight": np.ones(WIDTH, np.float32),
             "ssm_in.weight": draw(2 * inner, WIDTH),
@@ -46,6 +47,36 @@ def recurrent(path: Path) -> Path:
     return write(path, "mamba", describe, layer)
 
 
+def hybrid(path: Path) -> Path:
+    """Architecture `lfm2`: a layer of convolution, which has a state, and one of attention, which has cells."""
+    heads, head, feed, kernel = 2, 32, 128, 3
+
+    def describe(writer: gguf.GGUFWriter) -> None:
+        writer.add_feed_forward_length(feed)
+        writer.add_head_count(heads)
+        writer.add_head_count_kv([0, heads])
+        writer.add_shortconv_l_cache(kernel)
+
+    def layer(draw: Draw, number: int) -> Tensors:
+        both = {
+            "attn_norm.weight": np.ones(WIDTH, np.float32),
+            "ffn_norm.weight": np.ones(WIDTH, np.float32),
+            "ffn_gate.weight": draw(feed, WIDTH),
+            "ffn_up.weight": draw(feed, WIDTH),
+            "ffn_down.weight": draw(WIDTH, feed),
+        }
+        if number == 0:
+            return both | {
+                "shortconv.conv.weight": draw(WIDTH, kernel),
+                "shortconv.in_proj.weight": draw(3 * WIDTH, WIDTH),
+                "shortconv.out_proj.weight": draw(WIDTH, WIDTH),
+            }
+        norms = {f"attn_{one}_norm.weight": np.ones(head, np.float32) for one in "qk"}
+        return both | norms | {f"attn_{one}.weight": draw(WIDTH, WIDTH) for one in ("q", "k", "v", "output")}
+
+    return write(path, "lfm2", describe, layer, norm="token_embd_norm")
+
+
 def sliding(path: Path) -> Path:
     """Architecture `gemma2`: every second layer forgets what is more than WINDOW tokens back."""
     heads, kv_heads, head, feed = 4, 2, 32, 128
@@ -60,7 +91,7 @@ def sliding(path: Path) -> Path:
         writer.add_final_logit_softcapping(30.0)
         writer.add_sliding_window(WINDOW)
 
-    def layer(draw: Callable[..., np.ndarray]) -> Tensors:
+    def layer(draw: Draw, _: int) -> Tensors:
         norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
         return {
             **{f"{norm}.weight": np.ones(WIDTH, np.float32) for norm in norms},
@@ -80,7 +111,8 @@ def write(
     path: Path,
     architecture: str,
     describe: Callable[[gguf.GGUFWriter], None],
-    layer: Callable[[Callable[..., np.ndarray]], Tensors],
+    layer: Callable[[Draw, int], Tensors],
+    norm: str = "output_norm",
 ) -> Path:
     random = np.random.default_rng(7)
 
@@ -98,9 +130,9 @@ def write(
     vocabulary.describe(writer)
     describe(writer)
     writer.add_tensor("token_embd.weight", draw(len(vocabulary.texts), WIDTH))
-    writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
+    writer.add_tensor(f"{norm}.weight", np.ones(WIDTH, np.float32))
     for number in range(LAYERS):
-        for name, data in layer(draw).items():
+        for name, data in layer(draw, number).items():
             writer.add_tensor(f"blk.{number}.{name}", data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

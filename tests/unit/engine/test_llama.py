@@ -21,7 +21,7 @@ FLOOR, TAIL, OTHER = IDS[:1500], IDS[1500:1520], IDS[2000:2015]
 NEAR = 0.05  # nats; chunk shapes cause 0.009, another prompt is nats away
 
 
-@pytest.fixture(scope="module", params=["recurrent", "sliding"])
+@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaBackend]:
     path = getattr(odd_models, request.param)(tmp_path_factory.mktemp("odd") / "model.gguf")
     loaded = load(path)

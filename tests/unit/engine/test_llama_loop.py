@@ -19,11 +19,13 @@ FLOOR = [random.Random(1).randrange(4000) for _ in range(700)]
 class Engine:
     """A loop on one backend, and what it said."""
 
-    def __init__(self, backend: LlamaBackend, folder: Path | None = None, cells: int = 4096) -> None:
+    def __init__(
+        self, backend: LlamaBackend, folder: Path | None = None, cells: int = 4096, sequences: int = 8
+    ) -> None:
         ticks = iter(range(10**9))
-        tiers = Tiers("root", folder, 1 << 24, 1 << 28) if folder is not None else None
-        self.loop = Loop(backend, 8, Limits(64), self._hear, lambda: next(ticks) / 1000, tiers)
-        self.loop.handle(Grant(1, cells, 2048))
+        self.tiers = Tiers("root", folder, 1 << 24, 1 << 28) if folder is not None else None
+        self.loop = Loop(backend, sequences, Limits(64), self._hear, lambda: next(ticks) / 1000, self.tiers)
+        self.loop.handle(Grant(1, cells, 4096))
         self.loop.handle(PutFloor("code", ids_to_bytes(FLOOR)))
         self.said: dict[int, list[int]] = {}
         self.ends: dict[int, Completion] = {}
@@ -38,6 +40,13 @@ class Engine:
     def ask(self, ticket: int, tail: list[int], most: int = 6) -> None:
         self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), 1, most))
 
+    def turn(self, ticket: int, before: list[int]) -> list[int]:
+        """Asks the next question of a conversation; returns all of it, the newest answer included."""
+        tail = [*before, ticket, ticket + 1, ticket + 2]
+        self.ask(ticket, tail)
+        self.finish()
+        return [*tail, *self.said.get(ticket, [])]
+
     def finish(self) -> "Engine":
         while self.loop.busy() or self.loop.behind():
             self.loop.round()
@@ -46,11 +55,15 @@ class Engine:
 
     def close(self) -> None:
         self.loop.close()
+        self.kill()
+
+    def kill(self) -> None:
+        """Nothing more is written."""
         for name in list(self.loop.admission.pools):
             self.loop.admission.close(name)
 
 
-@pytest.fixture(params=["recurrent", "sliding"])
+@pytest.fixture(params=["recurrent", "hybrid", "sliding"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path):
     path = getattr(odd_models, request.param)(tmp_path / "model.gguf")
     loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0))
@@ -100,6 +113,79 @@ def test_after_a_restart_the_floor_is_restored_and_the_answer_is_the_same(
     engine.finish()
     assert engine.ends[2].computed == 2
     assert engine.said[2] == alone(backend, [4, 5])
+    engine.close()
+
+
+@pytest.mark.parametrize("end", [Engine.close, Engine.kill])
+def test_after_a_restart_a_conversation_goes_on_from_its_tail(backend: LlamaBackend, tmp_path: Path, end) -> None:
+    engine, talk = Engine(backend, tmp_path / "kv"), list[int]()
+    for ticket in (1, 2, 3):
+        talk = engine.turn(ticket, talk)
+    assert engine.tiers is not None
+    engine.tiers.flush()
+    end(engine)
+    for ticket in (4, 5):
+        engine = Engine(backend, tmp_path / "kv")
+        asked = [*talk, ticket, ticket + 1, ticket + 2]
+        talk = engine.turn(ticket, talk)
+        # The last token of an answer was never computed: it stands in front of the next question.
+        assert engine.ends[ticket].computed <= 3 + 1
+        assert engine.said[ticket] == alone(backend, asked)
+        engine.close()
+
+
+def test_another_user_s_tail_is_never_restored(backend: LlamaBackend, tmp_path: Path) -> None:
+    engine = Engine(backend, tmp_path / "kv")
+    engine.ask(1, [5] * 40)
+    engine.finish().close()
+    engine = Engine(backend, tmp_path / "kv")
+    engine.loop.handle(Job(2, "code", ids_to_bytes([5] * 40), 2, 6))
+    engine.finish()
+    assert engine.ends[2].cached == len(FLOOR)
+    engine.close()
+
+
+def test_of_a_recurrent_conversation_only_the_last_turns_are_kept(tmp_path: Path) -> None:
+    backend = LlamaBackend(
+        EngineSpec(str(odd_models.recurrent(tmp_path / "m.gguf")), threads=1, batch=64, gpu_layers=0)
+    )
+    engine, talk = Engine(backend, tmp_path / "kv"), list[int]()
+    for ticket in range(1, 7):
+        talk = engine.turn(ticket, talk)
+    engine.close()
+    assert len(list((tmp_path / "kv").glob("*.kv"))) == 3  # the floor, and two turns
+    backend.close()
+
+
+def test_what_is_written_of_a_turn_is_the_turn_and_not_its_floor(tmp_path: Path) -> None:
+    backend = LlamaBackend(EngineSpec(str(odd_models.sliding(tmp_path / "m.gguf")), threads=1, batch=64, gpu_layers=0))
+    engine, talk = Engine(backend, tmp_path / "kv"), list[int]()
+    for ticket in range(1, 5):
+        talk = engine.turn(ticket, talk)
+    engine.close()
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "kv").glob("*.kv"))
+    assert len(sizes) == 5
+    assert sum(sizes[:4]) < sizes[4] / 5
+    backend.close()
+
+
+def test_a_conversation_may_have_more_turns_than_there_are_sequences(backend: LlamaBackend) -> None:
+    engine, talk = Engine(backend, sequences=4), list[int]()
+    for ticket in range(1, 9):
+        asked, talk = [*talk, ticket, ticket + 1, ticket + 2], engine.turn(ticket, talk)
+        assert engine.said[ticket] == alone(backend, asked)
+        assert engine.ends[ticket].computed <= (len(FLOOR) if ticket == 1 else 0) + 4
+    engine.close()
+
+
+def test_a_pool_grows_and_what_stood_in_it_stands(backend: LlamaBackend) -> None:
+    engine = Engine(backend, cells=1300)
+    talk = engine.turn(1, [])
+    engine.loop.handle(Grant(1, 8192, 4096))
+    engine.ask(2, [*talk, *range(900)])
+    assert engine.finish().ends[2].computed <= 901
+    assert engine.said[2] == alone(backend, [*talk, *range(900)])
+    assert engine.loop.admission.held() > 1300
     engine.close()
 
 
