@@ -31,12 +31,14 @@ _TAIL = 300  # characters of git's own message worth showing
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """One file of a tree: raw path relative to the tree, object name, size in bytes, and whether it is a link."""
+    """One file of a tree: raw path relative to the tree, object name, size in bytes, whether it is a link, or the place of
+    a submodule, whose files are another repository's."""
 
     path: str
     oid: str
     size: int
-    is_link: bool
+    is_link: bool = False
+    is_submodule: bool = False
 
 
 def available() -> bool:
@@ -76,6 +78,10 @@ class Git:
     def is_bare(self) -> bool:
         """Whether the folder itself is a bare repository."""
         return self._says("rev-parse", "--is-bare-repository", "--git-dir") == "true\n."
+
+    def is_gits_own(self) -> bool:
+        """Whether the folder is, or lies inside, what git keeps for itself: `.git`, or a bare repository."""
+        return self._says("rev-parse", "--is-inside-git-dir") == "true"
 
     def git_folder(self) -> Path:
         """Where HEAD and index.lock of this working tree are."""
@@ -123,12 +129,14 @@ class Git:
         return found
 
     def blobs(self, revision: str) -> Iterator[Blob]:
-        """All files of a commit's tree; submodules have no content here and are left out."""
+        """All files of a commit's tree, and the places of its submodules."""
         for record in self.records("ls-tree", "-r", "-z", "-l", "--full-tree", revision):
             facts, _, path = record.partition("\t")
             mode, kind, oid, size = facts.split()
             if kind == "blob":
                 yield Blob(path, oid, int(size), mode == "120000")
+            else:
+                yield Blob(path, oid, 0, is_submodule=True)
 
     def _touched(self, revision: str, newest: int) -> Iterable[str]:
         if self._says("rev-parse", "-q", "--verify", revision) is None:

@@ -47,6 +47,7 @@ class SkipReason(StrEnum):
     UNREADABLE = "unreadable"
     VANISHED = "vanished"
     WORKTREE = "linked worktree"
+    SUBMODULE = "submodule without files"  # not checked out, or a revision is read, which holds only its name
 
 
 RulesReader = Callable[[str], bytes | None]

@@ -30,11 +30,11 @@ class RevisionTree:
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
         for path, blob in blobs.items():
-            reason = SkipReason.LINK if blob.is_link else self._selection.verdict(path, blob.size, rules)
+            reason = _reason_by_kind(blob) or self._selection.verdict(path, blob.size, rules)
             if reason is None:
                 candidates.append(Candidate(name_of(path), blob.oid, blob.size, blob.oid))
             else:
-                skipped.append(Skipped(name_of(path), reason))
+                skipped.append(Skipped(name_of(path) + "/" * blob.is_submodule, reason))
         candidates.sort(key=lambda one: one.path)
         skipped.sort(key=lambda one: one.path)
         return Scan(tuple(candidates), tuple(skipped))
@@ -54,4 +54,10 @@ class RevisionTree:
         self._reader.close()
 
     def _rules(self, blob: Blob | None) -> bytes | None:
-        return None if blob is None or blob.is_link else self._reader.read(blob.oid)
+        return None if blob is None or _reason_by_kind(blob) else self._reader.read(blob.oid)
+
+
+def _reason_by_kind(blob: Blob) -> SkipReason | None:
+    if blob.is_submodule:
+        return SkipReason.SUBMODULE
+    return SkipReason.LINK if blob.is_link else None

@@ -178,9 +178,19 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
         return Root("", path.parent, files=(path.name,))
     if not stat.S_ISDIR(kind):
         raise SourceError(f"{path} is neither a file nor a folder; name one, or a git URL")
-    if revision is not None or (available() and (path / "HEAD").is_file() and Git(path).is_bare()):
+    if revision is not None or (_may_be_gits_own(path) and Git(path).is_bare()):
         return Root("", path, url=str(path), revision=revision)
+    if _may_be_gits_own(path) and Git(path).is_gits_own():
+        raise SourceError(
+            f"{path} is what git keeps for itself, not code; name the working tree it belongs to, "
+            "or with --revision a state of its repository"
+        )
     return Root("", path)
+
+
+def _may_be_gits_own(path: Path) -> bool:
+    """Cheap to ask before git is: every load and every change on disk comes by here."""
+    return available() and (".git" in path.parts or (path / "HEAD").is_file())
 
 
 def _kind_of(path: Path) -> int:

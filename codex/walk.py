@@ -176,6 +176,8 @@ class DiskTree:
                 yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
             elif has_repository(self.root / inside):
                 yield from self._list_by_git(inside + "/")
+            else:
+                yield _Listed(inside + "/", SkipReason.SUBMODULE)
 
     def _list_by_walk(self, prefix: str) -> Iterator[_Listed]:
         waiting = [prefix]

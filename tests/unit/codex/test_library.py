@@ -385,3 +385,55 @@ def test_a_clone_that_waits_for_another_one_can_be_cancelled(library: Library, p
         in_turn(lock, lambda: True),
     ):
         pass
+
+
+@pytest.mark.parametrize("inside", [".git", ".git/hooks", "apart.git"])
+def test_what_git_keeps_for_itself_is_refused_with_the_way_out(library: Library, project: Path, inside: str) -> None:
+    git(project, "init", "-q", *(["--separate-git-dir", str(project / "apart.git")] if "apart" in inside else []))
+    (project / inside).mkdir(exist_ok=True)
+    with pytest.raises(SourceError, match="name the working tree it belongs to"):
+        library.load(request(project / inside))
+    assert library.codices() == ()
+
+
+def test_a_state_of_a_repository_may_be_named_by_its_git_folder(library: Library, project: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "src")
+    git(project, "commit", "-qm", "one")
+    library.load(request(project / ".git", revision="main", name="it"))
+    assert set(texts(library, "it")) == {"src/a.py", "src/b.py"}
+
+
+def test_submodules_of_a_revision_are_counted_as_left_out(library: Library, project: Path, tmp_path: Path) -> None:
+    part = fill(tmp_path / "part", {"c.py": "c\n"})
+    for root in (part, project):
+        git(root, "init", "-q", "-b", "main")
+        git(root, "add", "*.py")
+        git(root, "commit", "-qm", "one")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(part), "part")
+    git(project, "commit", "-qm", "two")
+    loaded = library.load(request(project, revision="HEAD", name="it"))
+    assert loaded.generation.skipped == {"submodule without files": 1}
+    assert set(texts(library, "it")) == {".gitmodules", "src/a.py", "src/b.py"}
+    assert set(texts(library, library.load(request(project, name="disk")).codex.name)) >= {"part/c.py"}
+
+
+def test_a_file_whose_permission_was_taken_away_is_gone_and_told_until_it_can_be_read_again(
+    library: Library, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.load(request(project))
+    opened, shut = os.open, {str(project / "src/a.py")}
+
+    def guarded(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if str(path) in shut:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr("codex.walk.os.open", guarded)  # a test may run as root, whom no permission stops
+    (project / "src/a.py").chmod(0o200)
+    loaded = library.load(request(project))
+    assert loaded.generation.skipped == {"binary": 1, "secret by name": 1, "unreadable": 1}
+    assert loaded.generation.notices == ("src/a.py: Permission denied",)
+    assert set(texts(library, "project")) == {"src/b.py"}
+    shut.clear()
+    assert set(library.load(request(project)).generation.digests()) == {"src/a.py", "src/b.py"}

@@ -234,3 +234,21 @@ def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
     walked.volatility(walked.scan().candidates)
     walked.state()
     assert not trap.exists()
+
+
+def test_a_submodule_that_is_not_checked_out_is_counted_as_left_out(tmp_path: Path) -> None:
+    library = committed(fill(tmp_path / "library", lib_dot_py="x"))
+    root = committed(fill(tmp_path / "root", a_dot_py="a"))
+    git(root, "submodule", "add", "-q", str(library), "module")
+    git(root, "commit", "-qm", "module")
+    git(tmp_path, "clone", "-q", str(root), "clone")
+    scan = tree(tmp_path / "clone").scan()
+    assert [one.path for one in scan.candidates] == [".gitmodules", "a.py"]
+    assert scan.skipped == (Skipped("module/", SkipReason.SUBMODULE),)
+
+
+def test_a_submodule_is_loaded_by_itself_too(tmp_path: Path) -> None:
+    library = committed(fill(tmp_path / "library", lib_dot_py="x"))
+    root = committed(fill(tmp_path / "root", a_dot_py="a"))
+    git(root, "submodule", "add", "-q", str(library), "module")
+    assert names(root / "module") == ["lib.py"]
