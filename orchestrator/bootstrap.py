@@ -13,7 +13,6 @@ from codex.library import Library
 from codex.neighbourhood import Neighbourhoods
 from codex.remembered import SqliteRemembered
 from codex.search import Search
-from codex.settings import WatchSettings
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from governor.budget import Stores, stores_of
@@ -41,12 +40,15 @@ from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.shelf.faults import translated
 from orchestrator.shelf.floors import Floors
+from orchestrator.shelf.freshness import Gauge
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.moving import Moving
 from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
 from orchestrator.turn_state import Conversations
 from orchestrator.voice import Voice
@@ -83,15 +85,17 @@ def build(settings: Settings, paths: Paths) -> Program:
     host = host_of(settings, paths)
     disk = disk_of(settings, paths)
     voice, loads, registry = Awaited(), Loads(), discover()
-    searcher = ArchiveSearch(Search(disk.archive), Neighbourhoods(disk.archive), loads.blind)
-    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     identities = Identities(paths.identities)
     shelf = Shelf(
         disk.library, identities, host.machine, Floors(host.client), loads, disk.ledger, forced_tier(settings)
     )
-    watching = Watching(disk.library, WatchSettings(), shelf.changed, on=settings.codex.watch)
+    watching = Watching(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
+    tending = Tending(disk.library, disk.archive, shelf.disk)
+    gauge = Gauge(shelf, loads, tending, watching)
+    searcher = ArchiveSearch(Search(disk.archive), Neighbourhoods(disk.archive), gauge.blind, tending.begin)
+    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     answers = answers_of(settings, host, disk, shelf, identities, searcher, answerer, voice)
-    operations = Operations(shelf, searcher, disk.sessions, host.machine, host.client, watching, voice)
+    operations = Operations(shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, voice)
     about = about_of(settings, paths, host, registry)
 
     def speak() -> Voice:
@@ -111,6 +115,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         host.machine,
         shelf,
         watching,
+        tending,
         disk.library,
         disk.sessions,
         voice,
@@ -131,6 +136,12 @@ def host_of(settings: Settings, paths: Paths) -> Host:
 
 
 def disk_of(settings: Settings, paths: Paths) -> Disk:
+    """Raises LoreError for a database that cannot be used."""
+    with translated():
+        return opened(settings, paths)
+
+
+def opened(settings: Settings, paths: Paths) -> Disk:
     archive = LanceArchive(paths.archive)
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
     tokens.trim(TOKENS_KEPT)

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codex.errors import LoadRunning
 from codex.ignore import Globs
@@ -20,13 +20,16 @@ from codex.sources import LoadRequest as Wanted
 from orchestrator.context.sizes import BYTES_PER_TOKEN
 from orchestrator.context.tier import TierSizes, decide_tier, tier_named
 from orchestrator.engine.client import EngineClient
-from orchestrator.errors import Conflict, NotPermitted, OverBudget
+from orchestrator.errors import Conflict, InvalidRequest, NotPermitted, OverBudget
 from orchestrator.machine import Machine
 from orchestrator.service import LoadEvent, LoadRequest, Principal
-from orchestrator.shelf.faults import translated
+from orchestrator.shelf.faults import mended, translated
+from orchestrator.shelf.freshness import Gauge
 from orchestrator.shelf.loads import Emit, RunningLoad
 from orchestrator.shelf.report import codex_report, progress_event, survey_report
 from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.standing import Standing
+from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
 from orchestrator.wire.places import is_url
@@ -38,6 +41,8 @@ class Loading:
     machine: Machine
     client: EngineClient
     watching: Watching
+    tending: Tending
+    gauge: Gauge
     voice: Callable[[], "asyncio.Future[Voice]"]
 
     async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
@@ -76,6 +81,13 @@ class Loading:
                 yield event
 
     async def _load(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+        try:
+            await self._loaded(name, wanted, request, load, emit)
+        finally:
+            # One that ended early has left an archive ahead of what stands.
+            self.tending.begin(name)
+
+    async def _loaded(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
         loop = asyncio.get_running_loop()
 
         def told(progress: Progress) -> None:
@@ -83,17 +95,14 @@ class Loading:
 
         async with self.shelf.disk(name):
             await self._taken_in(wanted, told, load)
-        self.shelf.force(name, request.tier)
+            load.stored = True
+        with translated():
+            await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
         if not self.voice().done():
             emit(progress_event(progress_at("model", 0, 1, 0.0)))
         await asyncio.shield(self.voice())
-        try:
-            standing = await self.shelf.raise_codex(name, told)
-        except OverBudget:
-            # Refused with its numbers; the codex itself is taken in, and stands in the tier that fits from now on.
-            self.shelf.force(name, "auto")
-            raise
-        self.watching.follow(name, request.watch)
+        standing = await self._raised(name, told)
+        self.watching.follow(name, (await asyncio.to_thread(self.shelf.ledger.wishes, name)).watch)
         if request.wait:
             began = time.monotonic()
             await self.shelf.floors.stands(
@@ -105,15 +114,24 @@ class Loading:
         report = codex_report(
             standing,
             info.kv_bytes_per_token if info else 0.0,
-            self.watching.state(name),
+            replace(self.gauge.of(name), loading=""),
             self.shelf.floors.progress(name),
         )
         emit({"event": "loaded", "codex": report})
 
+    async def _raised(self, name: str, told: Callable[[Progress], None]) -> Standing:
+        try:
+            return await self.shelf.raise_codex(name, told, strict=True)
+        except (OverBudget, InvalidRequest):
+            # Refused with its numbers; the codex itself is taken in, and stands in the tier that fits from now on.
+            await asyncio.to_thread(self.shelf.ledger.wish, name, "auto")
+            await self.shelf.raise_codex(name)
+            raise
+
     async def _taken_in(self, wanted: Wanted, told: Callable[[Progress], None], load: RunningLoad) -> Loaded:
         with translated():
             try:
-                return await asyncio.to_thread(self.shelf.library.load, wanted, told, load.cancelled.is_set)
+                return await mended(lambda: self.shelf.library.load(wanted, told, load.cancelled.is_set))
             except LoadRunning as running:
                 raise Conflict(f"{running}", "wait for it, or stop it with `lore load --cancel`") from running
 

@@ -14,9 +14,11 @@ from orchestrator.searching import ArchiveSearch
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore, report
 from orchestrator.shelf.faults import translated
-from orchestrator.shelf.report import codex_report
+from orchestrator.shelf.freshness import Gauge
+from orchestrator.shelf.report import bare_report, codex_report
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
+from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
 
@@ -29,6 +31,8 @@ class Operations:
     machine: Machine
     client: EngineClient
     watching: Watching
+    tending: Tending
+    gauge: Gauge
     voice: Callable[[], "asyncio.Future[Voice]"]
 
     # -- loading
@@ -43,7 +47,7 @@ class Operations:
 
     @property
     def _loading(self) -> Loading:
-        return Loading(self.shelf, self.machine, self.client, self.watching, self.voice)
+        return Loading(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
 
     async def cancel_load(self, principal: Principal, name: str) -> None:
         del principal
@@ -54,22 +58,15 @@ class Operations:
     def codex_report(self, standing: Standing) -> dict[str, Any]:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         progress = self.shelf.floors.progress(standing.name)
-        return codex_report(standing, per_token, self.freshness(standing.name), progress)
-
-    def freshness(self, name: str) -> str:
-        """One truth, in words: what is being taken in now, else how changes are noticed."""
-        if self.shelf.loads.indexing(name):
-            return "being loaded"
-        state = self.watching.state(name)
-        return f"{state}, a new generation is on its way" if self.shelf.rebasing(name) else state
+        return codex_report(standing, per_token, self.gauge.of(standing.name), progress)
 
     async def codices(self, principal: Principal) -> list[Report]:
         del principal
         found: list[Report] = []
         for codex in await asyncio.to_thread(self.shelf.library.codices):
             standing = self.shelf.seen(codex.name)
-            plain = {"name": codex.name, "root": codex.roots[0], "generation": codex.newest, "tier": None}
-            found.append(self.codex_report(standing) if standing else plain)
+            bare = bare_report(codex, self.gauge.of(codex.name, stands=codex.newest is not None))
+            found.append(self.codex_report(standing) if standing else bare)
         return found
 
     async def codex(self, principal: Principal, name: str) -> Report:
@@ -83,17 +80,18 @@ class Operations:
         del principal
         self.watching.forget(name)
         await self.shelf.drop(name)
+        self.tending.forget(name)
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> list[Report]:
-        """Raises NotFound for a codex that is not loaded."""
+    ) -> Report:
+        """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
         name = choose_codex(codex, cwd, await self.shelf.candidates())
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
-            return list(await self.search_archive.report(query, name, n, graph=graph))
+            return await self.search_archive.report(query, name, n, graph=graph)
 
     # -- sessions
 

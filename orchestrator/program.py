@@ -19,6 +19,7 @@ from orchestrator.reports.use_model import setting_of
 from orchestrator.service import Ask, AskEvent, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.shelf import Shelf
+from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
 
@@ -60,6 +61,7 @@ class Program:
     machine: Machine
     shelf: Shelf
     watching: Watching
+    tending: Tending
     library: Library
     session_store: SessionStore
     voice: Awaited
@@ -76,6 +78,8 @@ class Program:
         self.voice()
         await self.machine.start()
         self.client.start()
+        for codex in await asyncio.to_thread(self.library.codices):
+            self.tending.begin(codex.name)
         self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
 
     async def stop(self) -> None:
@@ -90,6 +94,7 @@ class Program:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.watching.stop()
         await self.shelf.stop()
+        await self.tending.stop()
         await self.machine.stop()
         await self.client.stop()
 
@@ -115,7 +120,8 @@ class Program:
         await self.shelf.wake()
         for codex in await asyncio.to_thread(self.library.codices):
             if codex.newest is not None:
-                self.watching.follow(codex.name)
+                wishes = await asyncio.to_thread(self.shelf.ledger.wishes, codex.name)
+                self.watching.follow(codex.name, wishes.watch)
 
     # -- the service
 
@@ -145,7 +151,7 @@ class Program:
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> list[Report]:
+    ) -> Report:
         return await self.operations.search(principal, query, codex, n, graph, cwd)
 
     async def sessions(self, principal: Principal) -> list[Report]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from codex.archive import Archive
+from codex.archive import Archive, ArchiveDamaged
 from codex.documents import Document
 from codex.neighbourhood import Neighbourhoods
 from codex.search import Found as Chunks
@@ -16,23 +16,23 @@ from orchestrator.context.evidence import Found, Hit
 @dataclass(frozen=True)
 class ArchiveSearch:
     """Searches in a worker thread: the event loop goes on streaming meanwhile. `blind` says in words what a search of a
-    codex may not see now, '' when it sees all."""
+    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so."""
 
     search_in: Search
     near: Neighbourhoods
     blind: Callable[[str], str] = field(default=lambda codex: "")  # noqa: ARG005
+    damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
 
     async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
         """Passages for evidence; with `graph` the neighbourhood of what was found behind it. Raises CodexError."""
-        found = await asyncio.to_thread(self._found, query, codex, n, graph)
+        found, notices = await self._seen(query, codex, n, graph)
         hits = tuple(Hit(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
-        blind = self.blind(codex)
-        return Found(hits, (*found.notices, blind) if blind else found.notices)
+        return Found(hits, notices)
 
-    async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> list[Mapping[str, Any]]:
-        """Hits as users see them. Raises CodexError."""
-        found = await asyncio.to_thread(self._found, query, codex, n, graph)
-        return [
+    async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
+        """Hits as users see them, and what was not seen. Raises CodexError."""
+        found, notices = await self._seen(query, codex, n, graph)
+        hits = [
             {
                 "path": one.path,
                 "start": one.start,
@@ -44,6 +44,18 @@ class ArchiveSearch:
             }
             for one in found.hits
         ]
+        return {"hits": hits, "notices": list(notices)}
+
+    async def _seen(self, query: str, codex: str, n: int, graph: bool) -> tuple[Chunks, tuple[str, ...]]:
+        """What was found, and what could not be seen when it began or ended."""
+        before = self.blind(codex)
+        try:
+            found = await asyncio.to_thread(self._found, query, codex, n, graph)
+        except ArchiveDamaged:
+            self.damaged(codex)
+            raise
+        blind = before or self.blind(codex)
+        return found, (*found.notices, blind) if blind else found.notices
 
     def _found(self, query: str, codex: str, n: int, graph: bool) -> Chunks:
         found = self.search_in.search(query, codex, n)

@@ -70,8 +70,8 @@ async def drop(request: Request) -> Response:
 
 
 async def search(request: Request) -> Response:
-    """The archive alone: places that match, with the parts of their scores."""
+    """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
     principal = permitted(request, "search")
     body = await parsed(request, SearchBody)
     work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)
-    return Reply({"hits": [dict(hit) for hit in await while_connected(request.receive, work)]})
+    return Reply(dict(await while_connected(request.receive, work)))

@@ -43,6 +43,8 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
         codex = report["codex"]
         words = state(codex)
         loaded(codex, [f"  taken in  {taken_in(codex)}", *([f"  state     {words}"] if words else [])])
+        if codex.get("fresh_notice"):
+            note(codex["fresh_notice"])
 
 
 def taken_in(codex: dict[str, Any]) -> str:

@@ -32,6 +32,8 @@ def search(
     else:
         for hit in report["hits"]:
             result(place(hit) if sys.stdout.isatty() else line(hit))
+        for notice in report.get("notices", ()):
+            note(notice)
     if not report["hits"]:
         note(f"nothing found for {query}")
         raise typer.Exit(faults.NOT_FOUND)

@@ -1,6 +1,6 @@
 """The page of `lore status`. Pure; what a daemon does not tell is left out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.cli.figures import count, plural, size, table
@@ -90,9 +90,10 @@ def short(name: str) -> str:
     return name if len(name) <= 24 else f"{name[:23]}…"
 
 
-def codices(found: Iterable[Part]) -> list[str]:
+def codices(found: Sequence[Part]) -> list[str]:
     rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
-    return [table(("codex", "tier", "state", "files", "root"), rows)] if rows else []
+    notes = [f"{codex['name']}: {codex['fresh_notice']}" for codex in found if codex.get("fresh_notice")]
+    return [table(("codex", "tier", "state", "files", "root"), rows), *notes] if rows else []
 
 
 def tier(codex: Part) -> str:

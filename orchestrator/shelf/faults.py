@@ -1,8 +1,12 @@
 """The codex's own faults as those that a user is told."""
 
-from collections.abc import Iterator
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+from codex.archive import ArchiveDamaged
 from codex.errors import (
     BadName,
     CodexError,
@@ -14,7 +18,11 @@ from codex.errors import (
     UnknownCodex,
     UnknownGeneration,
 )
-from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, NotReady
+
+log = logging.getLogger("lorekeep.shelf")
+
+Made = TypeVar("Made")
 
 _KINDS: tuple[tuple[type[CodexError], type[LoreError]], ...] = (
     (UnknownCodex, NotFound),
@@ -25,6 +33,7 @@ _KINDS: tuple[tuple[type[CodexError], type[LoreError]], ...] = (
     (SourceError, InvalidRequest),
     (LoadCancelled, LoreError),
     (DiskFull, LoreError),
+    (ArchiveDamaged, NotReady),
 )
 
 
@@ -35,6 +44,15 @@ def translated() -> Iterator[None]:
         yield
     except CodexError as error:
         raise lore_error(error) from error
+
+
+async def mended(work: Callable[[], Made]) -> Made:
+    """The work done in a thread; again where it found the archive damaged, which is then empty and built anew."""
+    try:
+        return await asyncio.to_thread(work)
+    except ArchiveDamaged as damage:
+        log.warning("%s", damage)
+        return await asyncio.to_thread(work)
 
 
 def lore_error(error: CodexError) -> LoreError:

@@ -11,7 +11,7 @@ from typing import Protocol
 from codex.amendments import RebaseCase
 from codex.library import Library
 from orchestrator.context.assembled import Floor
-from orchestrator.shelf.faults import translated
+from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floors import Floors
 from orchestrator.shelf.rebasing import Rebasing, Steps
 from orchestrator.shelf.standing import Standing
@@ -39,6 +39,8 @@ class Stock(Protocol):
     async def beside(self, name: str) -> Grown: ...
 
     async def move(self, grown: Grown) -> None: ...
+
+    async def changed(self, name: str) -> None: ...
 
 
 class Generations:
@@ -106,7 +108,7 @@ class Generations:
         async with self._stock.disk(name):
             with translated():
                 request = await asyncio.to_thread(self._library.request, name)
-                await asyncio.to_thread(self._library.load, request)
+                await mended(lambda: self._library.load(request))
 
     async def _grow(self, grown: Grown) -> bool:
         return await self._floors.grow(grown.floor, self._stock.pool(grown.standing.name))
@@ -114,3 +116,5 @@ class Generations:
     async def _install(self, grown: Grown) -> None:
         await self._stock.move(grown)
         log.info("codex %s moved to generation %d", grown.standing.name, grown.standing.generation.number)
+        # What changed while the floor grew went into the log of the old generation.
+        await self._stock.changed(grown.standing.name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from codex.errors import Damaged
 from codex.schema import open_or_replace, replaced, transaction, translated
@@ -122,8 +122,8 @@ class Ledger:
 
         self._undamaged(run)
 
-    def _read(self, query: str, *values: object) -> list[tuple[object, ...]]:
-        def run() -> list[tuple[object, ...]]:
+    def _read(self, query: str, *values: object) -> list[Any]:
+        def run() -> list[Any]:
             with translated(self._path):
                 return self._database.execute(query, values).fetchall()
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from threading import Event
 from typing import Any
 
-from orchestrator.errors import LoreError, NotFound
+from orchestrator.errors import Conflict, LoreError, NotFound
 
 LoadEvent = Mapping[str, Any]
 Emit = Callable[[LoadEvent], None]
@@ -18,6 +18,8 @@ class RunningLoad:
         self.name = name
         self.cancelled = Event()
         self.latest: LoadEvent = {}
+        self.failed = ""
+        self.stored = False  # its generation stands on disk: what remains is to raise it
         self._watchers: set[asyncio.Queue[LoadEvent | LoreError | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -40,17 +42,29 @@ class RunningLoad:
             self._watchers.discard(queue)
 
     async def stop(self) -> None:
+        """Ends it: while it is taking in, at the next file, so that no thread goes on behind; else at once."""
         self.cancelled.set()
         if self._task is not None:
+            if self.stored:
+                self._task.cancel()
             await asyncio.wait([self._task])
 
     async def _run(self, work: Callable[[Emit], Awaitable[None]]) -> None:
         try:
             await work(self._emit)
         except LoreError as fault:
-            self._send(fault)
+            self._fail(fault)
+        except BaseException:  # whoever watches must not take the end of the stream for that of the load
+            self._fail(
+                LoreError(f"the load of {self.name} broke off", "see the daemon's log; load again: it continues")
+            )
+            raise
         finally:
             self._send(None)
+
+    def _fail(self, fault: LoreError) -> None:
+        self.failed = fault.message
+        self._send(fault)
 
     def _emit(self, event: LoadEvent) -> None:
         self.latest = event
@@ -65,32 +79,43 @@ class Loads:
     """All of them, by the codex's name or, while that is not known, by its path."""
 
     def __init__(self) -> None:
-        self._running: dict[str, RunningLoad] = {}
+        self._last: dict[str, RunningLoad] = {}
 
     def begin(self, name: str, work: Callable[[RunningLoad, Emit], Awaitable[None]]) -> RunningLoad:
         load = RunningLoad(name)
-        self._running = {key: one for key, one in self._running.items() if one.running()}
-        self._running[name] = load
+        self._last[name] = load
         load.start(lambda emit: work(load, emit))
         return load
 
     def find(self, name: str) -> RunningLoad | None:
-        found = self._running.get(name)
+        found = self._last.get(name)
         return found if found is not None and found.running() else None
 
     def names(self) -> list[str]:
         """What is being loaded now."""
-        return [name for name, load in self._running.items() if load.running()]
+        return [name for name, load in self._last.items() if load.running()]
 
     def cancel(self, name: str) -> None:
-        """Raises NotFound when nothing of that name is being loaded."""
+        """Raises NotFound when nothing of that name is being loaded, Conflict when it is taken in already."""
         load = self.find(name)
         if load is None:
             raise NotFound(f"no load of {name!r} is running", "`lore status` shows what is")
+        if load.stored:
+            raise Conflict(f"{name!r} is taken in already", f"take it out again: lore codex drop {name}")
         load.cancelled.set()
 
     def indexing(self, name: str) -> bool:
         return self.find(name) is not None
+
+    def failed(self, name: str) -> str:
+        """Why the last load of this name ended early, '' when it did not."""
+        last = self._last.get(name)
+        return last.failed if last is not None else ""
+
+    def forget(self, name: str) -> None:
+        """For a codex that is dropped."""
+        if self.find(name) is None:
+            self._last.pop(name, None)
 
     def blind(self, name: str) -> str:
         """What a search of this codex may not see now, in words; '' while it is not being loaded."""
@@ -102,5 +127,5 @@ class Loads:
         return f"{name} is being indexed{far}: files that are not yet in may be missing from what was found"
 
     async def stop(self) -> None:
-        for load in list(self._running.values()):
+        for load in list(self._last.values()):
             await load.stop()

@@ -34,7 +34,7 @@ from orchestrator.context.tier import (
     limit_of,
     tier_named,
 )
-from orchestrator.errors import InvalidRequest
+from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.shelf.hot import chosen, churn_of
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.lines import Lines
@@ -50,12 +50,16 @@ HOPELESS = 32
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep."""
+    """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep.
+
+    `strict`: a forced tier that does not fit is refused; else what fits stands instead, with a notice.
+    """
 
     name: str
     room: Room
     forced: FloorTier | None = None
     keep: TierDecision | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Raising:
         generation = await asyncio.to_thread(self.library.generation, name)
         own, notices = await asyncio.to_thread(self._own, name)
         settings = settings_of(own, self.settings)
-        forced = wanted.forced or own_tier(own)
+        forced = None if wanted.keep else wanted.forced or own_tier(own)
         empty = CodexView(
             name=codex.name,
             root=codex.roots[0],
@@ -89,7 +93,7 @@ class Raising:
         full = await self._count(whole, identity, report) if whole else generation.bytes // BYTES_PER_TOKEN
         made = await self._drafts(generation, wanted.room, settings, forced, report)
         sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens)
-        decision = wanted.keep or decide_tier(sizes, wanted.room, settings, forced)
+        decision, why_not = decided(wanted, sizes, settings, forced)
         view, tokens = whole, full
         if decision.tier is not FloorTier.FULL or view is None:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
@@ -104,10 +108,10 @@ class Raising:
             decision=decision,
             tokens=tokens,
             chunks=await asyncio.to_thread(self.chunks, name),
-            notices=(*generation.notices, *notices),
+            notices=(*generation.notices, *notices, *why_not),
             settings=settings,
             rebase_share=own.numbers.get("rebase_share"),
-            forced=forced,
+            forced=None if why_not else forced,
         )
         return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
 
@@ -219,6 +223,20 @@ class Raising:
 
 def quiet(progress: Progress) -> None:
     """A report nobody reads."""
+
+
+def decided(
+    wanted: Wanted, sizes: TierSizes, settings: TierSettings, forced: FloorTier | None
+) -> tuple[TierDecision, tuple[str, ...]]:
+    """The tier, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
+    if wanted.keep is not None:
+        return wanted.keep, ()
+    try:
+        return decide_tier(sizes, wanted.room, settings, forced), ()
+    except (OverBudget, InvalidRequest) as fault:
+        if wanted.strict:
+            raise
+        return decide_tier(sizes, wanted.room, settings), (fault.message,)
 
 
 def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:

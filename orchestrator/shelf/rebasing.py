@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from codex.amendments import RebaseCase, should_rebase
+from codex.amendments import RebaseCase, RebaseDecision, should_rebase
 from codex.errors import CodexError
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError
@@ -51,8 +51,11 @@ class Rebasing(Generic[Grown]):
 
     def consider(self, name: str) -> None:
         """Begins a rebase where the numbers call for one; it waits for its idle moment by itself."""
-        running = self._tasks.get(name)
-        if (running is None or running.done()) and self._due(name):
+        if self.running(name):
+            return
+        decision = self._decided(name)
+        if decision.rebase:
+            log.info("codex %s gets a new generation when idle: %s", name, decision.reason)
             self._tasks[name] = asyncio.create_task(self._run(name), name=f"rebase of {name}")
 
     def running(self, name: str) -> bool:
@@ -76,19 +79,16 @@ class Rebasing(Generic[Grown]):
         for name in list(self._tasks):
             await self.give_up(name)
 
-    def _due(self, name: str) -> bool:
+    def _decided(self, name: str) -> RebaseDecision:
         case = self._steps.case(name)
-        if case is None:
-            return False
-        decision = should_rebase(case, self._steps.share(name))
-        if decision.rebase:
-            log.info("codex %s gets a new generation when idle: %s", name, decision.reason)
-        return decision.rebase
+        return (
+            RebaseDecision(False, "it does not stand") if case is None else should_rebase(case, self._steps.share(name))
+        )
 
     async def _run(self, name: str) -> None:
         try:
             await self._floors.idle(self._idle_s)
-            while self._due(name) and not await self._attempt(name):
+            while self._decided(name).rebase and not await self._attempt(name):
                 await self._floors.idle(self._idle_s)
         except (CodexError, LoreError, EngineUnavailable) as fault:
             log.warning("codex %s keeps its amendments: %s", name, fault)

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
+from codex.generations import Codex
 from codex.progress import Progress
 from orchestrator.context.tier import TierDecision, TierSizes
+from orchestrator.shelf.freshness import Freshness
 from orchestrator.shelf.standing import Standing
 
 Event = Mapping[str, Any]
 
 
 def codex_report(
-    standing: Standing, kv_bytes_per_token: float, fresh: str, prefill: tuple[int, int] | None
+    standing: Standing, kv_bytes_per_token: float, fresh: Freshness, prefill: tuple[int, int] | None
 ) -> dict[str, Any]:
-    """`fresh` says in words how its files are followed; `prefill` is tokens done and in all while the floor is computed."""
+    """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed."""
     generation, decision = standing.generation, standing.decision
     return {
         "name": standing.name,
@@ -36,9 +38,20 @@ def codex_report(
         "indexed_chunks": standing.chunks,
         "amendments": len(standing.log),
         "amended_tokens": standing.amended,
-        "fresh": fresh,
+        **fresh_report(fresh),
         "prefill": {"done": prefill[0], "total": prefill[1]} if prefill else None,
     }
+
+
+def bare_report(codex: Codex, fresh: Freshness) -> dict[str, Any]:
+    """A codex that does not stand: not raised yet, or never loaded to its end."""
+    plain = {"name": codex.name, "root": codex.roots[0], "generation": codex.newest, "tier": None}
+    return plain | fresh_report(fresh)
+
+
+def fresh_report(fresh: Freshness) -> dict[str, Any]:
+    """`fresh` is a word or a few, `fresh_notice` what should be known of it, `unseen` what a search may not see now."""
+    return {"fresh": fresh.word, "fresh_notice": fresh.notice, "unseen": fresh.blind}
 
 
 def survey_report(

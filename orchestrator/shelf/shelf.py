@@ -21,7 +21,7 @@ from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
 from orchestrator.shelf.changed import changed_definitions
-from orchestrator.shelf.faults import translated
+from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floors import Floors, pool_name
 from orchestrator.shelf.generations import Generations, Grown
 from orchestrator.shelf.ledger import Ledger
@@ -54,7 +54,6 @@ class Shelf:
         self._identities = identities
         self._machine = machine
         self._forced_by_settings = forced
-        self._forced: dict[str, FloorTier] = {}
         self._raising: Raising | None = None
         self._standing: dict[str, Standing] = {}
         self._raise_locks: dict[str, asyncio.Lock] = {}
@@ -112,22 +111,36 @@ class Shelf:
         self._raising = raising
 
     async def raise_codex(
-        self, name: str, report: Callable[[Progress], None] = quiet, keep: TierDecision | None = None
+        self,
+        name: str,
+        report: Callable[[Progress], None] = quiet,
+        keep: TierDecision | None = None,
+        *,
+        strict: bool = False,
     ) -> Standing:
-        """Raises the newest generation of a codex and has its floor computed; older generations are released."""
+        """Raises the newest generation of a codex and has its floor computed; older generations are released.
+
+        `strict`: raises OverBudget for a forced tier that does not fit, instead of letting another one stand.
+        """
         await self._generations.give_up(name)
         async with self._raise_locks.setdefault(name, asyncio.Lock()):
-            standing = await self._raised(name, report, keep)
+            standing = await self._raised(name, report, keep, strict=strict)
             return await self._take(standing)
 
     async def _raised(
-        self, name: str, report: Callable[[Progress], None] = quiet, keep: TierDecision | None = None
+        self,
+        name: str,
+        report: Callable[[Progress], None] = quiet,
+        keep: TierDecision | None = None,
+        *,
+        strict: bool = False,
     ) -> Standing:
         raising = self._ready()
         room = self._machine.room(await self.identity_tokens())
-        wanted = Wanted(name, room, self._forced.get(name, self._forced_by_settings), keep)
         with translated():
-            return await raising.raised(wanted, self._identity(), report)
+            tier = (await asyncio.to_thread(self.ledger.wishes, name)).tier
+            forced = self._forced_by_settings if tier is None else tier_named(tier)
+            return await raising.raised(Wanted(name, room, forced, keep, strict), self._identity(), report)
 
     async def _take(self, standing: Standing) -> Standing:
         """The codex stands as this from now on, with what was logged since it was raised."""
@@ -167,13 +180,6 @@ class Shelf:
         )
         return (await self._ready().voice.composer.compose(context_of(turn))).assembled.floor
 
-    def force(self, name: str, tier: str | None) -> None:
-        """Remembers the tier that a load asked for."""
-        if tier == "auto":
-            self._forced.pop(name, None)
-        elif tier is not None:
-            self._forced[name] = tier_named(tier)
-
     # -- following the disk
 
     async def changed(self, name: str) -> None:
@@ -184,25 +190,25 @@ class Shelf:
         if self._raising is None:
             return
         async with self.disk(name):
-            standing = self._standing.get(name)
-            if standing is None:
-                return
+            standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
+            number = standing.generation.number if standing is not None else None
             with translated():
-                followed = await asyncio.to_thread(
-                    self.library.follow,
-                    name,
-                    standing.generation.number,
-                    count=lambda text: self._ready().voice.count_in_thread([text])[0],
-                    changed_definitions=changed_definitions,
+                followed = await mended(
+                    lambda: self.library.follow(
+                        name,
+                        number,
+                        count=lambda text: self._ready().voice.count_in_thread([text])[0],
+                        changed_definitions=changed_definitions,
+                    )
                 )
                 chunks = await asyncio.to_thread(self._raising.chunks, name)
-            if not followed.new:
+            if standing is None or not followed.new:
                 return
             amended = await self._raising.amended(replace(standing, chunks=chunks), followed.log)
             if self._standing.get(name) is not standing:
                 amended = replace(amended, decision=self._standing[name].decision)
             self._standing[name] = amended
-        log.info("codex %s: %d changes taken in", name, followed.new)
+        log.info("codex %s: %d %s taken in", name, followed.new, "change" if followed.new == 1 else "changes")
         self.floors.warm(name, await self._floor(amended), self.pool(name))
         self._generations.amended(name)
 
@@ -228,8 +234,8 @@ class Shelf:
                 await asyncio.to_thread(self.library.drop, name)
                 await asyncio.to_thread(self.ledger.forget, name)
             self._standing.pop(name, None)
-        self._forced.pop(name, None)
         self._generations.forget(name)
+        self.loads.forget(name)
         self.floors.drop(name)
 
     async def wake(self) -> None:

@@ -1,22 +1,53 @@
 """Codices that follow the disk: a watcher each, and what its batches lead to.
 
 watcher's thread ─ batch ─▶ event loop ─▶ library.follow in a thread ─▶ the shelf takes the new log
+                                ▲                     │ fails: the folder is gone, another process loads it
+                                └── again, later ─────┘ and is followed anew when it works
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from codex.errors import CodexError
 from codex.gathering import Batch
 from codex.library import Library
 from codex.settings import WatchSettings
+from codex.walk import DiskTree
 from codex.watch import Watcher
 from orchestrator.errors import LoreError
 
 log = logging.getLogger("lorekeep.watch")
 
 Changed = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How a codex is followed now. `pending` files have changed and are being taken in (0: that many are not known).
+
+    `notice`: why it is polled, or why what is on disk cannot be taken in.
+    """
+
+    watched: bool = False
+    polled: bool = False
+    taking_in: bool = False
+    pending: int = 0
+    failing: bool = False
+    notice: str = ""
+
+
+@dataclass
+class _State:
+    watcher: Watcher | None = None
+    still: bool = False
+    polled: str = ""
+    fault: str = ""
+    paths: set[str] = field(default_factory=set)
+    dirty: bool = False
+    task: "asyncio.Task[None] | None" = None
+    again: asyncio.TimerHandle | None = None
 
 
 class Watching:
@@ -27,72 +58,113 @@ class Watching:
         self._settings = settings
         self._changed = changed
         self._on = on
-        self._watchers: dict[str, Watcher] = {}
-        self._notices: dict[str, str] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._dirty: set[str] = set()
+        self._states: dict[str, _State] = {}
 
     def follow(self, name: str, wanted: bool | None = None) -> None:
         """Starts to follow a codex, anew if need be; with `wanted` False it is no longer followed."""
         self.forget(name)
-        if not (self._on if wanted is None else wanted):
-            return
-        loop = asyncio.get_running_loop()
-        try:
-            watcher = Watcher(
-                self._library.tree(name),
-                self._settings,
-                lambda batch: self._from_thread(loop, name, batch),
-                lambda notice: self._notices.__setitem__(name, notice),
-            )
-            watcher.start()
-        except (CodexError, OSError) as error:
-            log.warning("codex %s cannot be followed: %s", name, error)
-            self._notices[name] = str(error)
-            return
-        self._watchers[name] = watcher
-        self._note(name)  # what changed before anybody looked is found by comparing once
+        if self._on if wanted is None else wanted:
+            state = self._states[name] = _State()
+            self._note(name, state)  # what changed before anybody looked is found by comparing once
 
     def forget(self, name: str) -> None:
-        watcher = self._watchers.pop(name, None)
-        self._notices.pop(name, None)
-        if watcher is not None:
-            watcher.stop()
+        state = self._states.pop(name, None)
+        if state is not None:
+            state.dirty = False
+            if state.again is not None:
+                state.again.cancel()
+            _unwatch(state)
 
-    def state(self, name: str) -> str:
-        """Freshness in words."""
-        if name in self._notices:
-            return self._notices[name]
-        if name not in self._watchers:
-            return "not watched"
-        running = self._tasks.get(name)
-        if running is not None and not running.done():
-            return "changes are being taken in"
-        return "polled" if self._watchers[name].is_polling else "watched"
+    def state(self, name: str) -> Followed:
+        state = self._states.get(name)
+        if state is None or state.still:
+            return Followed()
+        running = state.task is not None and not state.task.done()
+        return Followed(
+            watched=True,
+            polled=bool(state.polled),
+            taking_in=running,
+            pending=len(state.paths) if running else 0,
+            failing=bool(state.fault),
+            notice=state.fault or state.polled,
+        )
 
     async def stop(self) -> None:
-        for name in list(self._watchers):
+        tasks = [state.task for state in self._states.values() if state.task is not None]
+        for name in list(self._states):
             await asyncio.to_thread(self.forget, name)
-        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, batch: Batch) -> None:
-        del batch  # what changed is found by comparing, not believed
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._note, name)
+    # -- what changed
 
-    def _note(self, name: str) -> None:
-        self._dirty.add(name)
-        running = self._tasks.get(name)
-        if running is None or running.done():
-            self._tasks[name] = asyncio.create_task(self._take_in(name), name=f"changes of {name}")
+    def _note(self, name: str, state: _State, paths: frozenset[str] = frozenset()) -> None:
+        """What changed is found by comparing, not believed; the paths are only counted."""
+        if self._states.get(name) is not state:
+            return
+        state.dirty = True
+        state.paths |= paths
+        if state.task is None or state.task.done():
+            state.task = asyncio.create_task(self._take_in(name, state), name=f"changes of {name}")
 
-    async def _take_in(self, name: str) -> None:
-        while name in self._dirty:
-            self._dirty.discard(name)
+    async def _take_in(self, name: str, state: _State) -> None:
+        while state.dirty:
+            state.dirty = False
+            coming, state.paths = state.paths, set(state.paths)
             try:
+                await self._watched(name, state)
                 await self._changed(name)
-            except (CodexError, LoreError) as error:
-                log.warning("changes of codex %s were not taken in: %s", name, error)
+            except (CodexError, LoreError, OSError) as error:
+                await self._failed(name, state, str(error))
+                return
+            state.paths -= coming
+            if state.fault:
+                state.fault = ""
+                log.info("codex %s is followed again", name)
+
+    async def _failed(self, name: str, state: _State, why: str) -> None:
+        """A folder that is gone has no watches that could tell of its return: it is looked for, and watched anew."""
+        if why != state.fault:
+            log.warning("changes of codex %s were not taken in: %s", name, why)
+        state.fault = why
+        state.paths.clear()
+        await asyncio.to_thread(_unwatch, state)
+        if self._states.get(name) is state:
+            state.again = asyncio.get_running_loop().call_later(self._settings.poll_s, self._note, name, state)
+
+    # -- the watcher
+
+    async def _watched(self, name: str, state: _State) -> None:
+        """There is a watcher from now on. Raises CodexError, OSError."""
+        if state.watcher is not None or state.still:
+            return
+        await asyncio.to_thread(self._watch, name, state, asyncio.get_running_loop())
+        if self._states.get(name) is not state:  # forgotten meanwhile
+            await asyncio.to_thread(_unwatch, state)
+
+    def _watch(self, name: str, state: _State, loop: asyncio.AbstractEventLoop) -> None:
+        state.polled = ""
+        forest = self._library.tree(name)
+        if not any(isinstance(tree, DiskTree) for _, tree in forest.trees):
+            forest.close()
+            state.still = True  # a commit does not change
+            return
+        watcher = Watcher(
+            forest,
+            self._settings,
+            lambda batch: self._from_thread(loop, name, state, batch),
+            lambda notice: setattr(state, "polled", notice),
+        )
+        watcher.start()
+        state.watcher = watcher
+
+    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, state: _State, batch: Batch) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._note, name, state, batch.paths)
+
+
+def _unwatch(state: _State) -> None:
+    watcher, state.watcher = state.watcher, None
+    if watcher is not None:
+        watcher.stop()

@@ -148,7 +148,9 @@ async def test_a_plan_has_the_objects_of_an_answer_and_its_own(service):
 
 
 async def test_search_answers_with_places(service):
-    for hit in await service.search(OWNER, "run", "demo", 3, False, "/"):
+    found = await service.search(OWNER, "run", "demo", 3, False, "/")
+    assert isinstance(found["notices"], list)
+    for hit in found["hits"]:
         assert {"path", "start", "end", "symbol", "score", "scores", "snippet"} <= set(hit)
 
 

@@ -222,7 +222,12 @@ def test_search_piped_prints_path_line_text(lore, lorekeep):
     assert lore("search", "run").stdout == "src/a.py:11:def run():\n"
     assert json.loads(lore("search", "run", "--json").stdout)["hits"][0]["symbol"] == "run"
     nothing = lore("search", "nothing", "--json")
-    assert (nothing.returncode, json.loads(nothing.stdout)) == (5, {"hits": []})
+    assert (nothing.returncode, json.loads(nothing.stdout)["hits"]) == (5, [])
+
+
+def test_search_says_what_it_may_not_have_seen(lore, lorekeep):
+    assert json.loads(lore("search", "nothing", "--json").stdout)["notices"] == ["demo is being indexed"]
+    assert "demo is being indexed" in lore("search", "nothing").stderr
 
 
 def test_what_is_loaded_is_listed_shown_reloaded_and_dropped(lore, lorekeep):

@@ -190,11 +190,11 @@ class SmallService:
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> list[Report]:
+    ) -> Report:
         if query == "nothing":
-            return []
+            return {"hits": [], "notices": ["demo is being indexed"]}
         hit = {"path": "src/a.py", "start": 10, "end": 11, "symbol": "run", "score": 0.5, "scores": {"text": 0.5}}
-        return [{**hit, "snippet": "\ndef run():\n    pass"}][:n]
+        return {"hits": [{**hit, "snippet": "\ndef run():\n    pass"}][:n], "notices": []}
 
     async def sessions(self, principal: Principal) -> list[Report]:
         return [{"name": name, "codex": "demo", "turns": len(turns)} for name, turns in self.talks.items()]
