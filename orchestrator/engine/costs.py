@@ -1,10 +1,11 @@
 """What a step costs on this machine, learned from every step that it runs.
 
-    milliseconds = step + row · rows + tiled · rows in full tiles · cells + loose · other rows · cells
+    milliseconds = step + row · rows + walk · cells + tiled · rows in full tiles · cells + loose · other rows · cells
 
-Every query walks all used cells of its pool; rows in full tiles of flash attention walk them far cheaper on a CPU
-(64 rows at 8,158 cells: 141 ms, 63 rows: 1,708 ms). Least squares of the relative error over what was seen lately of each
-kind of step, drawn to a prior, so that the very first plan is sensible and a throttled afternoon is followed.
+Every query walks all used cells of its pool; rows in full tiles of flash attention walk them together, cheaper on a CPU
+(on one machine 64 rows at 8,158 cells took 141 ms and 63 rows 1,708), at a price for the walk (`walk` where a tile is
+full). Least squares of the relative error over what was seen lately of each kind of step, drawn to a prior, so that the
+very first plan is sensible and a throttled afternoon is followed.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps.
-PRIOR = np.array([8.0, 1.0, 1.2e-4, 3.3e-3])
+PRIOR = np.array([8.0, 1.0, 1e-3, 1.2e-4, 3.3e-3])
+TERMS = len(PRIOR)
 FORGET = 0.98  # of what was seen of a kind of step, with each further one of that kind
 TRUST = 1e-3  # in the prior, against one step seen
 FEW = 4  # rows: a step of running answers
+FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come to its end
 SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew at once
 PATIENCE = 16  # steps that were as predicted before it is fitted anew: fitting takes 0.1 ms
 
@@ -30,8 +33,8 @@ Kinds = dict[str, list[list[float]]]
 class Seen:
     """What steps of one kind said: the normal equations, which forget by themselves."""
 
-    matrix: Vector = field(default_factory=lambda: np.zeros((4, 4)))
-    target: Vector = field(default_factory=lambda: np.zeros(4))
+    matrix: Vector = field(default_factory=lambda: np.zeros((TERMS, TERMS)))
+    target: Vector = field(default_factory=lambda: np.zeros(TERMS))
 
     def add(self, features: Vector) -> None:
         """Features are divided by the time they took, so that each step counts by its relative error."""
@@ -44,15 +47,15 @@ class Costs:
     """One model on one machine. `tile` is the backend's; 1 means that no row is cheaper than another."""
 
     tile: int
-    _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds per step, row, tiled row · cell, other row · cell
+    _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds by term
     _seen: dict[str, Seen] = field(default_factory=dict)
     _as_predicted: int = 0  # steps in a row
 
     def milliseconds(self, rows: int, cells: int) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
         loose = rows % self.tile
-        step, row, tiled, other = self._curve
-        return max(0.02, step + row * rows + (tiled * (rows - loose) + other * loose) * cells)
+        step, row, walk, tiled, other = self._curve
+        return max(0.02, step + row * rows + (walk * (rows > loose) + tiled * (rows - loose) + other * loose) * cells)
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
         # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
@@ -70,9 +73,9 @@ class Costs:
     def resume(self, kept: Kinds) -> None:
         """Goes on from what an earlier process learned. Raises ValueError for what is not that."""
         found = {kind: np.array(rows, np.float64) for kind, rows in kept.items()}
-        if any(rows.shape != (5, 4) or not np.isfinite(rows).all() for rows in found.values()):
+        if any(rows.shape != (TERMS + 1, TERMS) or not np.isfinite(rows).all() for rows in found.values()):
             raise ValueError("these are no costs")
-        self._seen = {kind: Seen(rows[:4].copy(), rows[4].copy()) for kind, rows in found.items()}
+        self._seen = {kind: Seen(rows[:TERMS].copy(), rows[TERMS].copy()) for kind, rows in found.items()}
         self._fit()
 
     def padding(self, rows: int, cells: int) -> int:
@@ -83,13 +86,19 @@ class Costs:
         return short if self.milliseconds(rows + short, cells) < self.milliseconds(rows, cells) else 0
 
     def chunk(self, beside: int, cells: int, wanted: int, most: int, budget_ms: float) -> int:
-        """How many prompt tokens to compute beside `beside` answers within the budget: tiles where there are tiles."""
+        """How many prompt tokens to compute beside `beside` answers within the budget: tiles while one fits in it."""
         size = min(wanted, most - beside)
-        while size > self.tile and self._padded(beside + size, cells) > budget_ms:
-            size = max(self.tile, size // 2)
-        if size < wanted and self.tile > 1:
-            size = max(1, (beside + size) // self.tile * self.tile - beside)
-        return max(1, min(size, wanted))
+        if size < wanted:
+            size = self._in_tiles(beside, size)
+        while size > FEWEST and self._padded(beside + size, cells) > budget_ms:
+            smaller = self._in_tiles(beside, size // 2)
+            size = max(self.tile - beside, smaller) if beside + size > self.tile else smaller
+        return max(1, size)
+
+    def _in_tiles(self, beside: int, size: int) -> int:
+        """So many tokens, or fewer, as fill whole tiles with what is beside them; as they are when they fill none."""
+        whole = (beside + size) // self.tile * self.tile - beside
+        return whole if whole > 0 else size
 
     def _padded(self, rows: int, cells: int) -> float:
         return self.milliseconds(rows + self.padding(rows, cells), cells)
@@ -97,14 +106,14 @@ class Costs:
     def _features(self, rows: int, cells: int) -> Vector:
         """In units of the prior's milliseconds."""
         loose = rows % self.tile
-        features: Vector = np.array([1.0, rows, (rows - loose) * cells, loose * cells]) * PRIOR
+        features: Vector = np.array([1.0, rows, (rows > loose) * cells, (rows - loose) * cells, loose * cells]) * PRIOR
         return features
 
     def _fit(self) -> None:
         """The weights that fit best, none negative: what comes out negative is set to 0 and the rest solved again."""
-        matrix = sum((seen.matrix for seen in self._seen.values()), TRUST * np.eye(4))
-        target = sum((seen.target for seen in self._seen.values()), TRUST * np.ones(4))
-        weights, free = np.zeros(4), np.ones(4, bool)
+        matrix = sum((seen.matrix for seen in self._seen.values()), TRUST * np.eye(TERMS))
+        target = sum((seen.target for seen in self._seen.values()), TRUST * np.ones(TERMS))
+        weights, free = np.zeros(TERMS), np.ones(TERMS, bool)
         while free.any():
             found = np.linalg.solve(matrix[np.ix_(free, free)], target[free])
             if (found >= 0).all():

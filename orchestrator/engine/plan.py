@@ -6,7 +6,7 @@
     4. a step is padded where padding makes it sooner;
     5. places that padding would waste, or that pay for themselves, verify drafts of answers.
 
-A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its one tile.
+A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,11 +41,12 @@ class Step:
 class Limits:
     """batch: tokens the backend takes at once. logits: rows of a step that may have them.
 
-    budget_ms: one round's time beside running answers; alone_ms: while nobody is being answered, until the next one comes.
+    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a tenth is for predictions that are
+    off. alone_ms: while nobody is being answered, until the next one comes.
     """
 
     batch: int
-    budget_ms: float = 300.0
+    budget_ms: float = 270.0
     alone_ms: float = 1000.0
     logits: int = 64
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import FEWEST, Costs
 
 
 def cpu(rows: int, cells: int, slower: float = 1.0) -> float:
@@ -78,3 +78,21 @@ def test_a_chunk_is_at_least_one_token_and_never_more_than_wanted_or_fits(
 ) -> None:
     size = Costs(tile).chunk(beside, cells, wanted, 512, budget)
     assert 1 <= size <= min(wanted, 512 - beside)
+
+
+@given(st.integers(0, 12), st.integers(0, 20_000), st.integers(1, 5000), st.floats(1, 2000))
+def test_a_chunk_keeps_to_its_budget_unless_it_is_of_the_fewest_tokens(
+    beside: int, cells: int, wanted: int, budget: float
+) -> None:
+    costs = taught(64, cpu, steps=60)
+    size = costs.chunk(beside, cells, wanted, 512, budget)
+    assert size <= FEWEST or costs.milliseconds(beside + size, cells) <= budget
+
+
+def test_a_chunk_fills_whole_tiles_with_the_answers_beside_it() -> None:
+    assert [Costs(64).chunk(beside, 1000, 5000, 512, 1e9) for beside in (0, 1, 8)] == [512, 511, 504]
+
+
+def test_one_tile_is_taken_rather_than_half_of_a_chunk_that_fills_none() -> None:
+    costs = taught(64, cpu)
+    assert costs.chunk(1, 8000, 100, 512, costs.milliseconds(64, 8000) * 1.01) == 63
