@@ -5,14 +5,15 @@ Defaults that a part has are the part's own. Knows no file, variable or option: 
 
 import math
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from codex.settings import IngestSettings, SecretSettings, WalkSettings
 from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
 from orchestrator.context.strategy import StrategySettings as Decision
 from orchestrator.context.tier import TierSettings
+from orchestrator.settings.codex import CodexSettings
+from orchestrator.settings.slices import Slice, unit
 from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
 
 GIB = 1024**3
@@ -22,14 +23,6 @@ KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
-
-
-class Slice(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-def unit(name: str) -> dict[str, Any]:
-    return {"unit": name}
 
 
 class ServeSettings(Slice):
@@ -136,29 +129,6 @@ class GovernorSettings(Slice):
     depth: int = Field(
         ClaimSettings.depth, ge=1, le=10_000, description="turns of a conversation that may stand in a prompt"
     )
-
-
-class CodexSettings(Slice):
-    """Which files belong to a codex, and how it follows them."""
-
-    max_file: Bytes = Field(
-        WalkSettings.max_file_bytes,
-        ge=1024,
-        le=GIB,
-        description="larger files are skipped, unread",
-        json_schema_extra=unit("bytes"),
-    )
-    max_files: int = Field(
-        WalkSettings.max_files, ge=1, description="a load of more files is refused", json_schema_extra=unit("files")
-    )
-    skip_vendored: bool = Field(WalkSettings.skip_vendored, description="skip third-party trees and minified copies")
-    skip_lock_files: bool = Field(WalkSettings.skip_lock_files, description="skip files written by package managers")
-    hidden: bool = Field(WalkSettings.hidden, description="take dot-files that git tracks")
-    secrets: bool = Field(
-        SecretSettings.load_secret_names, description="load .env, keys and files in which a key was found"
-    )
-    watch: bool = Field(True, description="follow changes on disk, unless a load says otherwise")
-    readers: int = Field(IngestSettings.readers, ge=1, le=64, description="threads that read and hash files")
 
 
 class StrategySettings(Slice):

@@ -1,6 +1,13 @@
 """The settings as each part takes them: its own value, and nothing else of the whole."""
 
-from codex.settings import CodexSettings, IngestSettings, SecretSettings, WalkSettings
+from codex.settings import (
+    AmendmentSettings,
+    CodexSettings,
+    IngestSettings,
+    SecretSettings,
+    WalkSettings,
+    WatchSettings,
+)
 from governor.settings import (
     ClaimSettings,
     GovernorSettings,
@@ -46,6 +53,14 @@ def codex(settings: Settings) -> CodexSettings:
         ),
         secrets=SecretSettings(load_secret_names=given.secrets, load_secret_contents=given.secrets),
         ingest=IngestSettings(readers=given.readers),
+        amendments=AmendmentSettings(whole_file_tokens=given.whole_file, rebase_share=given.rebase_share),
+        watch=WatchSettings(
+            debounce_s=given.debounce,
+            longest_wait_s=given.longest_wait,
+            longest_hold_s=given.longest_hold,
+            poll_s=given.poll,
+            reconcile_s=given.reconcile,
+        ),
     )
 
 
