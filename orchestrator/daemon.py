@@ -15,6 +15,7 @@ from orchestrator.observe.logs import set_up
 from orchestrator.program import Program
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.switching import Switch
 
 log = logging.getLogger("lorekeep")
 
@@ -33,11 +34,11 @@ def run(settings: Settings) -> int:
         for listener in listeners:
             listener.close()
         raise
-    asyncio.run(live(program, settings, listeners))
+    asyncio.run(live(program, settings, paths, listeners))
     return 0
 
 
-async def live(program: Program, settings: Settings, listeners: list[Listener]) -> None:
+async def live(program: Program, settings: Settings, paths: Paths, listeners: list[Listener]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,7 +51,14 @@ async def live(program: Program, settings: Settings, listeners: list[Listener]) 
         max_body=settings.serve.max_body,
         hosts=tcp_hosts(settings.serve.tcp),
     )
-    await program.start()
+    switch = Switch(
+        settings,
+        app.state.gate,
+        check=lambda wanted: bootstrap.model_of(wanted, paths),
+        build=lambda wanted: bootstrap.build(wanted, paths),
+        stands=lambda now: setattr(app.state, "service", now),
+    )
+    await switch.start(program)
     telling = [
         asyncio.create_task(tell_ready(program, notifier), name="ready"),
         asyncio.create_task(notifier.keep_alive(), name="watchdog"),
@@ -63,7 +71,7 @@ async def live(program: Program, settings: Settings, listeners: list[Listener]) 
         for task in telling:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
-        await program.stop()
+        await switch.stop()
 
 
 async def tell_ready(program: Program, notifier: Notifier) -> None:

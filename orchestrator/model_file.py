@@ -16,19 +16,42 @@ from orchestrator.errors import InvalidRequest
 from orchestrator.reports.placement import placement_of
 
 DEFAULT = "builtin:quoter"
+ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
 QUOTING = "the quoting self-test model: it only continues text that stands in its context, it is no assistant"
+
+
+@dataclass(frozen=True)
+class FileState:
+    path: Path
+    inode: int
+    size: int
+    written_ns: int
+
+
+def state_of(path: Path) -> FileState:
+    """Raises OSError."""
+    found = path.stat()
+    return FileState(path, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True)
 class ModelFile:
     """`setting` is how it was named; `placement` where its chat template puts the blocks; `notice` what must be said
-    wherever one of its answers appears."""
+    wherever one of its answers appears. `states` of its files change when they are written to or replaced."""
 
     setting: str
     path: Path
     shape: ModelShape
     placement: Placement
+    states: tuple[FileState, ...]
     notice: str = ""
+
+    def changed(self) -> bool:
+        """Whether its files are others than when they were read."""
+        try:
+            return tuple(state_of(one.path) for one in self.states) != self.states
+        except OSError:
+            return True
 
 
 def find_model(setting: str, models: Path) -> ModelFile:
@@ -38,15 +61,15 @@ def find_model(setting: str, models: Path) -> ModelFile:
     try:
         gguf = read_gguf(path)
         if why := no_chat(gguf):
-            raise InvalidRequest(f"{path} cannot be used as a model: {why}", _ANOTHER)
-        return ModelFile(chosen, path, shape_of(gguf), placement_of(gguf), _notice(setting, chosen))
+            raise InvalidRequest(f"{path} cannot be used as a model: {why}", ANOTHER)
+        states = tuple(state_of(shard) for shard in gguf.paths)
+        return ModelFile(chosen, path, shape_of(gguf), placement_of(gguf), states, _notice(setting, chosen))
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}", ANOTHER) from error
     except GgufError as error:
         raise InvalidRequest(f"{path} cannot be used as a model: {error}", _hint(path, error)) from error
     except FootprintError as error:
-        raise InvalidRequest(f"{path} cannot be used as a model: {error}", _ANOTHER) from error
-
-
-_ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
+        raise InvalidRequest(f"{path} cannot be used as a model: {error}", ANOTHER) from error
 
 
 def _hint(path: Path, error: GgufError) -> str:
@@ -54,7 +77,7 @@ def _hint(path: Path, error: GgufError) -> str:
         return f"put {error.path.name}, another part of the same model, beside it, or name another GGUF file"
     if "Permission denied" in error.what:
         return f"make it readable for the daemon's user: chmod a+r {error.path}"
-    return _ANOTHER
+    return ANOTHER
 
 
 def _builtin(name: str, models: Path) -> Path:
@@ -68,12 +91,12 @@ def _local(name: str) -> Path:
     path = Path(name).expanduser()
     try:
         if not path.exists():
-            raise InvalidRequest(f"there is no model file {path}", _ANOTHER)
+            raise InvalidRequest(f"there is no model file {path}", ANOTHER)
         if not path.is_file():
-            raise InvalidRequest(f"{path} is not a file", _ANOTHER)
+            raise InvalidRequest(f"{path} is not a file", ANOTHER)
         return path.resolve()
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}", _ANOTHER) from error
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}", ANOTHER) from error
 
 
 def _notice(setting: str, chosen: str) -> str:

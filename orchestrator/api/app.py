@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from orchestrator.api import problems
 from orchestrator.api.door import Door
+from orchestrator.api.gate import Gate, Gated
 from orchestrator.api.routes import routes
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.streams import ClientGoneError
@@ -26,9 +27,10 @@ def create_app(
     hosts: frozenset[str] = frozenset(),
 ) -> Starlette:
     """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone."""
+    gate = Gate()
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version)],
+        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version), Middleware(Gated, gate=gate)],
         exception_handlers={
             LoreError: problems.on_lore_error,
             HTTPException: problems.on_http_error,
@@ -37,6 +39,7 @@ def create_app(
         },
     )
     app.state.service = service
+    app.state.gate = gate
     app.state.version = version
     app.state.max_body = max_body
     return app

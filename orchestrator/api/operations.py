@@ -1,13 +1,17 @@
 """Routes of conversations, local models and the daemon's own state."""
 
+from collections.abc import AsyncIterator
+
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from orchestrator.api.completions import closing
 from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import lines, started
 from orchestrator.reports.metrics import metrics
-from orchestrator.wire.requests import RenameBody
+from orchestrator.service import Principal, Report
+from orchestrator.wire.requests import ModelBody, RenameBody
 
 PROMETHEUS = "text/plain; version=0.0.4"
 
@@ -50,6 +54,13 @@ async def local_model(request: Request) -> Response:
     return Reply({"model": dict(await service_of(request).model(principal, request.path_params["name"]))})
 
 
+async def use_model(request: Request) -> Response:
+    """Changes the running daemon to another model; answers when that is loaded, or says why the old one goes on."""
+    principal = permitted(request, "admin")
+    body = await parsed(request, ModelBody)
+    return Reply(dict(await service_of(request).use_model(principal, body.model)))
+
+
 async def cache(request: Request) -> Response:
     """What the caches held, gave back and saved since the engine started."""
     return Reply(dict(await service_of(request).cache(permitted(request))))
@@ -57,7 +68,18 @@ async def cache(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     """Levels, engine, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
-    return await started(request.receive, lines(service_of(request).events(permitted(request))))
+    return await started(request.receive, lines(following(request, permitted(request))))
+
+
+async def following(request: Request, principal: Principal) -> AsyncIterator[Report]:
+    """The events of whatever stands behind the routes, also of what takes its place."""
+    service = None
+    while service is not service_of(request):
+        service = service_of(request)
+        async with closing(service.events(principal)) as events:
+            async for event in events:
+                yield event
+        await request.app.state.gate.opened()
 
 
 async def prometheus(request: Request) -> Response:

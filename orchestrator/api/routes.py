@@ -9,6 +9,7 @@ routes = [
     Route("/v1/models", chat.models, methods=["GET"]),
     Route("/v1/models/local", operations.local_models, methods=["GET"]),
     Route("/v1/models/local/{name:path}", operations.local_model, methods=["GET"]),
+    Route("/v1/model", operations.use_model, methods=["PUT"]),
     Route("/v1/models/{name:path}", chat.model, methods=["GET"]),
     Route("/v1/plan", chat.plan, methods=["POST"]),
     Route("/v1/codices", codices.load, methods=["POST"]),

@@ -7,7 +7,8 @@ from typing import Any
 
 from orchestrator.engine.builtin.files import BUILTINS
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.reports.model_files import builtins, files, header
+from orchestrator.model_file import ANOTHER, find_model
+from orchestrator.reports.model_files import builtins, files
 from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.paths import FILE_MODE, Paths, private_folder
@@ -36,17 +37,16 @@ def use_model(name: str, environ: Mapping[str, str], config: Path | None = None)
 def setting_of(name: str, folder: Path) -> str:
     """The setting that names this model. Raises NotFound, InvalidRequest for a file that is no model."""
     if name in BUILTINS:
+        if BUILTINS[name].embeds:
+            raise InvalidRequest(f"{name} cannot be used as a model: it embeds and writes no text", ANOTHER)
         return name
     given = Path(name).expanduser()
     known = tuple(files(folder))
     found = next((one.path for one in known if name in (one.id, one.path.name)), None)
-    path = found or (given.resolve() if given.is_file() else None)
-    if path is None:
+    if found is None and not os.path.lexists(given):
         names = [one.id for one in (*builtins(folder), *known)]
         raise NotFound(f"no model {name}", f"there are: {', '.join(names)}; or name a GGUF file")
-    if fault := header(path).fault:
-        raise InvalidRequest(f"{path} cannot be used: {fault}", "`lore model list` shows those that can")
-    return str(path)
+    return str(find_model(str(found or given), folder).path)
 
 
 def write(file: Path, text: str) -> None:

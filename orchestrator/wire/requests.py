@@ -1,4 +1,4 @@
-"""Bodies of the routes that are our own: load, search, rename."""
+"""Bodies of the routes that are our own: load, search, model, rename."""
 
 from typing import Annotated
 
@@ -34,6 +34,12 @@ class SearchBody(Strict):
     n: Annotated[int, Field(ge=1, le=1000)] = 10
     graph: bool = False
     cwd: str = ""
+
+
+class ModelBody(Strict):
+    """PUT /v1/model: a name of `GET /v1/models/local`, a built-in one's, or the absolute path of a GGUF file."""
+
+    model: Annotated[str, Field(min_length=1)]
 
 
 class RenameBody(Strict):

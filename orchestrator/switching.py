@@ -1,0 +1,135 @@
+"""Another model in a running daemon: one program after the other behind the same sockets.
+
+    check the new one ─▶ running answers end ─▶ the old program ends ─▶ the new one starts ─▶ its model is loaded
+          │ refused                                                                              │ cannot be
+          ▼                                                                                      ▼
+     nothing happened                                                            the old one is started again
+
+What is wrong with a file is found before anything stops. Floors of the old model stay on disk: its name is in theirs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.api.gate import Gate
+from orchestrator.errors import Conflict, InvalidRequest, LoreError
+from orchestrator.model_file import ModelFile
+from orchestrator.program import Program
+from orchestrator.settings.model import Settings
+
+log = logging.getLogger("lorekeep")
+
+LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
+
+
+class Switch:
+    """Owns the program that stands. `check` reads a model's file and raises LoreError; `build` makes a program, not yet
+    started; `stands` is told of each one that is."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        gate: Gate,
+        *,
+        check: Callable[[Settings], ModelFile],
+        build: Callable[[Settings], Program],
+        stands: Callable[[Program], None],
+    ) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._check = check
+        self._build = build
+        self._stands = stands
+        self._program: Program | None = None
+        self._busy = asyncio.Lock()
+        self._work: asyncio.Task[dict[str, Any]] | None = None
+
+    async def start(self, program: Program) -> None:
+        await self._take(program, self._settings)
+
+    async def stop(self) -> None:
+        """Ends the program that stands, after a change that is under way."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        if self._program is not None:
+            await self._program.stop()
+
+    async def to(self, setting: str) -> dict[str, Any]:
+        """Changes to the model of this setting, and waits until it is loaded; the one who asked may leave.
+
+        Raises InvalidRequest for a model that cannot be used, with the old one standing; Conflict while codices are
+        loaded or another change is under way.
+        """
+        if self._busy.locked():
+            raise Conflict("the model is being changed already", "wait until that is done: lore status")
+        self._work = asyncio.create_task(self._change(setting), name="change of the model")
+        return await asyncio.shield(self._work)
+
+    async def _change(self, setting: str) -> dict[str, Any]:
+        async with self._busy:
+            old, before = self._program, self._settings
+            assert old is not None
+            wanted = with_model(before, setting)
+            found = await asyncio.to_thread(self._check, wanted)
+            if found.states == old.about.model.states and (await old.ready())[0]:
+                return {"model": named(old), "changed": False, "cold": []}
+            if loads := old.shelf.loads.names():
+                raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
+            cold = await old.floors()
+            await self._end(old)
+            why = await self._begin(wanted)
+            if why:
+                await self._back(before, why)
+                raise InvalidRequest(
+                    f"{setting} cannot be loaded: {why}",
+                    f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
+                )
+            assert self._program is not None
+            return {"model": named(self._program), "changed": True, "cold": cold}
+
+    async def _end(self, program: Program) -> None:
+        """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
+        self._gate.close_to_questions()
+        await self._gate.empty(self._settings.serve.shutdown_grace)
+        self._gate.close()
+        await program.silence()
+        await self._gate.empty(LEAVING_S)
+        program.close()
+
+    async def _begin(self, settings: Settings) -> str:
+        """Why its model cannot be loaded; "" when it is. Questions may come while it is loading."""
+        try:
+            await self._take(self._build(settings), settings)
+        except LoreError as error:
+            return error.message
+        finally:
+            self._gate.open()
+        assert self._program is not None
+        voice = self._program.voice()
+        await asyncio.wait([voice])
+        fault = voice.exception()
+        return "" if fault is None else str(fault)
+
+    async def _back(self, settings: Settings, why: str) -> None:
+        log.error("the model was not changed: %s", why)
+        if self._program is not None and self._settings is not settings:
+            await self._end(self._program)
+        await self._begin(settings)
+
+    async def _take(self, program: Program, settings: Settings) -> None:
+        self._program, self._settings = program, settings
+        program.exchange = self.to
+        await program.start()
+        self._stands(program)
+
+
+def with_model(settings: Settings, setting: str) -> Settings:
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"path": setting})})
+
+
+def named(program: Program) -> dict[str, str]:
+    model = program.about.model
+    return {"name": model.setting, "path": str(model.path), "notice": model.notice}
