@@ -48,6 +48,9 @@ class Admission:
         self._sequences = sequences
         self._on_evict = on_evict
         self._round = 0
+        self._grown_out: set[str] = (
+            set()
+        )  # pools for which the machine had no larger context: asked once, not each round
 
     def take(self, grant: Grant) -> None:
         """From now on this grant holds. In whole rounds, as llama.cpp makes contexts: a part of one is nobody's."""
@@ -109,6 +112,7 @@ class Admission:
             if cells is None:
                 return None
             memory = self._open(rounded(need), cells)
+            self._grown_out.discard(name)
             self.pools[name] = Pool(name, memory, self._on_evict, ranges=self._backend.info.ranges)
         return self.pools[name]
 
@@ -126,10 +130,17 @@ class Admission:
         """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
         if pool.wanted <= pool.memory.cells:
             return False
+        if pool.name in self._grown_out:
+            if pool.idle():
+                self.close(pool.name)  # and opened as large as it must be, or not at all
+            return False
         cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False
-        return self._move(pool, cells)
+        if not self._move(pool, cells):
+            self._grown_out.add(pool.name)
+            return False
+        return True
 
     def _move(self, pool: Pool, cells: int) -> bool:
         return move(pool, cells, lambda size: self._backend.open(size, self._sequences))

@@ -34,9 +34,11 @@ class FailingBackend(FakeBackend):
         self.failures = 0
         self.broken: object = None
         self.most_cells = 1 << 30
+        self.opened = 0  # contexts that were asked for
         self._open: list[FailingMemory] = []
 
     def open(self, cells: int, sequences: int) -> FailingMemory:
+        self.opened += 1
         self._open = [memory for memory in self._open if memory.cells]
         if sum(memory.cells for memory in self._open) + cells > self.most_cells:
             raise BackendError(f"no context of {cells} tokens")

@@ -138,6 +138,20 @@ def test_where_the_machine_has_less_than_was_granted_idle_pools_make_room() -> N
     assert list(made.loop.admission.pools) == ["code"]
 
 
+def test_where_a_pool_cannot_grow_tickets_wait_for_the_one_that_runs_and_what_never_fits_fails_with_words() -> None:
+    made = machine(cells=32_768, window=16_384, batch=4096)
+    made.ask(1, "code", [1], 20)
+    made.round()
+    opened, failing(made).most_cells = failing(made).opened, made.loop.admission.held()
+    made.ask(2, "code", [2] * 8200, 20)
+    made.ask(3, "code", [3] * 8500, 20)
+    made.finish()
+    assert made.answer(2) == naive_answer([*CODE, *[2] * 8200], 20)
+    assert outcome(made, 3) == (Outcome.FAILED, Reason.ENGINE)
+    assert "no context of" in made.ends[3][0].detail
+    assert failing(made).opened - opened <= 4, "a larger context is asked for once, not each round"
+
+
 def test_a_pool_that_failed_and_cannot_be_opened_again_ends_the_child() -> None:
     made = machine()
     made.ask(1, "code", [1], 5)
