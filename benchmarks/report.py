@@ -45,7 +45,7 @@ def rate(case: str, figure: str, ours: float, theirs: float, least: float) -> Ro
 
 
 def table(rows: Sequence[Row]) -> str:
-    head = ("case", "figure", "ours", "llama-server", "ratio", "goal", "")
+    head = ("case", "figure", "ours", "the peer", "ratio", "goal", "")
     body = [
         (
             row.case,

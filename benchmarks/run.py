@@ -16,7 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import cases_daemon  # noqa: E402 - scripts and benchmarks are programs, not packages
+import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not packages
+import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_parts  # noqa: E402
 from answers import Refused  # noqa: E402
@@ -57,7 +58,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(text: str) -> dict[str, Case]:
-    every = {**cases_daemon.cases(), **cases_parts.cases(), **cases_engine.cases()}
+    every = {**cases_daemon.cases(), **cases_parts.cases(), **cases_codex.cases(), **cases_engine.cases()}
     return {name: case for name, case in every.items() if text in name}
 
 
