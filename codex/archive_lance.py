@@ -28,7 +28,7 @@ from codex.documents import Document
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
 from codex.remembered import SqliteRemembered
 
-_SCHEMA = 2
+_SCHEMA = 3
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 
 
