@@ -100,6 +100,9 @@ class Archive(Protocol):
     def remove(self, codex: str, paths: Sequence[str]) -> None:
         """Forget these paths; those it does not know are no error."""
 
+    def warm(self, codex: str) -> None:
+        """Reads beforehand what the first search would wait for; raises what a search would raise."""
+
     def drop(self, codex: str) -> None:
         """Forget the codex and free its room; no error when it is not known."""
 
@@ -107,6 +110,9 @@ class Archive(Protocol):
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
     ) -> tuple[Match, ...]:
         """At most `n` chunks that hold any of these words, best first; only in `paths` when given."""
+
+    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+        """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         """At most `n` files ranked as wholes, best first."""

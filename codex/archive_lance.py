@@ -30,6 +30,7 @@ from codex.remembered import SqliteRemembered
 
 _SCHEMA = 3
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
+_WARM = ("return",)  # any word: the first query opens the index
 
 
 class LanceArchive:
@@ -98,6 +99,11 @@ class LanceArchive:
         if paths:
             self.replace(codex, (), paths)
 
+    def warm(self, codex: str) -> None:
+        self.definitions(codex, ())
+        self.matches(codex, _WARM, 1)
+        self.file_matches(codex, _WARM, 1)
+
     def drop(self, codex: str) -> None:
         with self._writing:
             self._forget(codex)
@@ -120,6 +126,11 @@ class LanceArchive:
             if opened is None or not query or n <= 0:
                 return ()
             return tuple(tables.found(opened.chunks, query, n, None if paths is None else tables.among(paths)))
+
+    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            return () if opened is None or not text or n <= 0 else tuple(tables.exact(opened.chunks, text, n))
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         with self._translated(codex):

@@ -90,6 +90,9 @@ class MemoryArchive:
         if paths:
             self.replace(codex, (), paths)
 
+    def warm(self, codex: str) -> None:
+        """Everything is in memory."""
+
     def drop(self, codex: str) -> None:
         with self._writing:
             self._revisions[codex] += 1
@@ -108,6 +111,10 @@ class MemoryArchive:
             if score > 0 and (among is None or one.chunk.path in among)
         ]
         return tuple(sorted(found, key=lambda match: (-match.score, match.place))[: max(0, n)])
+
+    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+        chunks = self._shelf(codex).chunks() if text else []
+        return tuple(_match(one) for one in chunks if text in one.chunk.text)[: max(0, n)]
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         files = list(self._shelf(codex).files.values())

@@ -1,4 +1,9 @@
-"""What a question asks for, read from its words: names written as code, plain words, whether tests are meant."""
+"""What a question asks for, read from its words: names written as code, plain words, exact strings, whether tests are
+meant.
+
+Exact is what stands in double quotes; in backticks, where it is more than a name; and a question that is one piece of
+code with its punctuation (`__init__`, `foo->bar`, `std::move`, `--no-color`). Words alone would lose the punctuation.
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,23 +14,55 @@ from codex.stems import stem
 
 _TESTS = re.compile(r"\b(?i:test)|_test\b|\bTest[A-Z]|\b(?i:fixture)|\b(?i:spec)s?\b")
 _CAPITALISED = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][A-Za-z]{3,}\b")  # a class named in a sentence
+_QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^”\n]{2,})”")
+_TICKED = re.compile(r"`([^`\n]{2,})`")
+_PLAIN_NAME = re.compile(r"(?:[^\W_][\w]*\.)*[^\W_]\w*")  # the index finds it as it is
+_EXACT_AT_MOST = 3
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as search sees it. `names` are identifiers that it writes out, last part of a dotted one."""
+    """A question as search sees it. `names` are identifiers that it writes out, last part of a dotted one.
+
+    `exact` are strings to be found as they are; `quoted` says that they were written as such.
+    """
 
     words: tuple[str, ...]
     stems: frozenset[str]
     names: frozenset[str]
     tests: bool
+    exact: tuple[str, ...] = ()
+    quoted: bool = False
 
 
 def asked(question: str) -> Asked:
     """Reads a question."""
     words = query_words(question)
     names = {name.rsplit(".", 1)[-1] for name in identifiers(question)} | set(_CAPITALISED.findall(question))
-    return Asked(tuple(words), frozenset(map(stem, words)), frozenset(names), bool(_TESTS.search(question)))
+    quoted = _quoted(question)
+    exact = quoted or _one_piece(question)
+    tests = bool(_TESTS.search(question))
+    return Asked(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, exact, bool(quoted))
+
+
+def _quoted(question: str) -> tuple[str, ...]:
+    """What stands in quotes, the same string once."""
+    marked = [first or second for first, second in _QUOTED.findall(question)]
+    ticked = [text for text in _TICKED.findall(question) if not _is_name(text)]
+    strings = (text.strip() for text in [*marked, *ticked])
+    return tuple(dict.fromkeys(text for text in strings if text))[:_EXACT_AT_MOST]
+
+
+def _one_piece(question: str) -> tuple[str, ...]:
+    piece = question.strip().rstrip("?!,;")
+    if not piece or any(letter.isspace() for letter in piece) or _PLAIN_NAME.fullmatch(piece):
+        return ()
+    return (piece,)
+
+
+def _is_name(text: str) -> bool:
+    """A name, dotted or called: its words find it."""
+    return bool(_PLAIN_NAME.fullmatch(text.removesuffix("()").lstrip("_")))
 
 
 @lru_cache(maxsize=200_000)

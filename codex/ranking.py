@@ -3,7 +3,8 @@
     1 chunk    BM25 of the chunk, raised where the question speaks of its names or writes one of them out
     2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
     3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
-    4 role     tests below source unless asked for, generated and vendored files last
+    4 exact    what holds a string that was asked for as it is comes before what does not
+    5 role     tests below source unless asked for, generated and vendored files last
 
 Every score is a share of the best of its kind in this one search; none is compared with a threshold. Cosines lie close
 together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). The other
@@ -13,7 +14,7 @@ constants were chosen by hand on three packages, lie on plateaus (halving or dou
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codex.archive import FileMatch, Match
 from codex.asked import Asked, name_stems, overlap
@@ -34,6 +35,7 @@ _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
 _RANKS = 60
+_HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
 
 Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
 
@@ -55,9 +57,14 @@ def rank(
     files: Sequence[FileMatch],
     definitions: Definitions,
     extra: Mapping[Place, float] | None = None,
+    exact: Mapping[Place, float] | None = None,
 ) -> list[RankedFile]:
-    """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors."""
-    raised = _raised(question, chunks, extra or {})
+    """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors.
+
+    `exact` are the chunks that hold strings asked for as they are, with the share of those that each holds.
+    """
+    holding = exact or {}
+    raised = _raised(question, chunks, extra or {}, holding)
     by_file = _by_file(raised)
     whole = {one.path: one.score / files[0].score for one in files} if files else {}
     words = {
@@ -69,7 +76,16 @@ def rank(
         _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, words)
         for path in {*words, *linked}
     ]
+    if holding:
+        ranked = [_held(one, holding) for one in ranked]
     return sorted(ranked, key=lambda one: (-one.score, one.path))
+
+
+def _held(one: RankedFile, holding: Mapping[Place, float]) -> RankedFile:
+    share = max((holding.get(place, 0.0) for place in one.places), default=0.0)
+    if not share:
+        return one
+    return replace(one, score=one.score + _HOLDS * share, scores={**one.scores, "exact": share})
 
 
 def by_rank(places: Iterable[Place]) -> dict[Place, float]:
@@ -77,12 +93,16 @@ def by_rank(places: Iterable[Place]) -> dict[Place, float]:
     return {place: _RANKS / (_RANKS + rank) for rank, place in enumerate(places)}
 
 
-def _raised(question: Asked, chunks: Sequence[Match], extra: Mapping[Place, float]) -> dict[Place, float]:
+def _raised(
+    question: Asked, chunks: Sequence[Match], extra: Mapping[Place, float], holding: Mapping[Place, float]
+) -> dict[Place, float]:
     """Chunk scores as shares of the best, raised by names."""
     best = chunks[0].score if chunks else 1.0
     found = {match.place: match.score / best * _raise(question, match) for match in chunks}
     for place, share in extra.items():
         found[place] = found.get(place, 0.0) + share
+    for place, share in holding.items():
+        found[place] = found.get(place, 0.0) + _HOLDS * share
     top = max(found.values(), default=1.0)
     return {place: score / top for place, score in found.items()}
 

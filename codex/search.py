@@ -6,8 +6,10 @@ Files differ before chunks repeat: the list begins with the best chunk of each f
 follow where there is room, or stand beside the first with `per_file`. Knows an archive and how code is asked about.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from codex.archive import Archive, ArchiveError, Match
 from codex.asked import Asked, asked
@@ -20,6 +22,7 @@ from codex.vector_search import nearest_chunks
 
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
+_EXACT = 20
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
 
 
@@ -28,7 +31,7 @@ class Hit:
     """A chunk that was found: lines `start`–`end` (1-based, inclusive) of a file.
 
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
-    vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
+    exact, vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
     lines, `text` the whole.
     """
 
@@ -66,18 +69,29 @@ class Search:
         Empty for an unknown codex, or when no word was found. Raises what the archive raises.
         """
         question = asked(query)
-        if not question.words or n <= 0:
+        if not (question.words or question.exact) or n <= 0:
             return Found()
         # One after the other: LanceDB uses all cores for each, and side by side both were slower.
         chunks = self.archive.matches(codex, question.words, _CHUNKS)
         files = self.archive.file_matches(codex, question.words, _FILES)
-        by_meaning, notices = self._by_meaning(query, codex)
-        ranked = rank(
-            question, chunks, files, lambda names: self.archive.definitions(codex, names), by_rank(by_meaning)
-        )
+        exact, missing = self._exact(question, codex, n)
+        by_meaning, faults = self._by_meaning(query, codex)
+        defined = partial(self.archive.definitions, codex)
+        ranked = rank(question, chunks, files, defined, by_rank(by_meaning), exact)
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
         chosen = _chosen(ranked, n, max(1, per_file), by_meaning)
-        return Found(self._hits(chosen, question, codex), notices)
+        return Found(self._hits(chosen, question, codex), (*missing, *faults))
+
+    def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
+        """Chunks that hold the strings asked for, each with the share of them; and which are nowhere."""
+        found: Counter[Place] = Counter()
+        missing: list[str] = []
+        for text in question.exact:
+            there = self.archive.exact(codex, text, _EXACT + n)
+            found.update(match.place for match in there)
+            if not there and question.quoted:
+                missing.append(f"nothing holds {text!r} as it is; searched by its words")
+        return {place: times / len(question.exact) for place, times in found.items()}, tuple(missing)
 
     def _by_meaning(self, query: str, codex: str) -> tuple[dict[Place, float], tuple[str, ...]]:
         """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only."""
@@ -133,7 +147,8 @@ def _chosen(
 def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
     """A chunk that was read, as a hit."""
     place = match.place
-    shown = snippet(text, question.words)
+    strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
+    shown = snippet(text, [*question.words, *strings])
     return Hit(
         place.path, place.start, place.end, match.symbol, match.kind, match.signature, score, scores, shown, text
     )

@@ -161,6 +161,35 @@ def test_a_search_can_be_kept_to_some_paths(archive: Archive) -> None:
     assert archive.matches("c", ["shared"], 10, []) == ()
 
 
+@pytest.mark.parametrize(
+    ("string", "there"),
+    [
+        ("text.partition(':')", ["b.py"]),
+        ("->", ["it's.c"]),
+        ("it's->next", ["it's.c"]),
+        ("ition(':", ["b.py"]),
+        ("Split_once", []),
+        ("split_once", ["a.py", "b.py"]),
+        ("100%_'", []),
+        ("", []),
+    ],
+)
+def test_an_exact_string_is_found_with_its_case_and_punctuation(
+    archive: Archive, string: str, there: list[str]
+) -> None:
+    archive.replace("c", [document("a.py", PARSER), document("b.py", SPLIT), document("it's.c", "x = it's->next;\n")])
+    assert sorted(match.place.path for match in archive.exact("c", string, 5)) == there
+    assert len(archive.exact("c", string, 1)) == min(1, len(there))
+    assert archive.exact("c", string, 0) == archive.exact("nobody", string, 5) == ()
+
+
+def test_warming_changes_nothing_and_an_unknown_codex_is_no_error(archive: Archive) -> None:
+    archive.replace("c", [document("a.py", PARSER)])
+    archive.warm("c")
+    archive.warm("nobody")
+    assert paths(archive, "header") == ["a.py"]
+
+
 def test_files_are_ranked_as_wholes(archive: Archive) -> None:
     archive.replace("c", [document("a.py", PARSER), document("b.py", SPLIT)])
     assert [match.path for match in archive.file_matches("c", ["partition"], 5)] == ["b.py"]

@@ -82,6 +82,54 @@ def test_the_same_question_gives_the_same_list() -> None:
     assert search().search("parse header", "c") == search().search("parse header", "c")
 
 
+EXACT = {
+    "src/errors.py": 'raise ValueError("no such header here")\n',
+    "src/header.py": "def header():\n    # such a header, no header here, header\n    return no_such_header(here)\n",
+    "tests/test_errors.py": 'assert message == "no such header here"\n',
+}
+
+
+def test_a_quoted_string_comes_before_its_words() -> None:
+    hits = search(EXACT).search('where is "no such header here" raised?', "c").hits
+    assert [hit.path for hit in hits] == ["src/errors.py", "tests/test_errors.py", "src/header.py"]
+    assert [hit.scores.get("exact") for hit in hits] == [1.0, 1.0, None]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_a_quoted_string_that_nothing_holds_is_searched_by_its_words_and_said() -> None:
+    found = search(EXACT).search('"such header no"', "c")
+    assert "src/header.py" in [hit.path for hit in found.hits]
+    assert found.notices == ("nothing holds 'such header no' as it is; searched by its words",)
+
+
+def test_the_line_that_holds_the_string_is_shown() -> None:
+    text = "such = header = here = no = where = raised = 1\n\n\n\n\nx = '<no such>'\n"
+    assert search({"a.py": text}).search('"<no such>"', "c").hits[0].snippet == "x = '<no such>'"
+
+
+@pytest.mark.parametrize(
+    ("question", "exact"),
+    [
+        ('what raises "cannot open file"?', ("cannot open file",)),
+        ("what raises “cannot open”?", ("cannot open",)),
+        ("what does `a->b` mean beside `plain_name` and `os.path.join()`?", ("a->b",)),
+        ("__init__", ("__init__",)),
+        ("foo->bar", ("foo->bar",)),
+        ("std::move?", ("std::move",)),
+        ("--no-color", ("--no-color",)),
+        ("->", ("->",)),
+        ("get_user", ()),
+        ("os.path.join", ()),
+        ("how does __init__ work", ()),
+        ("it's the user's", ()),
+        ('""', ('""',)),
+        ("", ()),
+    ],
+)
+def test_a_question_says_what_it_wants_as_it_is(question: str, exact: tuple[str, ...]) -> None:
+    assert asked(question).exact == exact
+
+
 def with_vectors(embedder: WordEmbedder) -> Search:
     archive, vectors = search().archive, MemoryVectors()
     fill(archive, vectors, embedder, "c")
