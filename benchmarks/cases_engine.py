@@ -83,6 +83,7 @@ def eight_at_once(bench: Bench) -> Iterator[Row]:
     yield share(case, "computed tokens", ours.computed, theirs.computed, "", 0.132)  # 8,600 of 65,301
     yield sooner(case, "last first token", ours.last_first_s, theirs.last_first_s, 6)
     yield Row(case, "KV", ours.kv_bytes / 2**20, theirs.kv_bytes / 2**20 or None, "MiB", goal="≤ 80 MiB at 8k")
+    yield share(case, "memory of the process", ours.resident_bytes / 2**20, theirs.resident_bytes / 2**20, "MiB", 1.0)
 
 
 def small_pool(bench: Bench) -> Iterator[Row]:

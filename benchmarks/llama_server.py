@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 from answers import WITHIN_S, Ids, Refused, Running
 from llama_server_build import llama_server
 
@@ -24,6 +25,7 @@ class LlamaServer:
         address = Path(self.folder.name) / "server.sock"  # it listens on a Unix socket when the host's name ends so
         options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
         options += ["-fa", "on", "--host", address, "--offline", "--slots", *(["--kv-unified"] if unified else [])]
+        options += ["-lv", 4]  # below that it does not say how large its KV is
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen([llama_server(), *map(str, options)], stdout=sink, stderr=sink)
         self.http = httpx2.Client(
@@ -68,6 +70,9 @@ class LlamaServer:
         """What it said it allocated: its KV is one buffer of fixed size."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if "KV buffer size" in line]
         return int(sum(float(line.rpartition("=")[2].split()[0]) for line in lines) * 2**20)
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def stop(self) -> None:
         self.http.close()

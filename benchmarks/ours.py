@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
+import psutil
 from answers import Ids, Refused, Running
 
 from orchestrator.engine.messages import (
@@ -72,6 +73,9 @@ class Ours:
 
     def kv_bytes(self) -> int:
         return self.snapshot.kv_bytes
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def stop(self) -> None:
         self.wire.send([Shutdown()])

@@ -55,6 +55,7 @@ class Crowd:
     computed: int
     last_first_s: float
     kv_bytes: int
+    resident_bytes: int
 
 
 def crowd(engine: Engine, floor: Ids, size: int) -> Crowd:
@@ -67,7 +68,8 @@ def crowd(engine: Engine, floor: Ids, size: int) -> Crowd:
         except Refused:
             continue
     last = max((answer.first_s for answer in answers), default=float("inf"))
-    return Crowd(len(answers), sum(answer.computed for answer in answers), last, engine.kv_bytes())
+    computed = sum(answer.computed for answer in answers)
+    return Crowd(len(answers), computed, last, engine.kv_bytes(), engine.resident_bytes())
 
 
 def largest_gap(engine: Engine, floor: Ids, tokens: int) -> float:
