@@ -74,6 +74,16 @@ class Ingest:
             self.catalog.forget_paths(name, gone)
         return _taken(scan, known, len(unread))
 
+    def text_of(self, tree: Tree, candidate: Candidate) -> str | None:
+        """A file's text as it would be taken; None where it would be left out."""
+        try:
+            raw = tree.read(candidate).raw
+        except OSError:
+            return None
+        left_out, _ = inspect(raw, self.settings, named=self.named(candidate.path))
+        decoded = decode(raw) if left_out is None else None
+        return decoded.text if decoded is not None else None
+
     def _scan(self, tree: Tree) -> Scan:
         meter = Meter("walk", 0, self.report, self.clock)
         scan = tree.scan()

@@ -26,19 +26,21 @@ from codex.lore_file import LoreFile
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
+from codex.sampling import Sampled
 from codex.settings import CodexSettings
 from codex.sources import Forest, LoadRequest, Source
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a load would take, from names and sizes alone (files that turn out binary are still counted)."""
+    """What a load would take, from names and sizes (files that turn out binary are still counted), and a sample of it."""
 
     name: str
     files: int
     bytes: int
     skipped: dict[str, int]
     notices: tuple[str, ...]
+    sample: tuple[Sampled, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,11 @@ class Library:
         tree = self._loader.open(job)
         try:
             scan = tree.scan()
+            sample = self._loader.sample(job, tree, scan.candidates)
         finally:
             tree.close()
         size = sum(one.size for one in scan.candidates)
-        return Survey(job.name, len(scan.candidates), size, scan.reasons(), scan.notices)
+        return Survey(job.name, len(scan.candidates), size, scan.reasons(), scan.notices, sample)
 
     def codices(self) -> tuple[Codex, ...]:
         """All codices by name, also those whose first load has not finished (`newest` is None)."""

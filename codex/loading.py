@@ -17,9 +17,10 @@ from codex.order import fresh_order, next_order
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reconcile import Changes, changes_between
+from codex.sampling import Sampled, drawn
 from codex.settings import CodexSettings
 from codex.sources import Forest, LoadRequest, Source
-from codex.trees import TreeState
+from codex.trees import Candidate, TreeState
 
 _PAGE = 64  # documents told to the token counter at once
 
@@ -79,6 +80,12 @@ class Loader:
         finally:
             tree.close()
         return Loaded(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
+
+    def sample(self, job: Job, tree: Forest, candidates: Sequence[Candidate]) -> tuple[Sampled, ...]:
+        """Some of a tree's files, read and judged as a load would; nothing is stored. What cannot be read has no text."""
+        ingest = self._ingest(job)
+        chosen = drawn(candidates, lambda one: one.path, lambda one: one.size)
+        return tuple(Sampled(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
 
     def changes(self, job: Job, base: Generation) -> Changes:
         """Take in, and compare with `base`; no generation is made."""

@@ -17,12 +17,12 @@ from codex.ignore import Globs
 from codex.loading import Loaded
 from codex.progress import Progress, progress_at
 from codex.sources import LoadRequest as Wanted
-from orchestrator.context.sizes import BYTES_PER_TOKEN
-from orchestrator.context.tier import TierSizes, decide_tier, tier_named
+from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
 from orchestrator.engine.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, NotPermitted, OverBudget
 from orchestrator.machine import Machine
 from orchestrator.service import LoadEvent, LoadRequest, Principal
+from orchestrator.shelf.estimating import surveyed
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.freshness import Gauge
 from orchestrator.shelf.loads import Emit, RunningLoad
@@ -138,10 +138,13 @@ class Loading:
     async def _survey(self, wanted: Wanted) -> LoadEvent:
         with translated():
             found = await asyncio.to_thread(self.shelf.library.survey, wanted)
-        full = found.bytes // BYTES_PER_TOKEN
-        sizes = TierSizes(full)
-        # Signatures are known only when they are read; of nearly every codebase there is a map.
-        decision = decide_tier(TierSizes(full, map=full), self.machine.room(0))
+        voice = await asyncio.shield(self.voice())
+        room = self.machine.room(0)
+        map_tokens = share(room.window, SHIPPED.map_share)
+        sizes = await asyncio.to_thread(
+            surveyed, found.sample, found.files, found.bytes, voice.count_in_thread, map_tokens
+        )
+        decision = decide_tier(sizes, room)
         info = self.client.info
         report = survey_report(
             found.name,
@@ -152,7 +155,7 @@ class Loading:
             sizes,
             decision,
             info.kv_bytes_per_token if info else 0.0,
-            f"estimated from {found.bytes:,} bytes, signatures not counted",
+            f"estimated from {len(found.sample):,} of {found.files:,} files",
         )
         return {"event": "loaded", "codex": report}
 

@@ -130,8 +130,11 @@ def summary(codex: dict[str, Any]) -> list[str]:
     """Counts, tokens per tier, the tier and why."""
     skipped = codex.get("skipped", {})
     reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
+    about = codex.get("estimated") or ()
     tokens = ", ".join(
-        f"{tier} {count(number)}" for tier, number in codex.get("tokens", {}).items() if number is not None
+        f"{tier} {'≈' if tier in about else ''}{count(number)}"
+        for tier, number in codex.get("tokens", {}).items()
+        if number is not None
     )
     roots = ", ".join(codex.get("roots") or [codex.get("root", "")])
     lines = [

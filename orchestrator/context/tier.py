@@ -51,11 +51,17 @@ class TierSettings:
 
 @dataclass(frozen=True)
 class TierSizes:
-    """Exact tokens of a codex at each tier; None where a tier is not made for this codex."""
+    """Tokens of a codex at each tier; None where a tier is not made for this codex. Exact but for the tiers `estimated`."""
 
     full: int
     skeleton: int | None = None
     map: int | None = None
+    estimated: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """How a sentence says the tokens of the whole."""
+        return "about " if "full" in self.estimated else ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,8 @@ def _full(row: int, sizes: TierSizes, room: Room, limit: int) -> TierDecision:
         row,
         sizes.full,
         limit,
-        f"full{_by_force(row)}, because its {sizes.full:,} tokens fit in {limit:,} of a window of {room.window:,}",
+        f"full{_by_force(row)}, because its {sizes.about}{sizes.full:,} tokens fit in {limit:,} "
+        f"of a window of {room.window:,}",
         steps=(f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache",),
     )
 
@@ -171,7 +178,7 @@ def _skeleton(row: int, tokens: int, sizes: TierSizes, room: Room, settings: Tie
         row,
         tokens + max(0, hot),
         limit,
-        f"skeleton+hot{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        f"skeleton+hot{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
         hot_tokens=max(0, hot),
         hint=_hint(sizes.full, room, settings),
         steps=(
@@ -188,7 +195,7 @@ def _map(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: 
         row,
         tokens,
         limit,
-        f"map{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        f"map{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
         hint=_hint(sizes.full, room, settings),
         steps=(f"a ranked map of at most {tokens:,} tokens", "files are retrieved for each question"),
     )
@@ -200,7 +207,7 @@ def _none(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit:
         row,
         0,
         limit,
-        f"none{_by_force(row)}, because {_too_large(sizes.full, room, settings)}",
+        f"none{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
         hint=_hint(sizes.full, room, settings),
         steps=("nothing of the codex stands in the prefix", "files are retrieved for each question"),
     )
@@ -214,15 +221,15 @@ def _by_force(row: int) -> str:
     return " as forced" if row == 0 else ""
 
 
-def _too_large(tokens: int, room: Room, settings: TierSettings) -> str:
+def _too_large(tokens: int, room: Room, settings: TierSettings, about: str = "") -> str:
     """What the codex needs against what there is: in bytes where KV is the bound, else in tokens of the window."""
     limit = limit_of(room, settings)
     if tokens <= limit:
-        return f"{tokens:,} tokens would fit in {limit:,}"
+        return f"{about}{tokens:,} tokens would fit in {limit:,}"
     if room.kv_tokens > limit or not room.kv_bytes_per_token:
-        return f"{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
+        return f"{about}{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
     need, free = tokens * room.kv_bytes_per_token, max(0, room.kv_tokens) * room.kv_bytes_per_token
-    return f"{short(tokens)} tokens need {gib(need)} of KV and {gib(free)} are free"
+    return f"{about}{short(tokens)} tokens need {gib(need)} of KV and {gib(free)} are free"
 
 
 def _hint(tokens: int, room: Room, settings: TierSettings) -> str:

@@ -20,10 +20,10 @@ from codex.library import Library
 from codex.lore_file import LoreFile
 from codex.prepare import Remembered
 from codex.progress import Progress, Report, progress_at
+from codex.sampling import Sampled, drawn
 from formatters.blocks import BlockKind
 from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.context.composing import context_of
-from orchestrator.context.sizes import BYTES_PER_TOKEN
 from orchestrator.context.tier import (
     FloorTier,
     Room,
@@ -35,6 +35,7 @@ from orchestrator.context.tier import (
     tier_named,
 )
 from orchestrator.errors import InvalidRequest, OverBudget
+from orchestrator.shelf.estimating import whole_tokens
 from orchestrator.shelf.hot import chosen, churn_of
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.lines import Lines
@@ -44,7 +45,7 @@ from orchestrator.voice import Voice
 
 COUNT_PAGE = 256
 # A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
-# tokens are then estimated from its bytes instead of being counted for minutes.
+# tokens are then estimated from a sample instead of being counted for minutes.
 HOPELESS = 32
 
 
@@ -90,9 +91,9 @@ class Raising:
             revision=generation.state.revision or "",
         )
         whole = await self._whole(empty, generation, wanted.room, settings, forced)
-        full = await self._count(whole, identity, report) if whole else generation.bytes // BYTES_PER_TOKEN
+        full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
         made = await self._drafts(generation, wanted.room, settings, forced, report)
-        sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens)
+        sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
         decision, why_not = decided(wanted, sizes, settings, forced)
         view, tokens = whole, full
         if decision.tier is not FloorTier.FULL or view is None:
@@ -142,6 +143,13 @@ class Raising:
             return None
         documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
         return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
+
+    def _about(self, generation: Generation) -> int:
+        """Tokens of a codex that is too large to be counted, from a sample of its files."""
+        chosen = drawn(generation.entries, lambda one: one.path, lambda one: one.size)
+        documents = self.library.documents_of(chosen)
+        sample = [Sampled(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
+        return whole_tokens(sample, len(generation.entries), generation.bytes, self.voice.count_in_thread)
 
     async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
         """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""

@@ -1,0 +1,40 @@
+"""Tokens of a codex from a sample of its files: before it is loaded, and where it is far too large to be counted.
+
+Synchronous and for a worker thread. Knows no disk; a sample is handed in.
+"""
+
+from collections.abc import Callable, Sequence
+
+from codex.documents import Document
+from codex.sampling import Sampled, head, scaled
+from codex.tiers import skeleton
+from orchestrator.context.tier import TierSizes
+from orchestrator.shelf.tiers import HEADING
+
+Count = Callable[[Sequence[str]], list[int]]
+
+
+def whole_tokens(sample: Sequence[Sampled], files: int, total_bytes: int, count: Count) -> int:
+    """Tokens of all files with their headings."""
+    heads = [head(one.text or "") for one in sample]
+    counts = count(heads)
+    shares = [
+        (one.size, tokens / len(text.encode("utf-8", "replace")) if text else 0.0)
+        for one, text, tokens in zip(sample, heads, counts, strict=True)
+    ]
+    return scaled(shares, total_bytes) + HEADING * files
+
+
+def skeleton_tokens(sample: Sequence[Sampled], files: int, total_bytes: int, count: Count) -> int:
+    """Tokens of all files' signatures with their headings."""
+    made = [skeleton(Document(one.path, one.text, "", one.size)) if one.text else "" for one in sample]
+    counts = count(made)
+    shares = [(one.size, tokens / one.size if one.size else 0.0) for one, tokens in zip(sample, counts, strict=True)]
+    return scaled(shares, total_bytes) + HEADING * files
+
+
+def surveyed(sample: Sequence[Sampled], files: int, total_bytes: int, count: Count, map_tokens: int) -> TierSizes:
+    """All tiers before a load. `map_tokens`: what a map may take; of nearly every codebase there is one of that size."""
+    whole = whole_tokens(sample, files, total_bytes, count)
+    signatures = skeleton_tokens(sample, files, total_bytes, count)
+    return TierSizes(whole, signatures, min(whole, map_tokens), estimated=("full", "skeleton", "map"))
