@@ -132,7 +132,7 @@ class Keeper:
         try:
             into = pool.tree.attach(node)
             length = header.end - header.start
-            if not pool.make_room(length):
+            if not pool.make_room(length - (end - start)):  # what it fills was promised; the rest is let go again
                 return None
             if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [into]):
                 self.tiers.forget(header.name)

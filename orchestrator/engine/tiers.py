@@ -1,15 +1,17 @@
 """Checkpoints of segments below VRAM: host RAM, then disk, each within its budget.
 
 A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
-too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted, longest unused first.
-Deleting the whole folder at any moment is safe. Writing happens in a thread of its own; the loop never waits for it.
-Every fault of a file is a miss and is logged. Knows no tree and no llama.cpp.
+too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted, longest unused first, but
+nothing before what goes on from it. Deleting the whole folder at any moment is safe. Writing happens in a thread of its
+own; the loop never waits for it. Every fault of a file is a miss and is logged. Knows no tree and no llama.cpp.
 """
 
 import logging
+import os
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +62,8 @@ class Tiers:
         self._below: dict[str, dict[str, None]] = {}
         self.ram_bytes = 0
         self.disk_bytes = 0
-        self._writer = Writer(self._written)
+        self._disk_fails = False
+        self._writer = Writer(self._failed)
         if self.folder is not None:
             self._find_files(self.folder)
 
@@ -153,24 +156,41 @@ class Tiers:
     # -- RAM to disk
 
     def _fit_ram(self) -> None:
-        for kept in self._oldest_in_ram():
-            if self.ram_bytes <= self.ram_budget:
-                return
-            if not kept.on_disk and self.folder is not None and not self._writer.has(kept.header.name):
-                self._write(kept)
-            if kept.on_disk or self._writer.has(kept.header.name):
+        """Sends the oldest out of RAM until what stays is within the budget; what is being written goes once it is."""
+        over = self.ram_bytes - self.ram_budget - sum(self._size_in_ram(name) for name in self._writer.pending())
+        while over > 0 and (kept := self._oldest(self._only_in_ram)) is not None:
+            over -= self._size_in_ram(kept.header.name)
+            if kept.on_disk:
                 self._leave_ram(kept)
+            elif self.folder is not None:
+                self._write(kept)
             else:
                 self.counters.ram_evicted += 1
                 self.forget(kept.header.name)
 
-    def _oldest_in_ram(self) -> Iterator[Kept]:
-        return iter([kept for kept in self._kept.values() if kept.state is not None])
+    def _only_in_ram(self, kept: Kept) -> bool:
+        return kept.state is not None and not self._writer.has(kept.header.name)
+
+    def _size_in_ram(self, name: str) -> int:
+        kept = self._kept.get(name)
+        return len(kept.state) if kept is not None and kept.state is not None else 0
+
+    def _oldest(self, there: Callable[[Kept], bool]) -> Kept | None:
+        """The longest unused in a tier from which nothing there goes on: behind a gap a segment is found no more.
+
+        What already lies behind one goes first.
+        """
+        oldest = None
+        for name, kept in self._kept.items():
+            if there(kept):
+                if kept.header.parent != self.root and kept.header.parent not in self._kept:
+                    return kept
+                if oldest is None and not any(there(self._kept[below]) for below in self._below.get(name, ())):
+                    oldest = kept
+        return oldest
 
     def _leave_ram(self, kept: Kept) -> None:
-        assert kept.state is not None
-        if not kept.on_disk:
-            return  # it is being written; `_note_written` lets its bytes go
+        assert kept.state is not None and kept.on_disk
         self.ram_bytes -= len(kept.state)
         kept.state = None
         self.counters.ram_evicted += 1
@@ -180,36 +200,41 @@ class Tiers:
             return
         self._writer.put(self._path(kept.header.name), kept.header, kept.state)
 
-    def _written(self, name: str, error: OSError) -> None:
+    def _failed(self, name: str, error: OSError) -> None:
+        """Told once, until a write succeeds again: a full disk fails each one."""
         self.counters.write_failures += 1
-        log.warning("checkpoint %s was not written: %s", name[:12], error.strerror or error)
+        if not self._disk_fails:
+            log.warning("checkpoint %s was not written: %s", name[:12], error.strerror or error)
+        self._disk_fails = True
 
     def _note_written(self, name: str, size: int) -> None:
         kept = self._kept.get(name)
         if kept is None:
             self._path(name).unlink(missing_ok=True)
             return
-        if size and not kept.on_disk:
+        if size:
+            self._disk_fails = False
+            self.disk_bytes += size - kept.on_disk
             kept.on_disk = size
-            self.disk_bytes += size
-        self._fit_disk()
-        if kept.state is not None and kept.on_disk and self.ram_bytes > self.ram_budget:
-            self._leave_ram(kept)
+            self._fit_disk()
+        if kept.state is not None and self.ram_bytes > self.ram_budget:
+            if kept.on_disk:
+                self._leave_ram(kept)
+            else:
+                self.counters.ram_evicted += 1
+                self.forget(name)
 
     # -- disk
 
     def _fit_disk(self) -> None:
-        for name in [name for name, kept in self._kept.items() if kept.on_disk]:
-            if self.disk_bytes <= self.disk_budget:
-                return
+        while self.disk_bytes > self.disk_budget and (kept := self._oldest(lambda kept: kept.on_disk > 0)) is not None:
             self.counters.disk_evicted += 1
-            kept = self._kept[name]
             if kept.state is not None:
                 self.disk_bytes -= kept.on_disk
                 kept.on_disk = 0
-                self._path(name).unlink(missing_ok=True)
+                self._path(kept.header.name).unlink(missing_ok=True)
             else:
-                self.forget(name)
+                self.forget(kept.header.name)
 
     def _load_file(self, kept: Kept) -> tuple[bytes, Tier] | None:
         path = self._path(kept.header.name)
@@ -220,6 +245,8 @@ class Tiers:
             self.counters.damaged += 1
             self.forget(kept.header.name)
             return None
+        with suppress(OSError):
+            os.utime(path)  # the next process takes its order of use from here
         self.counters.disk_hits += 1
         self.counters.restored_bytes += len(state)
         return state, Tier.DISK
@@ -227,6 +254,7 @@ class Tiers:
     def _find_files(self, folder: Path) -> None:
         """Builds the index from the files' headers, longest unused first; what is damaged or foreign is deleted."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.utime(folder)  # among other models' folders it is the last one used
         for leftover in folder.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         found = sorted((path.stat().st_mtime, path) for path in folder.glob(f"*{SUFFIX}"))

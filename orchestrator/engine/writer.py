@@ -24,6 +24,11 @@ class Writer:
         """Whether it waits or is being written."""
         return name in self._pending
 
+    def pending(self) -> list[str]:
+        """Names of all that wait or are being written."""
+        with self._idle:
+            return list(self._pending)
+
     def put(self, path: Path, header: Header, state: bytes) -> None:
         with self._idle:
             self._pending.add(header.name)

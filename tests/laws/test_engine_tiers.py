@@ -2,11 +2,13 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machine import Machine, naive_answer
+from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.messages import DropFloor, Outcome, Tier
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
 from orchestrator.engine.segments import segments, spans
 
 CODE = [n % 50 for n in range(1000)]
@@ -60,6 +62,70 @@ def test_a_conversation_goes_on_after_a_restart_from_its_own_tail(tmp_path):
     machine.finish()
     assert machine.ends[2][0].computed == 2
     assert machine.answer(2) == naive_answer([*CODE, *follow_up], 5)
+
+
+MEMORIES = {"joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
+
+
+def without_ranges(kind, **options):
+    machine = Machine(ranges=False, **options)
+    machine.backend = FakeBackend(END_EVERY, **MEMORIES[kind])
+    machine.start()
+    return machine
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_conversation_without_ranges_goes_on_after_a_restart_from_its_own_tail(tmp_path, kind):
+    machine, talk = without_ranges(kind, folder=tmp_path), []
+    machine.floor("code", CODE)
+    for ticket in range(1, 6):
+        asked = [*talk, ticket, ticket]
+        machine.ask(ticket, "code", asked, 6)
+        machine.finish()
+        assert machine.answer(ticket) == naive_answer([*CODE, *asked], 6)
+        assert ticket == 1 or machine.ends[ticket][0].computed <= 3
+        talk = [*asked, *machine.answer(ticket)]
+        machine.restart()
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_conversation_without_ranges_takes_two_sequences_and_not_one_a_turn(kind):
+    machine, talk = without_ranges(kind, sequences=4), []
+    machine.floor("code", CODE)
+    for ticket in range(1, 15):
+        asked = [*talk, ticket, ticket]
+        machine.ask(ticket, "code", asked, 6)
+        machine.finish()
+        assert machine.answer(ticket) == naive_answer([*CODE, *asked], 6)
+        assert ticket == 1 or machine.ends[ticket][0].computed <= 3
+        talk = [*asked, *machine.answer(ticket)]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_prompt_larger_than_its_pool_makes_it_grow_and_nothing_is_computed_again(ranges):
+    machine = Machine(cells=20_000, window=20_000, ranges=ranges)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [1, 2, 3], 4)
+    machine.ask(2, "code", [1] * 9500, 4)
+    machine.finish()
+    assert machine.ends[2][0].computed <= 9500
+    assert machine.answer(1) == naive_answer([*CODE, 1, 2, 3], 4)
+    assert machine.answer(2) == naive_answer([*CODE, *[1] * 9500], 4)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_what_a_smaller_grant_takes_is_found_in_ram(ranges):
+    machine = Machine(cells=4096, ram_budget=1 << 20, ranges=ranges)
+    machine.floor("code", CODE)
+    machine.ask(1, "code", [5] * 400, 4)
+    machine.finish()
+    machine.loop.handle(Grant(2, 1700, 1700))
+    assert machine.loop.admission.held() <= 1700
+    asked = [*[5] * 400, *machine.answer(1), 6]
+    machine.ask(2, "code", asked, 4)
+    machine.finish()
+    assert machine.ends[2][0].computed <= 2
+    assert machine.answer(2) == naive_answer([*CODE, *asked], 4)
 
 
 def test_a_killed_process_loses_at_most_what_it_had_not_written(tmp_path):
@@ -165,12 +231,13 @@ steps = st.lists(
 
 
 @settings(max_examples=40)
-@given(steps, st.integers(0, 2**32), st.booleans())
-def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, ranges):
+@given(steps, st.integers(0, 2**32), st.sampled_from([None, *MEMORIES]))
+def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, kind):
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("kv")
     room, ram = chance.choice([2200, 4096]), chance.choice([0, 30_000])
-    machine = Machine(folder=folder, cells=room, ram_budget=ram, ranges=ranges)
+    options = {"folder": folder, "cells": room, "ram_budget": ram}
+    machine = without_ranges(kind, **options) if kind else Machine(**options)
     machine.floor("code", CODE)
     machine.floor("other", OTHER)
     for ticket, (floor, tail, max_tokens) in enumerate(script, 1):

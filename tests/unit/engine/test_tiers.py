@@ -1,5 +1,6 @@
 """The tiers below VRAM: within their budgets, longest unused first, and every fault of a file is a miss."""
 
+import os
 import threading
 from array import array
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from orchestrator.engine import writer as writer_module
 from orchestrator.engine.checkpoint_file import Header
 from orchestrator.engine.messages import Tier
-from orchestrator.engine.segments import CUT, segments
+from orchestrator.engine.segments import CUT, named, segments
 from orchestrator.engine.tiers import Tiers
 
 IDS = array("I", range(8 * CUT))
@@ -19,6 +20,12 @@ STATE = b"s" * 1000
 def header(number: int, root: str = "root") -> Header:
     one = list(segments(root, IDS, len(IDS), 1, len(IDS)))[number]
     return Header(root, one.name, one.parent, one.start, one.end, IDS[one.start : one.end])
+
+
+def alone(number: int) -> Header:
+    """A segment that goes on from no other."""
+    ids = array("I", [number] * CUT)
+    return Header("root", named("root", ids), "root", 0, CUT, ids)
 
 
 def tiers(folder: Path | None = None, ram: int = 1 << 20, disk: int = 1 << 20, root: str = "root") -> Tiers:
@@ -43,10 +50,10 @@ def test_what_nobody_kept_is_a_miss() -> None:
 def test_without_a_disk_the_longest_unused_leaves_ram_for_good() -> None:
     kept = tiers(ram=2500)
     for number in range(2):
-        kept.keep(header(number), STATE, through=False)
-    kept.load(header(0))
-    kept.keep(header(2), STATE, through=False)
-    assert [kept.holds(header(number).name) for number in range(3)] == [True, False, True]
+        kept.keep(alone(number), STATE, through=False)
+    kept.load(alone(0))
+    kept.keep(alone(2), STATE, through=False)
+    assert [kept.holds(alone(number).name) for number in range(3)] == [True, False, True]
     assert kept.ram_bytes <= 2500
     kept.close()
 
@@ -75,12 +82,70 @@ def test_the_next_process_finds_what_was_written_through(tmp_path: Path) -> None
 def test_the_disk_s_budget_holds_and_the_oldest_files_go_first(tmp_path: Path) -> None:
     kept = tiers(tmp_path, ram=0, disk=8000)
     for number in range(8):
-        kept.keep(header(number), STATE, through=True)
+        kept.keep(alone(number), STATE, through=True)
         kept.flush()
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == kept.disk_bytes <= 8000
-    assert kept.holds(header(7).name)
-    assert not kept.holds(header(0).name)
+    assert kept.holds(alone(7).name)
+    assert not kept.holds(alone(0).name)
     kept.close()
+
+
+def test_nothing_leaves_before_what_goes_on_from_it(tmp_path: Path) -> None:
+    for kept in (tiers(ram=3500), tiers(tmp_path, ram=0, disk=9500)):
+        for number in range(6):
+            kept.keep(header(number), STATE, through=True)
+            kept.flush()
+        held = [kept.holds(header(number).name) for number in range(6)]
+        assert held == sorted(held, reverse=True)
+        assert 2 <= sum(held) < 6
+        kept.close()
+
+
+def test_only_as_much_is_written_as_has_to_leave_ram(tmp_path: Path) -> None:
+    kept = tiers(tmp_path, ram=4500)
+    for number in range(5):
+        kept.keep(header(number), STATE, through=False)
+    kept.flush()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert kept.ram_bytes == 4000
+    kept.close()
+
+
+def test_what_was_used_last_stays_longest_also_over_a_restart(tmp_path: Path) -> None:
+    heads = [alone(number) for number in range(4)]
+    kept = tiers(tmp_path)
+    for age, head in enumerate(heads):
+        kept.keep(head, STATE, through=True)
+        kept.flush()
+        os.utime(tmp_path / f"{head.name}.kv", (age, age))
+    kept.close()
+    kept = tiers(tmp_path)
+    kept.load(heads[0])
+    kept.close()
+    kept = tiers(tmp_path, disk=5000)
+    assert [kept.holds(head.name) for head in heads] == [True, False, False, True]
+    kept.close()
+
+
+def test_a_full_disk_fills_no_ram_and_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tiers(tmp_path, ram=2500)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "write", no_space)
+        for number in range(6):
+            kept.keep(header(number), STATE, through=True)
+        kept.flush()
+    assert kept.ram_bytes <= 2500
+    assert (kept.counters.write_failures, caplog.text.count("No space left")) == (6, 1)
+    kept.keep(header(7), STATE, through=True)
+    kept.flush()
+    assert len(list(tmp_path.iterdir())) == 1
+    kept.close()
+
+
+def no_space(*_: object) -> int:
+    raise OSError(28, "No space left on device")
 
 
 def test_files_of_another_root_and_what_a_killed_writer_left_are_swept(tmp_path: Path) -> None:
@@ -111,9 +176,6 @@ def test_a_file_that_vanished_or_was_damaged_is_a_miss_and_is_forgotten(tmp_path
 def test_a_write_that_fails_is_counted_and_the_state_stays_in_ram(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_space(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(writer_module, "write", no_space)
     kept = tiers(tmp_path)
     kept.keep(header(0), STATE, through=True)
