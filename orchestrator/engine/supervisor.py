@@ -106,10 +106,11 @@ class Supervisor:
             self._child = await ChildProcess.start(self.spec)
             failure = await self._listen(self._child)
             how = await self._child.ended()
-            if failure:
+            if failure and self.info is None:
                 await self._give_up(failure)
                 return
-            if not await self._after(how):
+            # A model that was loaded before may be loaded again: its memory may be taken for a moment.
+            if not await self._after(f"its model cannot be loaded: {failure}" if failure else how):
                 return
             await self._enter(ChildState.STARTING, "the model is loading again")
 
@@ -132,7 +133,7 @@ class Supervisor:
         self.restarts += 1
         # The state changes first: whoever is told of the end must not reach for the dead child.
         await self._enter(ChildState.BACKOFF, f"the engine ended ({how}) and is starting again")
-        running = self._ended(how)
+        running = self._ended(how) if was_ready else ()  # no ticket is in a child that is still loading
         log.warning("the engine's process ended: %s, %d tickets were running", how, len(running))
         now = time.monotonic()
         if not was_ready or is_model_fault(running, tuple(self._suspects)):

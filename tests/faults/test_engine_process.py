@@ -2,89 +2,21 @@
 
 import asyncio
 import os
-import random
 import resource
 import signal
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from support.real_engine import ask, code, collected, engine, load, next_child, question, said
 
 from orchestrator.engine import client as client_module
 from orchestrator.engine.checkpoint_file import read_header, read_state
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.messages import (
-    Admitted,
-    Completion,
-    Delta,
-    Grant,
-    Job,
-    Outcome,
-    Progress,
-    Reason,
-    Sampling,
-    Urgency,
-    ids_to_bytes,
-)
-from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.messages import Admitted, Job, Outcome, Progress, Reason, Urgency, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
-
-GIB = 1 << 30
-
-
-def code(vault: int) -> str:
-    """Random digits: the quoter sees eight tokens back, and codes that begin alike would all continue like the latest."""
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-
-TEXT = "".join(f"The access code of vault {vault} north is{code(vault)}\n" for vault in range(10, 100))
-
-
-@asynccontextmanager
-async def engine(model: Path, cache: Path | None = None, **settings: Any) -> AsyncIterator[EngineClient]:
-    settings = {"threads": 1, "gpu_layers": 0, "batch": 128, **settings}
-    if cache is not None:
-        settings |= {"cache_folder": str(cache), "disk_budget": GIB, "ram_budget": GIB}
-    client = EngineClient(EngineSpec(model=str(model), **settings))
-    client.start()
-    client.grant(Grant(1, 16_384, 8192))
-    try:
-        yield client
-    finally:
-        await client.stop()
-
-
-async def load(client: EngineClient) -> None:
-    (ids,) = await client.encode([TEXT])
-    client.put_floor("codex", ids_to_bytes(ids))
-
-
-async def question(client: EngineClient, vault: int, **sampling: Any) -> Job:
-    (tail,) = await client.encode([f"The access code of vault {vault} north is"])
-    return Job(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling))
-
-
-async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, Completion]:
-    messages = [message async for message in client.run(await question(client, vault, **sampling))]
-    assert isinstance(messages[-1], Completion)
-    return said(messages), messages[-1]
-
-
-def said(messages: list[Any]) -> str:
-    return "".join(message.text for message in messages if isinstance(message, Delta))
-
-
-async def next_child(client: EngineClient) -> None:
-    """Waits until the end of the present child was noticed and another one answers."""
-    while client.restarts == 0:
-        with suppress(EngineUnavailable):
-            await client.encode(["x"])
-    await client.ensure_ready()
 
 
 def states(cache: Path) -> list[Path]:
@@ -273,7 +205,3 @@ async def test_after_a_kill_a_question_does_not_wait_for_a_floor_that_is_compute
             assert (said(messages), messages[-1].outcome) == (code(12), Outcome.DONE)
             assert not rest.done(), "the question waited for the floor"
             assert (await rest)[-1].outcome is Outcome.DONE
-
-
-async def collected(stream: AsyncIterator[Any]) -> list[Any]:
-    return [message async for message in stream]

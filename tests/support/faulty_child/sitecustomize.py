@@ -1,0 +1,39 @@
+"""Run by Python when the engine's child starts with this folder on its path: steps of the real backend then fail on demand.
+
+The file that FAULT_FILE names says how: a word in it is the fault of the next step, and is taken out; `every` before the
+word leaves it, and with `load` it is a fault of loading the model. CHILD_PATIENCE is the watchdog's least time, in seconds.
+"""
+
+import os
+import time
+from pathlib import Path
+
+MEASURING = 2  # sequences of the context in which a model is measured when it is loaded
+
+if "FAULT_FILE" in os.environ:
+    from orchestrator.engine import watchdog
+    from orchestrator.engine.backend import BackendError, Batch
+    from orchestrator.engine.llama import LlamaMemory
+
+    watchdog.LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", watchdog.LEAST_SECONDS))
+    _file = Path(os.environ["FAULT_FILE"])
+    _decode = LlamaMemory.decode
+
+    def decode(memory: LlamaMemory, batch: Batch) -> None:
+        words = _file.read_text().split() if _file.exists() else []
+        if ("load" in words) != (memory.sequences == MEASURING):
+            words = []
+        if words and "every" not in words:
+            _file.write_text("")
+        fault = words[-1] if words else ""
+        if fault == "hang":
+            time.sleep(3600)
+        elif fault == "abort":
+            os.abort()
+        elif fault == "memory":
+            raise MemoryError
+        elif fault == "fail":
+            raise BackendError("a step that fails on demand")
+        _decode(memory, batch)
+
+    LlamaMemory.decode = decode  # type: ignore[method-assign]

@@ -1,0 +1,68 @@
+"""The engine's real child process on the real quoting model, and a small codebase of vault codes to ask it about."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling, ids_to_bytes
+from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.supervisor import EngineUnavailable
+
+GIB = 1 << 30
+
+
+def code(vault: int) -> str:
+    """Random digits: the quoter sees eight tokens back, and codes that begin alike would all continue like the latest."""
+    return f" {random.Random(vault).randrange(10**6, 10**7)}."
+
+
+TEXT = "".join(f"The access code of vault {vault} north is{code(vault)}\n" for vault in range(10, 100))
+
+
+@asynccontextmanager
+async def engine(model: Path, cache: Path | None = None, **settings: Any) -> AsyncIterator[EngineClient]:
+    settings = {"threads": 1, "gpu_layers": 0, "batch": 128, **settings}
+    if cache is not None:
+        settings |= {"cache_folder": str(cache), "disk_budget": GIB, "ram_budget": GIB}
+    client = EngineClient(EngineSpec(model=str(model), **settings))
+    client.start()
+    client.grant(Grant(1, 16_384, 8192))
+    try:
+        yield client
+    finally:
+        await client.stop()
+
+
+async def load(client: EngineClient) -> None:
+    (ids,) = await client.encode([TEXT])
+    client.put_floor("codex", ids_to_bytes(ids))
+
+
+async def question(client: EngineClient, vault: int, *, stop: tuple[str, ...] = (), **sampling: Any) -> Job:
+    (tail,) = await client.encode([f"The access code of vault {vault} north is"])
+    return Job(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling), stop)
+
+
+async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, Completion]:
+    messages = [message async for message in client.run(await question(client, vault, **sampling))]
+    assert isinstance(messages[-1], Completion)
+    return said(messages), messages[-1]
+
+
+def said(messages: list[Any]) -> str:
+    return "".join(message.text for message in messages if isinstance(message, Delta))
+
+
+async def next_child(client: EngineClient) -> None:
+    """Waits until the end of the present child was noticed and another one answers."""
+    while client.restarts == 0:
+        with suppress(EngineUnavailable):
+            await client.encode(["x"])
+    await client.ensure_ready()
+
+
+async def collected(stream: AsyncIterator[Any]) -> list[Any]:
+    return [message async for message in stream]
