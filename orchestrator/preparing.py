@@ -229,6 +229,7 @@ class Preparing:
             "min_p": ask.min_p,
             "repeat_penalty": ask.repeat_penalty,
             "seed": ask.seed,
+            "logprobs": ask.logprobs,
             "schema": json.dumps(ask.schema) if ask.schema else None,
         }
         return replace(usual, **{key: value for key, value in given.items() if value is not None})

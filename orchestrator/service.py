@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orchestrator.engine.choice import Chosen
 from orchestrator.wire.lore import Lore
 
 
@@ -65,6 +66,7 @@ class Ask:
     min_p: float | None = None
     repeat_penalty: float | None = None
     seed: int | None = None
+    logprobs: int | None = None  # log-probabilities of the answer's tokens, and of so many likeliest in each place
     stop: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -91,7 +93,10 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Text:
+    """`chosen`: the tokens that the text came from, where the ask wants their log-probabilities."""
+
     delta: str
+    chosen: tuple[Chosen, ...] = ()
 
 
 @dataclass(frozen=True)

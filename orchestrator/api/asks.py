@@ -34,6 +34,7 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
         min_p=body.min_p,
         repeat_penalty=body.repeat_penalty,
         seed=body.seed,
+        logprobs=logprobs_of(body),
         stop=stops_of(body.stop),
         schema=schema_of(body.response_format),
         tools=() if body.tool_choice == "none" else (body.tools or ()),
@@ -54,8 +55,6 @@ def refuse_unsupported(body: ChatRequest) -> None:
     """What would be answered wrongly if it were ignored."""
     if body.n not in (None, 1):
         raise InvalidRequest("n: one answer a request is all there is", "ask again for another")
-    if body.logprobs:
-        raise InvalidRequest("logprobs: not offered here", "leave it out")
     if body.tool_choice not in (None, "auto", "none"):
         raise InvalidRequest("tool_choice: only auto and none are offered", "name the tool in the question")
     if body.lore.session is not None and body.lore.continue_last:
@@ -89,6 +88,14 @@ def agreed(from_model: str | None, from_lore: str | None) -> str | None:
     if from_model is not None and from_lore is not None and from_model != from_lore:
         raise InvalidRequest(f"model names codex {from_model}, lore.codex names {from_lore}", "name one of them")
     return from_lore if from_lore is not None else from_model
+
+
+def logprobs_of(body: ChatRequest) -> int | None:
+    if body.n_probs:
+        return body.n_probs
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidRequest("top_logprobs: only together with logprobs", "set logprobs to true")
+    return (body.top_logprobs or 0) if body.logprobs else None
 
 
 def stops_of(stop: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -7,13 +7,15 @@ for each costs more than all the rest of the way.
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from orchestrator.api.replies import packed
+from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
 
+LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity
 DONE = b"data: [DONE]\n\n"
 
 
@@ -37,6 +39,18 @@ def usage_of(answered: Answered) -> dict[str, Any]:
 
 def call_of(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def logprobs_of(chosen: Sequence[Chosen]) -> dict[str, Any]:
+    likeliest = [{"top_logprobs": [chance_of(one) for one in each.likeliest]} for each in chosen]
+    content = [{**chance_of(each.token), **others} for each, others in zip(chosen, likeliest, strict=True)]
+    return {"content": content, "refusal": None}
+
+
+def chance_of(one: Chance) -> dict[str, Any]:
+    """`bytes` are exact; a token may end within a character."""
+    text = one.text.decode("utf-8", "replace")
+    return {"token": text, "logprob": max(one.logprob, LEAST_LOGPROB), "bytes": list(one.text)}
 
 
 class Chunks:
@@ -70,6 +84,8 @@ class Chunks:
     def written(self, event: AskEvent) -> list[bytes]:
         match event:
             case Text():
+                if event.chosen:
+                    return [self.choice({"content": event.delta}, logprobs_of(event.chosen))]
                 return [self.before + json.dumps(event.delta).encode() + self.after]
             case Thought():
                 return [self.choice({"reasoning_content": event.delta})]
@@ -81,8 +97,9 @@ class Chunks:
             case Answered():
                 return self.end(event)
 
-    def choice(self, delta: dict[str, Any]) -> bytes:
-        return data({**self.frame, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    def choice(self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> bytes:
+        about = {"logprobs": logprobs} if logprobs else {}
+        return data({**self.frame, "choices": [{"index": 0, "delta": delta, **about, "finish_reason": None}]})
 
     def end(self, answered: Answered) -> list[bytes]:
         """The last chunk carries the lore object and the usage beside it."""
@@ -100,6 +117,7 @@ class Chunks:
 async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, Any]:
     """The whole answer as one object."""
     text: list[str] = []
+    chosen: list[Chosen] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
     answered: Answered | None = None
@@ -108,6 +126,7 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, An
             match event:
                 case Text():
                     text.append(event.delta)
+                    chosen += event.chosen
                 case Thought():
                     thoughts.append(event.delta)
                 case ToolCall():
@@ -122,12 +141,13 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, An
         message["reasoning_content"] = "".join(thoughts)
     if calls:
         message["tool_calls"] = calls
+    about = {"logprobs": logprobs_of(chosen)} if chosen else {}
     return {
         "id": new_id(),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": answered.finish_reason}],
+        "choices": [{"index": 0, "message": message, **about, "finish_reason": answered.finish_reason}],
         "usage": usage_of(answered),
         "lore": answered.lore.model_dump(mode="json"),
     }

@@ -25,7 +25,8 @@ from pydantic_ai.usage import UsageLimits
 from formatters.context import ToolView, Turn, TurnContext
 from orchestrator.context.model import EngineModel, Told, running_of
 from orchestrator.context.tools import SearchArchive, offered, toolset_of, views_of
-from orchestrator.engine.messages import Admitted, Completion, Progress, Reason
+from orchestrator.engine.choice import Chosen
+from orchestrator.engine.messages import Admitted, Completion, Delta, Progress, Reason
 from orchestrator.errors import LoreError
 from orchestrator.service import Text, Thought, ToolCall
 
@@ -55,7 +56,12 @@ class _Heard:
     """What was passed on so far."""
 
     text: list[str] = field(default_factory=list)
+    chosen: list[Chosen] = field(default_factory=list)  # of text that is still to come
     completions: list[Completion] = field(default_factory=list)
+
+    def taken(self) -> tuple[Chosen, ...]:
+        chosen, self.chosen = tuple(self.chosen), []
+        return chosen
 
 
 class Answerer:
@@ -115,14 +121,18 @@ def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
     if isinstance(delta, TextPart | TextPartDelta):
         text = delta.content if isinstance(delta, TextPart) else delta.content_delta
         heard.text.append(text)
-        return Text(text) if text else None
+        return Text(text, heard.taken()) if text else None
     if isinstance(delta, ThinkingPart | ThinkingPartDelta):
+        heard.taken()
         thought = delta.content if isinstance(delta, ThinkingPart) else delta.content_delta or ""
         return Thought(thought) if thought else None
     return None
 
 
 def _told(part: Told, heard: _Heard) -> AnswerEvent | None:
+    if isinstance(part.event, Delta):
+        heard.chosen += part.event.chosen
+        return None
     if isinstance(part.event, Completion):
         heard.completions.append(part.event)
         return None

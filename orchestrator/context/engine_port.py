@@ -88,6 +88,8 @@ def fault_of(ended: Completion) -> LoreError:
     what = ended.detail or f"the engine ended the request: {ended.reason}"
     if ended.reason in (Reason.WINDOW, Reason.CELLS):
         return OverBudget(what, "ask something shorter, allow fewer answer tokens, or start a new session")
+    if ended.reason is Reason.SAMPLING:
+        return InvalidRequest(what, "correct that setting")
     if ended.reason is Reason.SCHEMA:
         return InvalidRequest(what, "simplify the JSON schema")
     return EngineFailed(what, "ask again", retry_after=1.0)

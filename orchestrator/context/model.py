@@ -44,7 +44,7 @@ _SAID = "said"  # metadata of a response: the whole text as it was generated, ta
 
 @dataclass
 class Told(CustomEvent):
-    """An event of the engine that is no text: admission, progress, the completion."""
+    """An event of the engine that is no text: admission, progress, the completion; and what is told beside a text."""
 
     event: InferenceEvent | None = None
 
@@ -125,6 +125,8 @@ class EngineResponse(StreamedResponse):
                 # The stream passes it through; only its declared type does not know the application's own events.
                 yield cast(ModelResponseStreamEvent, Told(event=event))
                 continue
+            if event.chosen:
+                yield cast(ModelResponseStreamEvent, Told(event=event))
             said.append(event.text)
             ids.append(event.ids)
             for part in parser.feed(event.text):

@@ -114,6 +114,8 @@ class ChatRequest(Request):
     stop: str | tuple[str, ...] | None = None
     n: int | None = 1
     logprobs: bool | None = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    n_probs: Annotated[int, Field(ge=0, le=20)] | None = None  # llama-server's word for both
     response_format: ResponseFormat | None = None
     tools: tuple[dict[str, Any], ...] | None = None
     tool_choice: Any = None
