@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +104,50 @@ def models_folder() -> Path:
     return Paths.of(os.environ).models
 
 
-def use_model(name: str, config: str | None) -> dict[str, Any]:
-    """Raises Failure."""
-    from orchestrator.errors import LoreError
+def model_setting(name: str) -> str:
+    """The setting that names this model, its file looked into. Raises Failure."""
+    from orchestrator.reports.use_model import setting_of
+
+    with told():
+        return setting_of(name, models_folder())
+
+
+def use_model(setting: str, config: str | None) -> dict[str, Any]:
+    """Writes it into the configuration. Raises Failure."""
     from orchestrator.reports.use_model import use_model as written
 
+    with told():
+        return written(setting, os.environ, Path(config) if config else None)
+
+
+def doomed_model(name: str, running: str | None) -> Any:
+    """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
+    from orchestrator.reports.drop_model import doomed
+
+    configured = [settings().settings.model.path]
+    with told():
+        return doomed(name, models_folder(), [path for path in (running, *configured) if path])
+
+
+def remove_model(model: Any) -> None:
+    """Raises Failure."""
+    from orchestrator.reports.drop_model import remove
+
     try:
-        return written(name, os.environ, Path(config) if config else None)
+        remove(model, models_folder())
+    except OSError as error:
+        raise Failure(
+            faults.FAILED, f"{error.filename}: {error.strerror}", "check the owner of the file and its folder"
+        ) from error
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """The daemon's kind of fault as the command line's."""
+    from orchestrator.errors import LoreError
+
+    try:
+        yield
     except LoreError as error:
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 

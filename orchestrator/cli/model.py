@@ -1,5 +1,7 @@
 """`lore model`: models at hand."""
 
+import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,10 @@ OptionalName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="its name, its file's name or a path; default: the one that runs")
 ]
 Source = Annotated[str, typer.Argument(metavar="hf:OWNER/REPO/FILE", help="a GGUF file on a model hub")]
+Later = Annotated[
+    bool, typer.Option("--later", help="change the configuration alone; a daemon that runs keeps its model")
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="do not ask")]
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="change this file instead of your own")]
 
 
@@ -49,36 +55,97 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
 
 
 @app.command()
-def use(name: Name, config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Writes a model into your configuration, and says which floors become cold. Takes effect when the daemon starts."""
-    chosen = local.use_model(name, config)
-    cold = cold_floors(chosen["path"], socket) if chosen["changed"] else []
+def use(
+    name: Name, config: Config = None, later: Later = False, as_json: given.Json = False, socket: given.Socket = None
+) -> None:
+    """Takes a model into use: the running daemon changes to it, and your configuration names it. Says what becomes cold."""
+    path = local.model_setting(name)
+    switched = Switched("later", cold_floors(path, socket)) if later or config else switch(path, socket)
+    chosen = local.use_model(path, config)
     if as_json:
-        result_json({"model": chosen, "cold": cold})
+        result_json({"model": chosen, "daemon": switched.daemon, "cold": switched.cold})
         return
-    if not chosen["changed"]:
-        note(f"{chosen['file']} has model.path = {chosen['path']} already")
-        return
-    note(f"{chosen['file']}: model.path = {chosen['path']}")
+    already = "" if chosen["changed"] else " already"
+    note(f"{chosen['file']}: model.path = {chosen['path']}{already}")
     if chosen["overridden"]:
-        note(f"{chosen['overridden']} is set and wins over the file")
-    for floor in cold:
-        note(f"cold: the floor of {floor['name']}, {plural(floor['tokens'], 'token')} to compute again")
-    note("restart the daemon: systemctl --user restart lorekeep, or end lore serve and start it again")
+        note(f"{chosen['overridden']} is set and wins over the file when a daemon starts")
+    for floor in switched.cold:
+        note(f"cold: the floor of {floor['name']}, {plural(floor['tokens'], 'token')} to compute unless it was before")
+    note(WORDS[switched.daemon].format(path=path))
+
+
+@dataclass(frozen=True)
+class Switched:
+    """`daemon` is a word of WORDS; `cold` the floors that stood with the model before."""
+
+    daemon: str
+    cold: list[dict[str, Any]]
+
+
+WORDS = {
+    "changed": "the daemon runs it now; what was computed with the other model stays on disk",
+    "same": "the daemon runs it",
+    "none": "no daemon runs: lore serve starts with it",
+    "later": "restart the daemon to use it: systemctl --user restart lorekeep, or end lore serve and start it again",
+    "kept": "the running daemon keeps its model: changing it needs the scope admin",
+}
+
+
+def switch(path: str, socket: str | None) -> Switched:
+    """Has the running daemon change its model, which takes as long as loading does. Raises Failure with nothing changed."""
+    try:
+        running = daemon(socket)
+        progress(f"changing the model to {path}")
+        done = running.call("PUT", "/v1/model", {"model": path})
+    except Failure as failure:
+        if failure.status not in (faults.UNREACHABLE, faults.NOT_PERMITTED):
+            raise
+        return Switched("none" if failure.status == faults.UNREACHABLE else "kept", [])
+    finally:
+        clear_progress()
+    return Switched("changed" if done["changed"] else "same", done["cold"])
 
 
 def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:
     """What stands in the running daemon with another model, in its tokens; nothing where none runs."""
-    try:
-        report = daemon(socket).call("GET", "/v1/status")
-    except Failure as failure:
-        if failure.status != faults.UNREACHABLE:
-            raise
-        return []
-    if path in (report["model"]["name"], report["model"].get("path")):
+    report = status(socket)
+    if report is None or path in (report["model"]["name"], report["model"].get("path")):
         return []
     codices = [codex for codex in report["codices"] if codex.get("tier_tokens")]
     return [{"name": codex["name"], "tokens": codex["tier_tokens"]} for codex in codices]
+
+
+def status(socket: str | None) -> dict[str, Any] | None:
+    """The running daemon's; None where none runs."""
+    try:
+        report: dict[str, Any] = daemon(socket).call("GET", "/v1/status")
+    except Failure as failure:
+        if failure.status != faults.UNREACHABLE:
+            raise
+        return None
+    return report
+
+
+@app.command()
+def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Removes a downloaded model from the models folder, after asking; never one in use, never another file."""
+    report = status(socket)
+    found = local.doomed_model(name, report["model"].get("path") if report else None)
+    words = ", ".join(str(path) for path in found.paths)
+    if not yes:
+        insist_on_terminal(words)
+        typer.confirm(f"remove {words} ({size(found.bytes)})?", abort=True, err=True)
+    local.remove_model(found)
+    if as_json:
+        result_json({"dropped": found.id, "paths": [str(path) for path in found.paths], "bytes": found.bytes})
+    else:
+        note(f"removed {words}, {size(found.bytes)}")
+
+
+def insist_on_terminal(words: str) -> None:
+    """Nobody can be asked through a pipe."""
+    if not sys.stdin.isatty():
+        raise Failure(faults.USAGE, f"this would remove {words}", "say --yes to remove it without being asked")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, recipe_hash
 
+SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
 
@@ -51,6 +52,15 @@ def files(folder: Path) -> Iterator[AtHand]:
     for path in sorted(folder.rglob("*.gguf")):
         if not LATER_SHARD.search(path.name) and not BUILT.match(path.name):
             yield AtHand(path.stem, path)
+
+
+def shards(first: Path) -> tuple[Path, ...]:
+    """All files of a split model (`name-00001-of-00003.gguf`), or the one file."""
+    found = SHARD.fullmatch(first.name)
+    if not found:
+        return (first,)
+    stem, count = found.groups()
+    return tuple(first.with_name(f"{stem}-{number:05d}-of-{count}.gguf") for number in range(1, int(count) + 1))
 
 
 def chosen(known: tuple[AtHand, ...], name: str) -> AtHand | None:

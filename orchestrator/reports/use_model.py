@@ -11,13 +11,12 @@ from orchestrator.model_file import ANOTHER, find_model
 from orchestrator.reports.model_files import builtins, files
 from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.errors import SettingsError
-from orchestrator.settings.paths import FILE_MODE, Paths, private_folder
+from orchestrator.settings.paths import FILE_MODE, private_folder
 from orchestrator.settings.sources import user_file
 
 
-def use_model(name: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
+def use_model(path: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
     """Writes `model.path`; what was written, where, and which variable hides it. Raises LoreError."""
-    path = setting_of(name, Paths.of(environ).models)
     named = environ.get("LORE_CONFIG")
     file = config or (Path(named) if named else user_file(environ))
     try:

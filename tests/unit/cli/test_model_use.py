@@ -5,6 +5,8 @@ import tomllib
 
 import pytest
 
+from orchestrator.errors import InvalidRequest, NotPermitted
+
 
 @pytest.fixture
 def config(folder):
@@ -25,7 +27,10 @@ def test_it_writes_the_setting_and_names_the_floors_that_become_cold(use, loreke
     assert done.returncode == 0
     assert config.read_text() == '# mine\n[model]\npath = "builtin:noise-s"\nthreads = 3\n'
     assert "cold: the floor of demo, 1,200 tokens" in done.stderr
-    assert "has model.path = builtin:noise-s already" in use("builtin:noise-s").stderr
+    assert "the daemon runs it now" in done.stderr
+    again = use("builtin:noise-s").stderr
+    assert "model.path = builtin:noise-s already" in again
+    assert "the daemon runs it\n" in again
 
 
 def test_it_needs_no_daemon_and_makes_the_file(use, config):
@@ -33,6 +38,31 @@ def test_it_needs_no_daemon_and_makes_the_file(use, config):
     assert (done["model"]["changed"], done["cold"]) == (True, [])
     assert tomllib.loads(config.read_text()) == {"model": {"path": "builtin:quoter"}}
     assert config.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_model_that_the_daemon_cannot_load_is_not_written(use, lorekeep, config, monkeypatch, folder):
+    async def refuse(principal, name):
+        raise InvalidRequest(f"{name} cannot be loaded: it is broken", "builtin:quoter answers again")
+
+    lorekeep.service.use_model = refuse
+    done = use("builtin:noise-s")
+    assert (done.returncode, "it is broken" in done.stderr, config.exists()) == (2, True, False)
+
+
+def test_later_changes_the_file_alone_and_says_how_it_takes_effect(use, lorekeep, config):
+    done = use("builtin:noise-s", "--later")
+    assert "restart the daemon" in done.stderr
+    assert "cold: the floor of demo" in done.stderr
+    assert lorekeep.service.running == "builtin:quoter"
+
+
+def test_who_may_not_change_the_daemon_changes_the_own_file_and_is_told(use, lorekeep, config):
+    async def refuse(principal, name):
+        raise NotPermitted("PUT /v1/model needs admin")
+
+    lorekeep.service.use_model = refuse
+    done = use("builtin:noise-s")
+    assert (done.returncode, "keeps its model" in done.stderr) == (0, True)
 
 
 def test_the_model_that_runs_makes_nothing_cold(use, lorekeep, config):

@@ -107,6 +107,7 @@ class SmallService:
     talks: dict[str, list[str]] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
+    running: str = "builtin:quoter"
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -220,9 +221,17 @@ class SmallService:
             raise NotFound(f"no model {name}", "there are: builtin:quoter")
         return MODEL
 
+    async def use_model(self, principal: Principal, name: str) -> Report:
+        if name == "broken":
+            raise InvalidRequest("broken cannot be loaded: it is broken", "builtin:quoter answers again")
+        changed = name != self.running
+        cold = [{"name": one["name"], "tokens": one["tier_tokens"]} for one in self.known.values()] if changed else []
+        self.running = name
+        return {"model": {"name": name, "path": name, "notice": ""}, "changed": changed, "cold": cold}
+
     async def status(self, principal: Principal) -> Report:
         return {
-            "model": {"name": "builtin:quoter"},
+            "model": {"name": self.running, "path": self.running},
             "engine": {"state": "ready", "device": "CPU", "restarts": 0, "kv_bytes": 4096, "pools": [POOL]},
             "governor": {"level": "calm", "pressure": 0.25, "sigil": principal.sigil},
             "codices": list(self.known.values()),
