@@ -105,6 +105,7 @@ class Backend(Protocol):
     """A loaded model."""
 
     info: ModelInfo
+    threads: int  # that compute on the CPU; may be set at any time and holds from the next step on
     tile: int  # steps of a multiple of this many tokens are cheaper; 1 where that is not so
 
     def open(self, cells: int, sequences: int) -> Memory:

@@ -13,8 +13,9 @@ import numpy as np
 
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch
+from orchestrator.engine.crowding import default_threads
 from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, Vectors
-from orchestrator.engine.llama import Rows, default_threads, read_metadata
+from orchestrator.engine.llama import Rows, read_metadata
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.vocab.vocabulary import well_formed
 

@@ -117,6 +117,7 @@ class FakeBackend:
     """`end_every`: one token in so many ends the answer, on average. `constant`: states have one size, whatever is read."""
 
     tile = 1
+    threads = 1
 
     def __init__(
         self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True, constant: bool = False

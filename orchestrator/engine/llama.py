@@ -11,10 +11,10 @@ from pathlib import Path
 
 import llama_cpp as lib
 import numpy as np
-import psutil
 
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
+from orchestrator.engine.crowding import default_threads
 from orchestrator.engine.fingerprint import fingerprint
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
@@ -49,6 +49,7 @@ class LlamaBackend:
         native.start()
         self._model = load_model(spec)
         self.vocabulary = Vocabulary(self._model)
+        self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self.tile = CPU_TILE if not self.on_gpu and spec.flash_attention and spec.kv_type_k in ("f16", "f32") else 1
         recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
@@ -130,11 +131,15 @@ class LlamaMemory:
         self._vocabulary = lib.llama_model_get_vocab(model)
         self._width = int(lib.llama_vocab_n_tokens(self._vocabulary))
         self._rows = Rows(spec.batch)
+        self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
         self.footprint = backend.footprint(self.cells, sequences)
 
     def decode(self, batch: Batch) -> None:
+        if self._threads != self._backend.threads:
+            self._threads = self._backend.threads
+            lib.llama_set_n_threads(self._context, self._threads, self._threads)
         code = lib.llama_decode(self._context, self._rows.load(batch))
         if code != 0:
             raise BackendError(f"llama_decode of {len(batch)} tokens returned {code}")
@@ -254,10 +259,6 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int) -> "lib.lla
     parameters.no_perf = True
     parameters.offload_kqv = spec.gpu_layers != 0
     return parameters
-
-
-def default_threads() -> int:
-    return max(1, psutil.cpu_count(logical=False) or os.cpu_count() or 1)
 
 
 def read_metadata(model: object) -> dict[str, str]:

@@ -18,7 +18,7 @@ class EngineSpec:
     """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
 
     model: str  # path of a GGUF file, or "fake"
-    threads: int = 0  # 0: as many as measured best, at most the cores at hand
+    threads: int = 0  # 0: one a physical core, fewer while other processes keep cores busy
     batch: int = 512
     gpu_layers: int = -1  # as many as fit
     kv_type_k: str = "f16"

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cost_file import load_costs, save_costs
+from orchestrator.engine.crowding import Crowding
 from orchestrator.engine.desk import Desk
 from orchestrator.engine.embed_lanes import Embedder
 from orchestrator.engine.embed_messages import ToEmbedder
@@ -121,12 +122,15 @@ class Worker:
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
         self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
+        self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
         wire.send([Ready(backend.info)])
 
     def run(self) -> None:
         threading.Thread(target=self._serve, name="desk", daemon=True).start()
         self._watchdog.start()
+        if self._crowding is not None:
+            self._crowding.start()
         self._tell()
         while True:
             for message in self._arrived():
