@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable
 
+import numpy as np
 import tiktoken
 
 from orchestrator.engine.builtin.alphabet import to_bytes
@@ -27,11 +28,9 @@ def fast_encoder(table: Table, slow: Encode) -> Encode | None:
     encoding = tiktoken.Encoding(table.pre, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
     def encode(text: str) -> "array[int]":
-        found = encoding.encode_to_numpy(text, disallowed_special=())
-        if found.size and found.max() >= NO_TOKEN:
+        ids = array("I", encoding.encode_ordinary(text))  # `encode_to_numpy` looks for special tokens, a third slower
+        if ids and np.frombuffer(ids, np.uint32).max() >= NO_TOKEN:
             return slow(text)
-        ids = array("I")
-        ids.frombytes(found.tobytes())
         return ids
 
     return encode if agree(encode, slow, ranks) else None
