@@ -39,8 +39,8 @@ class LogLines:
         line, self._rest = self._rest.strip(), ""
         if not line.strip("."):  # progress dots
             return
-        if self._level >= logging.ERROR:
-            self.last_error = line
+        if self._level >= logging.ERROR and not line.endswith("failed to load model"):  # the line before says why
+            self.last_error = line.rpartition("error loading model: ")[2]
         log.log(self._level, "%s", line)
 
 
