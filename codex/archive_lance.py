@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from codex import lance_queries as queries
 from codex import lance_tables as tables
 from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
 from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
@@ -52,7 +53,7 @@ class LanceArchive:
         try:
             with self._translated(codex):
                 opened = self._opened(codex)
-                return {} if opened is None else tables.held(opened)
+                return {} if opened is None else queries.held(opened)
         except ArchiveDamaged:
             return {}
 
@@ -125,19 +126,19 @@ class LanceArchive:
             opened = self._opened(codex)
             if opened is None or not query or n <= 0:
                 return ()
-            return tuple(tables.found(opened.chunks, query, n, None if paths is None else tables.among(paths)))
+            return tuple(queries.found(opened.chunks, query, n, None if paths is None else tables.among(paths)))
 
     def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
         with self._translated(codex):
             opened = self._opened(codex)
-            return () if opened is None or not text or n <= 0 else tuple(tables.exact(opened.chunks, text, n))
+            return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened.chunks, text, n))
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         with self._translated(codex):
             opened = self._opened(codex)
             if opened is None or not query or n <= 0:
                 return ()
-            return tuple(FileMatch(path, score) for path, score in tables.found_files(opened.files, query, n))
+            return tuple(FileMatch(path, score) for path, score in queries.found_files(opened.files, query, n))
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
         with self._translated(codex):
@@ -148,23 +149,27 @@ class LanceArchive:
     def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
         with self._translated(codex):
             opened = self._opened(codex)
-            return {} if opened is None else tables.read(opened.chunks, places)
+            return {} if opened is None else queries.read(opened.chunks, places)
 
     def chunks(self, codex: str) -> Iterator[Match]:
         with self._translated(codex):
             opened = self._opened(codex)
-            found = [] if opened is None else list(tables.scan(opened.chunks))
+            found = [] if opened is None else list(queries.scan(opened.chunks))
         yield from sorted(found, key=lambda match: match.place)
 
     def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
         with self._translated(codex):
             opened = self._opened(codex)
-            return {} if opened is None else tables.digests(opened.chunks)
+            if opened is None:
+                return {}
+            with self._writing:  # only where vectors are made does anybody look chunks up by digest
+                tables.ensure_look_up(opened.chunks, "chunk_digest")
+            return queries.digests(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
         with self._translated(codex):
             opened = self._opened(codex)
-            return {} if opened is None else tables.holding(opened.chunks, digests)
+            return {} if opened is None else queries.holding(opened.chunks, digests)
 
     # -- folders and tables ----------------------------------------------------------------------------------------
 
@@ -220,7 +225,7 @@ class LanceArchive:
         with self._writing:
             if codex not in self._defined:
                 by_path: dict[str, list[tuple[Place, tuple[str, ...]]]] = {}
-                for match in tables.scan(opened.chunks):
+                for match in queries.scan(opened.chunks):
                     by_path.setdefault(match.place.path, []).append((match.place, match.names))
                 defined = Definitions()
                 for path, found in by_path.items():

@@ -1,4 +1,4 @@
-"""LanceDB's tables as the archive needs them: schemas, rows, writes that are one commit, full-text look-ups.
+"""LanceDB's tables as the archive needs them: schemas, rows, indexes, writes that are one commit.
 
 Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises.
 """
@@ -6,15 +6,12 @@ Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what Lan
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.archive import Match
-from codex.definitions import Place
-from codex.identifiers import words
 from codex.prepare import Prepared, PreparedChunk
 
 _STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
@@ -22,8 +19,6 @@ _FILE_STRINGS = ("id", "path", "digest", "words")
 _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
 _CONFLICT_TRIES = 5
 _IN_LIST = 500  # paths in one condition: the parser is recursive
-_EXACT_READ = 200  # chunks looked through for a string before all are
-_SCANNED = 8_192  # rows read at once when all are read
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]
     """Rows of the table `chunks`."""
     return [
         {
-            "id": f"{file.path}\n{one.chunk.start}",
+            "id": row_id(file.path, one.chunk.start),
             "path": file.path,
             "digest": file.digest,
             "branch": branch,
@@ -88,93 +83,31 @@ def write(table: Any, rows: list[dict[str, Any]], paths: Sequence[str]) -> None:
         retried(lambda: merge.when_not_matched_by_source_delete(among(held)).execute(rows))
 
 
-def held(opened: Tables) -> Mapping[str, str]:
-    """Digest by path where both tables agree; a file without chunks is one that is empty."""
-    of_chunks: dict[str, str | None] = {}
-    for path, digest in _pairs(opened.chunks):
-        of_chunks[path] = digest if of_chunks.get(path, digest) == digest else None
-    return {path: digest for path, digest in _pairs(opened.files) if of_chunks.get(path, digest) == digest}
-
-
-def found(table: Any, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
-    """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
-    rows = _searched(table, query, n, ("card", "_score"), where)
-    return sorted((_match(row["card"], row["_score"]) for row in rows), key=lambda match: (-match.score, match.place))
-
-
-def exact(table: Any, text: str, n: int) -> list[Match]:
-    """The first `n` chunks found whose text holds the string.
-
-    An index of strings would take as much room as the texts (measured: 90 MB and 11 s for 100,000 chunks), and is slow
-    for common ones. So the chunks that hold all words of the string are looked through, and only when that is not
-    enough (no words, half a word at an end, too many chunks), every text is: 0.2 s for 100,000.
-    """
-    wanted, most = words(text), max(_EXACT_READ, 4 * n)
-    rows = _searched(table, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else []
-    seen = [_match(row["card"], row["_score"]) for row in rows if text in row["text"]]
-    if len(seen) >= n or (seen and len(rows) < most):
-        return sorted(seen, key=lambda match: (-match.score, match.place))[:n]
-    if not table.count_rows():
-        return []
-    quoted = text.replace("'", "''")
-    scanned = table.search().where(f"contains(text, '{quoted}')").select(["card"]).limit(n).to_arrow()
-    return sorted(map(_match, scanned.column("card").to_pylist()), key=lambda match: match.place)
-
-
-def found_files(table: Any, query: Sequence[str], n: int) -> list[tuple[str, float]]:
-    """Paths and scores of the `n` files that hold any of the words best."""
-    rows = _searched(table, query, n, ("path", "_score"), None)
-    return sorted(((row["path"], row["_score"]) for row in rows), key=lambda pair: (-pair[1], pair[0]))
-
-
-def scan(table: Any) -> Iterator[Match]:
-    """All chunks."""
-    if table.count_rows():
-        for batch in table.search().select(["card"]).to_batches(_SCANNED):
-            yield from map(_match, batch.column("card").to_pylist())
-
-
-def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
-    """The chunks at these places, with their texts."""
-    if not places or not table.count_rows():
-        return {}
-    starts = ", ".join(sorted({str(place.start) for place in places}))
-    where = f"({among(sorted({place.path for place in places}))}) AND start IN ({starts})"
-    rows = table.search().where(where).select(["card", "text"]).to_arrow().to_pylist()
-    asked = set(places)
-    texts = {match.place: (match, row["text"]) for row in rows for match in [_match(row["card"])]}
-    return {place: text for place, text in texts.items() if place in asked}
-
-
-def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
-    """All chunks by the digest of their text."""
-    if not table.count_rows():
-        return {}
-    return _by_digest(table.search().select(["chunk_digest", "card"]).to_batches(_SCANNED))
-
-
-def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
-    """The chunks whose texts have these digests."""
-    if not wanted or not table.count_rows():
-        return {}
-    quoted = ", ".join(f"'{digest}'" for digest in wanted)
-    rows = table.search().where(f"chunk_digest IN ({quoted})").select(["chunk_digest", "card"])
-    return _by_digest(rows.to_batches(_SCANNED))
-
-
 def ensure_index(table: Any) -> None:
     """Makes the full-text index, which also says how rows outside it are scanned. Needs a row."""
     if not table.count_rows():
         return
-    from lancedb.index import FTS, BTree
+    from lancedb.index import FTS
 
-    there = {column for index in table.list_indices() for column in index.columns}
-    if "words" not in there:
+    if "words" not in _indexed(table):
         # Stop words are left to the query: a question's are not those of code ("not", "with", "for" are names too).
         config = FTS(base_tokenizer="whitespace", stem=True, remove_stop_words=False, max_token_length=64)
         retried(lambda: table.create_index("words", config=config))
-    if "path" not in there:
-        retried(lambda: table.create_index("path", config=BTree()))
+    ensure_look_up(table, "path")
+    ensure_look_up(table, "id")
+
+
+def ensure_look_up(table: Any, column: str) -> None:
+    """Makes the index that finds rows by a column's value."""
+    if not table.count_rows() or column in _indexed(table):
+        return
+    from lancedb.index import BTree
+
+    retried(lambda: table.create_index(column, config=BTree()))
+
+
+def _indexed(table: Any) -> set[str]:
+    return {column for index in table.list_indices() for column in index.columns}
 
 
 def fold(table: Any) -> None:
@@ -192,10 +125,10 @@ def unindexed(table: Any) -> int:
     return int(table.count_rows())
 
 
-def among(paths: Sequence[str]) -> str:
-    """The condition that a row is of one of these paths."""
-    quoted = [f"""'{path.replace("'", "''")}'""" for path in paths]
-    parts = [f"path IN ({', '.join(quoted[at : at + _IN_LIST])})" for at in range(0, len(quoted), _IN_LIST)]
+def among(values: Sequence[str], column: str = "path") -> str:
+    """The condition that a row is of one of these paths, or has one of these values in another column."""
+    quoted = [f"""'{value.replace("'", "''")}'""" for value in values]
+    parts = [f"{column} IN ({', '.join(quoted[at : at + _IN_LIST])})" for at in range(0, len(quoted), _IN_LIST)]
     return " OR ".join(parts) if parts else "false"
 
 
@@ -211,30 +144,9 @@ def retried(write: Callable[[], Any]) -> None:
             time.sleep(0.02 * 2**attempt)
 
 
-def _searched(
-    table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None, every: bool = False
-) -> list[Any]:
-    """Rows that hold any of the words, or every one."""
-    if not table.count_rows():
-        return []
-    from lancedb.query import FullTextOperator, MatchQuery
-
-    operator = FullTextOperator.AND if every else FullTextOperator.OR
-    match = MatchQuery(" ".join(query), "words", operator=operator)
-    search = table.search(match, query_type="fts").select(list(columns)).limit(n)
-    if where is not None:
-        search = search.where(where, prefilter=True)
-    rows: list[Any] = search.to_arrow().to_pylist()
-    return rows
-
-
-def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
-    found: dict[str, list[Place]] = {}
-    for batch in batches:
-        cards = batch.column("card").to_pylist()
-        for digest, card in zip(batch.column("chunk_digest").to_pylist(), cards, strict=True):
-            found.setdefault(digest, []).append(Place(*json.loads(card)[:3]))
-    return {digest: tuple(sorted(places)) for digest, places in found.items()}
+def row_id(path: str, start: int) -> str:
+    """What a row of `chunks` is found by: a chunk's path and first line."""
+    return f"{path}\n{start}"
 
 
 def _card(one: PreparedChunk) -> str:
@@ -245,11 +157,6 @@ def _card(one: PreparedChunk) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
-
-
-def _match(card: str, score: float = 0.0) -> Match:
-    path, start, end, symbol, kind, signature, names, references = json.loads(card)
-    return Match(Place(path, start, end), symbol, kind, signature, tuple(names), tuple(references), score)
 
 
 def lancedb() -> Any:
@@ -266,10 +173,3 @@ def _any_held(table: Any, paths: Sequence[str]) -> list[str]:
         return []
     rows = table.search().select(["path"]).where(among(paths)).to_arrow()
     return sorted(set(rows.column("path").to_pylist()))
-
-
-def _pairs(table: Any) -> list[tuple[str, str]]:
-    if not table.count_rows():
-        return []
-    rows = table.search().select(["path", "digest"]).to_arrow().group_by(["path", "digest"]).aggregate([])
-    return list(zip(rows.column("path").to_pylist(), rows.column("digest").to_pylist(), strict=True))
