@@ -139,9 +139,13 @@ class Watching:
         """There is a watcher from now on. Raises CodexError, OSError."""
         if state.watcher is not None or state.still:
             return
-        await asyncio.to_thread(self._watch, name, state, asyncio.get_running_loop())
-        if self._states.get(name) is not state:  # forgotten meanwhile
-            await asyncio.to_thread(_unwatch, state)
+        making = asyncio.ensure_future(asyncio.to_thread(self._watch, name, state, asyncio.get_running_loop()))
+        try:
+            await asyncio.shield(making)
+        finally:
+            if self._states.get(name) is not state:  # forgotten meanwhile; a thread goes on when its task is cancelled
+                await asyncio.wait([making])
+                await asyncio.to_thread(_unwatch, state)
 
     def _watch(self, name: str, state: _State, loop: asyncio.AbstractEventLoop) -> None:
         state.polled = ""
