@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -12,7 +12,6 @@ from codex.archive_lance import LanceArchive
 from codex.library import Library
 from codex.neighbourhood import Neighbourhoods
 from codex.remembered import SqliteRemembered
-from codex.search import Search
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from governor.budget import Stores, stores_of
@@ -23,11 +22,14 @@ from orchestrator.context.agent import Answerer
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.tier import FloorTier, tier_named
 from orchestrator.context.tools import SearchArchive
+from orchestrator.embedding_model import EmbeddingModel, find_embedding
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
+from orchestrator.filling import Filling
 from orchestrator.identities import Identities
 from orchestrator.machine import Costs, Machine
+from orchestrator.meaning import Meaning
 from orchestrator.model_file import ModelFile, find_model
 from orchestrator.offloading import noted, offload_of, suited, usable
 from orchestrator.operate import Operations
@@ -62,6 +64,7 @@ class Host:
     """The machine and the engine on it."""
 
     model: ModelFile
+    embedding: EmbeddingModel
     governor: GovernorSettings
     client: EngineClient
     machine: Machine
@@ -72,7 +75,6 @@ class Host:
 class Disk:
     """What lies in files."""
 
-    archive: LanceArchive
     library: Library
     sessions: SessionStore
     ledger: Ledger
@@ -83,24 +85,38 @@ class Disk:
 def build(settings: Settings, paths: Paths) -> Program:
     """All parts, not yet started. Raises LoreError for a model or a folder that cannot be used."""
     host = host_of(settings, paths)
-    disk = disk_of(settings, paths)
+    archive = LanceArchive(paths.archive)
+    meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
+    disk = disk_of(settings, paths, archive, meaning.filling)
     voice, loads, registry = Awaited(), Loads(), discover()
     identities = Identities(paths.identities)
     shelf = Shelf(
         disk.library, identities, host.machine, Floors(host.client), loads, disk.ledger, forced_tier(settings)
     )
     watching = Watching(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
-    tending = Tending(disk.library, disk.archive, shelf.disk)
+    tending = Tending(disk.library, archive, shelf.disk, meaning.filling.wanted)
     gauge = Gauge(shelf, loads, tending, watching)
-    searcher = ArchiveSearch(Search(disk.archive), Neighbourhoods(disk.archive), gauge.blind, tending.begin)
+    blind = joined(gauge.blind, meaning.filling.blind)
+    searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     answers = answers_of(settings, host, disk, shelf, identities, searcher, answerer, voice)
-    operations = Operations(shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, voice)
+    operations = Operations(
+        shelf,
+        searcher,
+        disk.sessions,
+        host.machine,
+        host.client,
+        watching,
+        tending,
+        gauge,
+        meaning.filling.report,
+        voice,
+    )
     about = about_of(settings, paths, host, registry)
 
     def speak() -> Voice:
         made = voice_of(host, disk, registry, answerer)
-        indexed = ArchiveIndexer(disk.archive).chunks
+        indexed = ArchiveIndexer(archive).chunks
         tiers = parts.tier(settings)
         shelf.speak(Raising(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
         return made
@@ -116,6 +132,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         shelf,
         watching,
         tending,
+        meaning,
         disk.library,
         disk.sessions,
         voice,
@@ -130,24 +147,23 @@ def build(settings: Settings, paths: Paths) -> Program:
 def host_of(settings: Settings, paths: Paths) -> Host:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     model = suiting(settings, paths, sensors)
+    embedding = find_embedding(settings.embedding, paths.models)
     governor = parts.governor(settings)
-    client = EngineClient(spec_of(settings, paths, model, stores_now(paths, governor)))
-    return Host(model, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
+    client = EngineClient(spec_of(settings, paths, model, embedding, stores_now(paths, governor)))
+    return Host(model, embedding, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
 
 
-def disk_of(settings: Settings, paths: Paths) -> Disk:
+def disk_of(settings: Settings, paths: Paths, archive: LanceArchive, filling: Filling) -> Disk:
     """Raises LoreError for a database that cannot be used."""
     with translated():
-        return opened(settings, paths)
+        return opened(settings, paths, ArchiveIndexer(archive, filling.wanted, filling.forget))
 
 
-def opened(settings: Settings, paths: Paths) -> Disk:
-    archive = LanceArchive(paths.archive)
+def opened(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Disk:
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
     tokens.trim(TOKENS_KEPT)
     return Disk(
-        archive=archive,
-        library=Library(paths.codices, parts.codex(settings), indexer=ArchiveIndexer(archive)),
+        library=Library(paths.codices, parts.codex(settings), indexer=indexer),
         sessions=SessionStore(paths.sessions),
         ledger=Ledger(paths.codices / "floors.sqlite3"),
         outlines=SqliteRemembered(paths.cache / "outlines.sqlite3"),
@@ -217,7 +233,9 @@ def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
     return noted(suited(found, offload_of(settings.model), count), idle)
 
 
-def spec_of(settings: Settings, paths: Paths, model: ModelFile, stores: Stores) -> EngineSpec:
+def spec_of(
+    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingModel, stores: Stores
+) -> EngineSpec:
     given = settings.model
     return EngineSpec(
         model=str(model.path),
@@ -235,6 +253,7 @@ def spec_of(settings: Settings, paths: Paths, model: ModelFile, stores: Stores) 
         cache_folder=str(paths.checkpoints),
         disk_budget=stores.disk,
         ram_budget=stores.ram,
+        embedding=embedding.spec,
     )
 
 
@@ -250,6 +269,11 @@ def costs_of(settings: Settings, model: ModelFile) -> Costs:
 
 def forced_tier(settings: Settings) -> FloorTier | None:
     return None if settings.strategy.tier == "auto" else tier_named(settings.strategy.tier)
+
+
+def joined(*words: Callable[[str], str]) -> Callable[[str], str]:
+    """What each of them says of a name, where it says something."""
+    return lambda name: "; ".join(filter(None, (one(name) for one in words)))
 
 
 class VoiceCounter:

@@ -1,7 +1,7 @@
 """Everything but answering: loading, listing, searching, dropping; sessions; what the daemon says of itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ class Operations:
     watching: Watching
     tending: Tending
     gauge: Gauge
+    embedded: Callable[[str], Mapping[str, Any] | None]
     voice: Callable[[], "asyncio.Future[Voice]"]
 
     # -- loading
@@ -58,7 +59,8 @@ class Operations:
     def codex_report(self, standing: Standing) -> dict[str, Any]:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         progress = self.shelf.floors.progress(standing.name)
-        return codex_report(standing, per_token, self.gauge.of(standing.name), progress)
+        told = codex_report(standing, per_token, self.gauge.of(standing.name), progress)
+        return {**told, "embedding": self.embedded(standing.name)}
 
     async def codices(self, principal: Principal) -> list[Report]:
         del principal

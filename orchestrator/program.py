@@ -12,6 +12,7 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.machine import Machine
+from orchestrator.meaning import Meaning
 from orchestrator.operate import Operations
 from orchestrator.pump import pumped
 from orchestrator.reports.about import About
@@ -62,6 +63,7 @@ class Program:
     shelf: Shelf
     watching: Watching
     tending: Tending
+    meaning: Meaning
     library: Library
     session_store: SessionStore
     voice: Awaited
@@ -78,7 +80,10 @@ class Program:
         self.voice()
         await self.machine.start()
         self.client.start()
-        for codex in await asyncio.to_thread(self.library.codices):
+        self.meaning.bridge.open()
+        codices = await asyncio.to_thread(self.library.codices)
+        self.meaning.filling.start([codex.name for codex in codices])
+        for codex in codices:
             self.tending.begin(codex.name)
         self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
 
@@ -97,6 +102,7 @@ class Program:
         await self.tending.stop()
         await self.machine.stop()
         await self.client.stop()
+        await self.meaning.filling.stop()  # its batch ends with the engine
 
     def close(self) -> None:
         """The files of it; nobody may be asking any more."""
@@ -186,7 +192,8 @@ class Program:
 
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)
-        return self.about.status(await self.operations.codices(principal), sessions)
+        report = self.about.status(await self.operations.codices(principal), sessions)
+        return {**report, "embedding": self.meaning.report()}
 
     async def cache(self, principal: Principal) -> Report:
         del principal

@@ -64,9 +64,14 @@ class ArchiveSearch:
 
 @dataclass(frozen=True)
 class ArchiveIndexer:
-    """The archive as the library's index. Its progress is the library's."""
+    """The archive as the library's index. Its progress is the library's.
+
+    `changed` hears of a codex whose chunks are others now, `dropped` of one that is gone; in the thread that did it.
+    """
 
     archive: Archive
+    changed: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+    dropped: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
 
     def held(self, codex: str) -> Mapping[str, str]:
         return self.archive.held(codex)
@@ -75,9 +80,11 @@ class ArchiveIndexer:
         self, codex: str, documents: Iterable[Document], removed: Sequence[str], progress: Callable[[int], None]
     ) -> None:
         self.archive.index(codex, documents, removed, progress)
+        self.changed(codex)
 
     def drop(self, codex: str) -> None:
         self.archive.drop(codex)
+        self.dropped(codex)
 
     def chunks(self, codex: str) -> int:
         return self.archive.stats(codex).chunks

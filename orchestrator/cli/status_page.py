@@ -12,7 +12,7 @@ def page(report: Part) -> str:
     sections = (
         [top(report)],
         model_lines(report["model"]),
-        engine_lines(report["engine"], report["queue"]),
+        [*engine_lines(report["engine"], report["queue"]), *embedding_lines(report.get("embedding"))],
         memory_lines(report["governor"]),
         pools(report["engine"].get("pools", ())),
         codices(report["codices"]),
@@ -49,6 +49,15 @@ def engine_lines(engine: Part, queue: Part) -> list[str]:
     if engine.get("prefilling"):
         lines.append(f"           computing {engine['prefilling']}")
     return lines
+
+
+def embedding_lines(embedding: Part | None) -> list[str]:
+    """Nothing where no model is configured: search by words is no fault."""
+    if not embedding or not embedding["model"]:
+        return []
+    if embedding["fault"]:
+        return [f"embedding  none: {embedding['fault']}"]
+    return [f"embedding  {embedding['model']}, {count(embedding['dimensions'])} dimensions"]
 
 
 def device(engine: Part) -> str:
@@ -93,7 +102,12 @@ def short(name: str) -> str:
 def codices(found: Sequence[Part]) -> list[str]:
     rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
     notes = [f"{codex['name']}: {codex['fresh_notice']}" for codex in found if codex.get("fresh_notice")]
+    notes += [f"{codex['name']}: {codex['embedding']['fault']}" for codex in found if faulty(codex.get("embedding"))]
     return [table(("codex", "tier", "state", "files", "root"), rows), *notes] if rows else []
+
+
+def faulty(embedding: Part | None) -> bool:
+    return bool(embedding and embedding["fault"])
 
 
 def tier(codex: Part) -> str:
@@ -109,6 +123,9 @@ def state(codex: Part) -> str:
         parts.append(plural(codex["amendments"], "amendment"))
     if prefill and prefill["total"]:
         parts.append(f"computing {100 * prefill['done'] // prefill['total']} %")
+    embedding = codex.get("embedding")
+    if embedding and embedding["embedded"] < embedding["texts"]:
+        parts.append(f"embedding {100 * embedding['embedded'] // embedding['texts']} %")
     return ", ".join(part for part in parts if part)
 
 

@@ -13,6 +13,7 @@ from governor.settings import ClaimSettings, MemorySettings, PressureSettings, S
 from orchestrator.context.strategy import StrategySettings as Decision
 from orchestrator.context.tier import TierSettings
 from orchestrator.settings.codex import CodexSettings
+from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.settings.slices import Slice, unit
 from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
 
@@ -33,6 +34,13 @@ class ServeSettings(Slice):
     tcp: str = Field("", description="HOST:PORT to listen on as well, with tokens; empty: no TCP")
     max_body: Bytes = Field(
         32 * MIB, ge=1024, le=GIB, description="largest body of a request", json_schema_extra=unit("bytes")
+    )
+    queue: int = Field(
+        256,
+        ge=1,
+        le=100_000,
+        description="questions that may wait for their turn; a further one is told to come again",
+        json_schema_extra=unit("questions"),
     )
     shutdown_grace: Seconds = Field(
         10.0, ge=0, le=600, description="how long running answers may end by themselves", json_schema_extra=unit("s")
@@ -57,7 +65,7 @@ class ModelSettings(Slice):
     )
     main_gpu: int = Field(0, ge=0, le=15, description="the GPU that takes all with split_mode none, counted from 0")
     flash_attention: bool = Field(True, description="llama.cpp's flash attention")
-    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: as measured best")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
     batch: int = Field(
         512, ge=32, le=65_536, description="prompt tokens computed in one step", json_schema_extra=unit("tokens")
     )
@@ -211,6 +219,7 @@ class Settings(Slice):
 
     serve: ServeSettings = ServeSettings()
     model: ModelSettings = ModelSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
     governor: GovernorSettings = GovernorSettings()
     codex: CodexSettings = CodexSettings()
     strategy: StrategySettings = StrategySettings()

@@ -72,6 +72,11 @@ class Paths:
         return self.data / "archive"
 
     @property
+    def vectors(self) -> Path:
+        """They can be embedded again, which takes long."""
+        return self.data / "vectors"
+
+    @property
     def identities(self) -> Path:
         return self.config / "identities"
 

@@ -36,12 +36,22 @@ class _Work:
 
 
 class Tending:
-    """At most one task for each codex. `disk` is held while an archive is compared and written, as loads hold it."""
+    """At most one task for each codex. `disk` is held while an archive is compared and written, as loads hold it.
 
-    def __init__(self, library: Library, archive: Archive, disk: Callable[[str], asyncio.Lock]) -> None:
+    `settled` hears of each that is in order.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        archive: Archive,
+        disk: Callable[[str], asyncio.Lock],
+        settled: Callable[[str], None] = lambda name: None,  # noqa: ARG005
+    ) -> None:
         self._library = library
         self._archive = archive
         self._disk = disk
+        self._settled = settled
         self._work: dict[str, _Work] = {}
         self._stopping = Event()
 
@@ -70,7 +80,7 @@ class Tending:
         return f"its archive was damaged or not complete: {plural(work.mended)} indexed again"
 
     def forget(self, name: str) -> None:
-        """For a codex that is dropped."""
+        """What happened to its archive is past: the codex was loaded anew, or dropped."""
         self._work.pop(name, None)
 
     async def stop(self) -> None:
@@ -83,6 +93,7 @@ class Tending:
             async with self._disk(name):
                 await asyncio.to_thread(self._put_in_order, name, work)
             work.fault = ""
+            self._settled(name)
         except CodexError as fault:
             work.fault = str(fault)
             log.warning("the archive of %s is not in order: %s", name, fault)
@@ -97,7 +108,7 @@ class Tending:
             return
         self._index(name, work)
         try:
-            self._archive.definitions(name, ())  # read once and kept: the first search need not wait for it
+            self._archive.warm(name)  # so that the first search need not wait for it
         except ArchiveDamaged:
             self._index(name, work)
 

@@ -1,0 +1,80 @@
+"""The engine's embeddings behind the codex's port, which blocks: for worker threads beside the event loop."""
+
+import asyncio
+import concurrent.futures
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codex.embed import EmbeddingFailed
+from orchestrator.embedding_model import EmbeddingFile
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.embed_client import EmbeddingRefused, Embeddings
+from orchestrator.engine.messages import Urgency
+from orchestrator.engine.supervision import ChildState
+from orchestrator.engine.supervisor import EngineUnavailable
+
+QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
+
+
+class Bridge:
+    """The event loop that the engine's client lives in, known once the program starts."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self.client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def embed(self, texts: Sequence[str], urgency: Urgency, seconds: float | None) -> Embeddings:
+        """Blocks, in a thread that is not the loop's. Raises EmbeddingFailed."""
+        if self._loop is None or self.client.state is not ChildState.READY:
+            raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
+        asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency), self._loop)
+        try:
+            return asked.result(seconds)
+        except TimeoutError as error:
+            asked.cancel()
+            raise EmbeddingFailed(f"the embedding model took longer than {seconds:.0f} s") from error
+        except (EmbeddingRefused, EngineUnavailable) as error:
+            raise EmbeddingFailed(str(error)) from error
+        except concurrent.futures.CancelledError as error:
+            raise EmbeddingFailed("the daemon is stopping") from error
+
+
+@dataclass(frozen=True)
+class EngineEmbedder:
+    """An `Embedder` of the codex. Two with the same `file` and `space` give vectors that may be compared."""
+
+    bridge: Bridge
+    file: EmbeddingFile
+    space: str  # what of the texts' side changes their vectors beside the model
+    prefix: str = ""
+    urgency: Urgency = Urgency.INTERACTIVE
+    seconds: float | None = QUESTION_SECONDS
+
+    @property
+    def name(self) -> str:
+        return self.file.name if not self.space else f"{self.file.name}-{_digest(self.space)}"
+
+    @property
+    def dimensions(self) -> int:
+        return self.file.dimensions
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        found = self.bridge.embed([self.prefix + text for text in texts], self.urgency, self.seconds)
+        vectors: list[list[float]] = found.vectors.tolist()
+        return vectors
+
+
+def embedders(
+    bridge: Bridge, file: EmbeddingFile, query_prefix: str, text_prefix: str
+) -> tuple[EngineEmbedder, EngineEmbedder]:
+    """For questions, which somebody waits for, and for what is searched."""
+    question = EngineEmbedder(bridge, file, text_prefix, query_prefix)
+    return question, EngineEmbedder(bridge, file, text_prefix, text_prefix, Urgency.BACKGROUND, None)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,147 @@
+"""Vectors of the codices kept in step with their archives, in the background: one codex at a time, behind everything else.
+
+    loaded, changed, mended, started ─▶ wanted ─▶ fill, a turn of it ─▶ complete
+                                                   │ others wait: to the end of the line
+                                                   │ the model is gone: again after a while
+
+Without a model it does nothing. What is stored stays; what ends early goes on there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from codex.archive import Archive
+from codex.embed import Embedder, VectorIndex
+from codex.errors import CodexError
+from codex.vector_filling import Filled, fill
+
+TURN_SECONDS = 60.0  # before a codex lets others have theirs
+AGAIN_SECONDS = 30.0  # after a fault
+
+log = logging.getLogger("lorekeep.embedding")
+
+
+@dataclass
+class _Work:
+    filled: Filled | None = None
+    fault: str = ""
+
+
+@dataclass
+class Filling:
+    """`wanted` and `forget` may be called from any thread. `again` in seconds."""
+
+    archive: Archive
+    vectors: VectorIndex
+    embedder: Embedder | None
+    again: float = AGAIN_SECONDS
+    _line: dict[str, None] = field(default_factory=dict)  # in order
+    _work: dict[str, _Work] = field(default_factory=dict)
+    _stopping: Event = field(default_factory=Event)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _task: "asyncio.Task[None] | None" = None
+
+    def start(self, known: Collection[str]) -> None:
+        """`known`: the codices that there are; others' vectors are forgotten."""
+        if self.embedder is not None:
+            self._loop = asyncio.get_running_loop()
+            self._task = asyncio.create_task(self._run(self.embedder, frozenset(known)), name="embedding")
+
+    async def stop(self) -> None:
+        """Returns when the batch that is being embedded is stored, or its model is gone: end the engine first."""
+        self._stopping.set()
+        if self._task is not None:
+            self._arrived.set()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def wanted(self, name: str) -> None:
+        """Something of this codex may have no vector."""
+        if self._loop is not None and not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(self._join, name)
+
+    def forget(self, name: str) -> None:
+        """For a codex that is dropped. Raises VectorError."""
+        self._line.pop(name, None)
+        self._work.pop(name, None)
+        self.vectors.drop(name)
+
+    def report(self, name: str) -> dict[str, Any] | None:
+        """How far it is: distinct texts, how many have a vector, and why it does not go on. None without a model."""
+        work = self._work.get(name)
+        if self.embedder is None or work is None or work.filled is None:
+            return None
+        return {"texts": work.filled.texts, "embedded": work.filled.embedded, "fault": work.fault}
+
+    def blind(self, name: str) -> str:
+        """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
+        found = self.report(name)
+        if found is None or found["embedded"] == found["texts"]:
+            return ""
+        why = f" ({found['fault']})" if found["fault"] else ""
+        return f"{found['embedded']:,} of {found['texts']:,} texts of {name} can be found by meaning yet{why}"
+
+    # -- in the event loop
+
+    def _join(self, name: str) -> None:
+        self._line[name] = None
+        self._arrived.set()
+
+    async def _run(self, embedder: Embedder, known: frozenset[str]) -> None:
+        await asyncio.to_thread(self._sweep, known)
+        while not self._stopping.is_set():
+            self._arrived.clear()
+            failed = [name for name in list(self._line) if not await self._turn(name, embedder)]
+            if self._stopping.is_set():
+                return
+            for name in failed:
+                self._line[name] = None
+            await self._arrival(self.again if self._line else None)
+
+    async def _arrival(self, seconds: float | None) -> None:
+        """Waits until a codex is wanted, at most so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrived.wait()
+        except TimeoutError:
+            return
+
+    async def _turn(self, name: str, embedder: Embedder) -> bool:
+        """A turn of one codex; False after a fault that may pass."""
+        self._line.pop(name, None)
+        work = self._work.setdefault(name, _Work())
+        end = monotonic() + TURN_SECONDS
+
+        def stopped() -> bool:
+            return self._stopping.is_set() or name not in self._work or (bool(self._line) and monotonic() > end)
+
+        try:
+            filled = await asyncio.to_thread(self._fill, name, embedder, work, stopped)
+        except CodexError as fault:
+            if work.fault != str(fault) and not self._stopping.is_set():
+                log.warning("%s", fault)
+            work.fault = str(fault)
+            return False
+        work.fault = ""
+        if not filled.complete and not self._stopping.is_set() and name in self._work:
+            self._join(name)
+        return True
+
+    def _sweep(self, known: frozenset[str]) -> None:
+        """A codex that was dropped while it was being embedded may have left some."""
+        try:
+            for name in self.vectors.codices() - known - self._work.keys() - self._line.keys():
+                self.vectors.drop(name)
+        except CodexError as fault:
+            log.warning("%s", fault)
+
+    def _fill(self, name: str, embedder: Embedder, work: _Work, stopped: Callable[[], bool]) -> Filled:
+        def heard(filled: Filled) -> None:
+            work.filled = filled
+
+        return fill(self.archive, self.vectors, embedder, name, heard=heard, stopped=stopped)

@@ -1,0 +1,45 @@
+"""Search by meaning, put together: the model that embeds, its vectors, and who keeps them. Empty-handed without a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codex.archive import Archive
+from codex.embed import Embedder
+from codex.search import Search
+from codex.vector_lance import LanceVectors
+from orchestrator.embedding import Bridge, embedders
+from orchestrator.embedding_model import EmbeddingModel
+from orchestrator.engine.client import EngineClient
+from orchestrator.filling import Filling
+from orchestrator.settings.embedding import EmbeddingSettings
+
+
+@dataclass(frozen=True)
+class Meaning:
+    model: EmbeddingModel
+    search: Search
+    filling: Filling
+    bridge: Bridge
+
+    @staticmethod
+    def of(
+        given: EmbeddingSettings, model: EmbeddingModel, client: EngineClient, archive: Archive, folder: Path
+    ) -> "Meaning":
+        """`folder`: where the vectors lie."""
+        bridge, vectors = Bridge(client), LanceVectors(folder)
+        question: Embedder | None = None
+        texts: Embedder | None = None
+        if model.file is not None:
+            question, texts = embedders(bridge, model.file, given.query_prefix, given.text_prefix)
+        return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge)
+
+    def report(self) -> dict[str, Any]:
+        """`model` is the setting, '' for none; `name` is what its vectors are kept under."""
+        file = self.model.file
+        return {
+            "model": self.model.setting,
+            "name": file.name if file else "",
+            "dimensions": file.dimensions if file else None,
+            "fault": self.model.fault,
+        }

@@ -1,0 +1,136 @@
+"""A model that embeds is configured: chunks get their vectors in the background, and search goes by them too."""
+
+import asyncio
+import os
+import shutil
+from contextlib import asynccontextmanager
+
+import pytest
+
+from orchestrator import bootstrap
+from orchestrator.service import LoadRequest, Principal
+from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.paths import Paths
+
+OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
+FILES = {
+    "net.py": "def open_line(target):\n    '''Connects to a socket, and connects again when the socket is refused.'''\n",
+    "store.py": "class TokenStore:\n    '''Keeps token ids in a database.'''\n",
+    "notes.md": "# Notes\n\nThe house is painted green.\n",
+}
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def program(folder, model, embedding, models):
+    paths = Paths.of({f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
+    paths.prepare()
+    if not paths.models.exists():
+        paths.models.symlink_to(models)
+    settings = Settings(model=ModelSettings(path=str(model), threads=1), embedding=EmbeddingSettings(**embedding))
+    made = bootstrap.build(settings, paths)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+@pytest.fixture
+def code(tmp_path):
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+async def load(made, code):
+    return [event async for event in made.load(LoadRequest(OWNER, str(code), watch=False))]
+
+
+async def embedded(made):
+    """Waits until all of the codex has vectors; what its report says of them."""
+    async with asyncio.timeout(30):
+        while True:
+            report = (await made.codices(OWNER))[0].get("embedding")
+            if report and report["embedded"] == report["texts"] > 0:
+                return report
+            await asyncio.sleep(0.02)
+
+
+async def found(made, query):
+    return await made.search(OWNER, query, "demo", 10, False, "")
+
+
+async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        await load(made, code)
+        assert (await embedded(made))["fault"] == ""
+        report = await found(made, "connecting sockets")
+        assert report["hits"][0]["path"] == "net.py"
+        assert report["hits"][0]["scores"]["vector"] > 0
+        assert report["notices"] == []
+        status = (await made.status(OWNER))["embedding"]
+        assert (status["model"], status["dimensions"], status["fault"]) == ("builtin:words", 256, "")
+
+
+async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {}, models) as made:
+        await load(made, code)
+        report = await found(made, "socket")
+        assert [hit["path"] for hit in report["hits"]] == ["net.py"]
+        assert "vector" not in report["hits"][0]["scores"]
+        assert report["notices"] == []
+        assert (await made.status(OWNER))["embedding"]["model"] == ""
+        assert (await made.codices(OWNER))[0]["embedding"] is None
+
+
+async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        await load(made, code)
+        before = await embedded(made)
+    (code / "paint.py").write_text("def paint(house):\n    house.colour = 'green'\n")
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        assert await embedded(made) == before
+        await load(made, code)
+        async with asyncio.timeout(30):
+            while (await embedded(made))["texts"] == before["texts"]:
+                await asyncio.sleep(0.02)
+        assert (await found(made, "painted houses"))["hits"][0]["path"] in ("paint.py", "notes.md")
+
+
+async def test_a_model_that_does_not_embed_is_told_and_search_goes_by_words(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {"model": str(quoter_model)}, models) as made:
+        await load(made, code)
+        assert [hit["path"] for hit in (await found(made, "socket"))["hits"]] == ["net.py"]
+        assert "writes text" in (await made.status(OWNER))["embedding"]["fault"]
+
+
+async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        await load(made, code)
+        await embedded(made)
+        assert made.meaning.filling.vectors.codices() == {"demo"}
+        await made.drop(OWNER, "demo")
+        assert made.meaning.filling.vectors.codices() == frozenset()
+
+
+async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_nothing_else(
+    tmp_path, quoter_model, models, code
+):
+    model = tmp_path / "embedding.gguf"
+    async with program(tmp_path / "home", quoter_model, {}, models):
+        source = next(models.glob("words-*.gguf"))
+    shutil.copy(source, model)
+    async with program(tmp_path / "home", quoter_model, {"model": str(model)}, models) as made:
+        await load(made, code)
+        await embedded(made)
+        made.client.unload_embedding()
+        model.unlink()
+        report = await found(made, "socket")
+        assert [hit["path"] for hit in report["hits"]][0] == "net.py"
+        assert "searched by words and names only" in report["notices"][0]
+        assert "cannot load" in report["notices"][0]
