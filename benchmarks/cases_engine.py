@@ -17,6 +17,7 @@ from llama_server import LlamaServer
 from ours import Ours
 from prompts import edited, ids, question
 from report import Row, at_most, rate, share, sooner
+from stories import OneCodex
 
 Figures = TypeVar("Figures")
 ROOM = 2_048  # cells beside the floor, for questions and answers
@@ -37,28 +38,51 @@ class Bench:
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     return {
-        "warm question": warm_question,
+        "warm, changed, restarted": one_codex,
         "second conversation, first running": second_running,
         "second conversation, first idle": second_idle,
         "8 conversations at once, cold": eight_at_once,
         "a pool for one codex and 8 tails": small_pool,
-        "after a restart": restart,
-        "one line changed in the middle": line_changed,
         "a long prompt beside a streaming answer": stall,
         "decoding": decoding,
         "own time per step": own_time,
     }
 
 
-def warm_question(bench: Bench) -> Iterator[Row]:
+def one_codex(bench: Bench) -> Iterator[Row]:
+    """A cold question, warm ones, one after a line was changed, and one after a restart, all about one floor."""
     for depth in bench.depths:
-        case = f"warm question, {depth // KIB}k"
-        story = partial(stories.warm_questions, floor=ids(depth, "floor"), runs=bench.runs)
-        ours, theirs = both(bench, story, cells=depth + ROOM)
-        yield share(case, "time to first token", ours.warm_s, theirs.warm_s, "s", 0.5)
-        yield share(case, "computed tokens", ours.computed, theirs.computed, "", 1.0)
-        yield Row(case, "cold, time to first token", ours.cold.first_s, theirs.cold.first_s, "s")
-        yield at_most(case, "warm of cold", 100 * ours.warm_s / ours.cold.first_s, 5, "%")
+        floor, cells = ids(depth, "floor"), depth + ROOM
+        amended = [*ids(60, "amendment"), *question(99)]  # ours appends what changed behind the floor
+        edit = edited(floor, 12)  # llama-server gets the prompt with the line changed in place
+        with tempfile.TemporaryDirectory() as folder:
+            story = partial(stories.one_codex, floor=floor, runs=bench.runs, changed=floor, tail=amended)
+            ours = with_ours(bench, story, cells, folder=Path(folder))
+            again = with_ours(bench, partial(stories.one_question, floor=floor), cells, folder=Path(folder))
+        story = partial(stories.one_codex, floor=floor, runs=bench.runs, changed=edit, tail=question(99))
+        theirs = with_theirs(bench, story, cells)
+        yield from rows_of_warm(f"warm question, {thousands(depth)}", ours, theirs)
+        yield from rows_of_change(f"one line changed in the middle, {thousands(depth)}", ours, theirs, depth)
+        yield from rows_of_restart(f"after a restart, {thousands(depth)}", again.first_s, ours, theirs, depth)
+
+
+def rows_of_warm(case: str, ours: OneCodex, theirs: OneCodex) -> Iterator[Row]:
+    yield share(case, "time to first token", ours.warm_s, theirs.warm_s, "s", 0.5)
+    yield share(case, "computed tokens", ours.computed, theirs.computed, "", 1.0)
+    yield Row(case, "cold, time to first token", ours.cold_s, theirs.cold_s, "s")
+    yield at_most(case, "warm of cold", 100 * ours.warm_s / ours.cold_s, 5, "%")
+
+
+def rows_of_change(case: str, ours: OneCodex, theirs: OneCodex, depth: int) -> Iterator[Row]:
+    times = 4 if depth <= 8 * KIB else 15
+    yield sooner(case, "time to first token", ours.changed.first_s, theirs.changed.first_s, times)
+    yield Row(case, "computed tokens", ours.changed.computed, theirs.changed.computed)
+
+
+def rows_of_restart(case: str, again_s: float, ours: OneCodex, theirs: OneCodex, depth: int) -> Iterator[Row]:
+    """After a restart every question is a cold one to llama-server."""
+    yield Row(case, "time to first token", again_s, theirs.cold_s, "s", theirs.cold_s / again_s)
+    yield at_most(case, "beyond a warm question", again_s - ours.warm_s, 0.1 if depth <= 8 * KIB else 0.3, "s")
 
 
 def second_running(bench: Bench) -> Iterator[Row]:
@@ -94,34 +118,9 @@ def small_pool(bench: Bench) -> Iterator[Row]:
     yield Row("a pool for one codex and 8 tails", "answered", ours.answered, theirs.answered, "of 8", goal="8", met=met)
 
 
-def restart(bench: Bench) -> Iterator[Row]:
-    for depth in bench.depths:
-        case, floor, cells = f"after a restart, {depth // KIB}k", ids(depth, "floor"), depth + ROOM
-        with tempfile.TemporaryDirectory() as folder:
-            warm = with_ours(bench, partial(stories.warm_questions, floor=floor, runs=3), cells, folder=Path(folder))
-            again = with_ours(bench, partial(stories.one_question, floor=floor), cells, folder=Path(folder))
-        theirs = with_theirs(bench, partial(stories.one_question, floor=floor), cells)
-        yield Row(case, "time to first token", again.first_s, theirs.first_s, "s", theirs.first_s / again.first_s)
-        allowed = 0.1 if depth <= 8 * KIB else 0.3
-        yield at_most(case, "beyond a warm question", again.first_s - warm.warm_s, allowed, "s")
-
-
-def line_changed(bench: Bench) -> Iterator[Row]:
-    """Ours appends what changed behind the floor; llama-server gets the prompt with the line changed in place."""
-    asked = question(1)
-    for depth in bench.depths:
-        case, floor = f"one line changed in the middle, {depth // KIB}k", ids(depth, "floor")
-        story = partial(stories.question_after_change, floor=floor)
-        amended = [*ids(60, "amendment"), *asked]
-        ours = with_ours(bench, partial(story, changed=floor, tail=amended), depth + ROOM)
-        theirs = with_theirs(bench, partial(story, changed=edited(floor, 12), tail=asked), depth + ROOM)
-        yield sooner(case, "time to first token", ours.first_s, theirs.first_s, 4 if depth <= 8 * KIB else 15)
-        yield Row(case, "computed tokens", ours.computed, theirs.computed)
-
-
 def stall(bench: Bench) -> Iterator[Row]:
     for depth in bench.depths:
-        case, limit = f"{depth // KIB}k prompt beside a streaming answer", 0.3 if depth <= 8 * KIB else 0.7
+        case, limit = f"{thousands(depth)} prompt beside a streaming answer", 0.3 if depth <= 8 * KIB else 0.7
         story = partial(stories.largest_gap, floor=ids(depth, "other"), tokens=300)
         ours, theirs = both(bench, story, cells=2 * (depth + ROOM), slots=2)
         yield Row(case, "largest gap", ours, theirs, "s", theirs / ours, f"≤ {limit:g} s", ours <= limit)
@@ -134,8 +133,8 @@ def decoding(bench: Bench) -> Iterator[Row]:
         yield rate(f"decoding, {answers} at once", "all answers together", ours, theirs, 0.97)
     story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
     ours = with_ours(bench, story, bench.depth + ROOM)
-    theirs = with_theirs(bench, story, bench.depth + ROOM, slots=8, unified=True)
-    yield rate(f"decoding, 8 at once at {bench.depth // KIB}k", "all answers together", ours, theirs, 1.4)
+    theirs = with_theirs(bench, story, 8 * (bench.depth + ROOM), slots=8)
+    yield rate(f"decoding, 8 at once at {thousands(bench.depth)}", "all answers together", ours, theirs, 1.4)
 
 
 def own_time(bench: Bench) -> Iterator[Row]:
@@ -144,6 +143,10 @@ def own_time(bench: Bench) -> Iterator[Row]:
     for answers, limit in ((1, 0.3), (8, 1.0)):
         seconds = with_ours(counting, partial(stories.step_time, answers=answers, tokens=500), 8 * ROOM)
         yield at_most("own time per step", f"{answers} at once", 1_000 * seconds, limit, "ms")
+
+
+def thousands(depth: int) -> str:
+    return f"{round(depth / KIB)}k"
 
 
 # ---- one engine at a time, so that neither disturbs the other --------------------------------------------------------

@@ -39,7 +39,7 @@ def main() -> None:
         model=ensure("builtin:noise-s", build_cache() / "models"),
         threads=os.cpu_count() or 1,
         runs=options.runs,
-        depths=(2_048,) if options.quick else (8_158, 32_734),
+        depths=(2_048,) if options.quick else (8_158, 32_446),
     )
     rows: list[Row] = []
     for name, case in chosen(options.only).items():

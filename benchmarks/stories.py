@@ -10,27 +10,23 @@ TAIL = 200  # tokens of a conversation that has turns
 
 
 @dataclass(frozen=True)
-class Warm:
-    cold: Answer
-    warm_s: float  # median time to first token of new questions
-    computed: float  # median
+class OneCodex:
+    cold_s: float  # to the first token, as all seconds here
+    warm_s: float  # median of new questions
+    computed: float  # tokens of a new question, median
+    changed: Answer
 
 
-def warm_questions(engine: Engine, floor: Ids, runs: int) -> Warm:
-    """A cold question, then others about the same floor, one after the other."""
+def one_codex(engine: Engine, floor: Ids, runs: int, changed: Ids, tail: Ids) -> OneCodex:
+    """A cold question, others about the same floor one after the other, then one whose prompt is `changed` and `tail`."""
     cold = engine.ask(floor, question(0), 1).answer()
     warm = [engine.ask(floor, question(number), 1).answer() for number in range(1, runs + 1)]
-    return Warm(cold, median(a.first_s for a in warm), median(a.computed for a in warm))
+    after = engine.ask(changed, tail, 1).answer()
+    return OneCodex(cold.first_s, median(a.first_s for a in warm), median(a.computed for a in warm), after)
 
 
 def one_question(engine: Engine, floor: Ids) -> Answer:
-    return engine.ask(floor, question(9), 1).answer()
-
-
-def question_after_change(engine: Engine, floor: Ids, changed: Ids, tail: Ids) -> Answer:
-    """A question about `floor`, then one whose prompt is `changed` and `tail`."""
-    engine.ask(floor, question(0), 1).answer()
-    return engine.ask(changed, tail, 1).answer()
+    return engine.ask(floor, question(98), 1).answer()
 
 
 def second_while_first_runs(engine: Engine, floor: Ids) -> Answer:
