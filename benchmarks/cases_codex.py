@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import httpx2
 from answers import Refused
+from cases_daemon import client, load
 from cases_engine import Bench
 from code_questions.corpora import documents
 from code_questions.floor import Floor
@@ -21,6 +23,7 @@ from code_questions.scoring import Scores, mean, score
 from peers.contender import OURS, PEERS, Contender, Kind, running
 from peers.corpus import first_bytes, written
 from peers.environments import NotInstalled
+from private_daemon import private_daemon
 from report import Row, at_most
 from unseen import FLOOR, HITS, every, groups
 
@@ -29,6 +32,7 @@ from codex.documents import Document
 TEN_MB = 10_000_000
 MIB = 2**20
 QUESTIONS = Path(__file__).parent / "code_questions" / "questions.jsonl"
+PATIENCE_S = 30.0
 WARMING, TIMED_S = 3, 20.0  # searches before the clock, and the longest that searches of one tool are timed
 GOALS = {"recall@10": 0.88, "MRR": 0.85, "hit@1": 0.78}
 Asking = dict[str, list[Scores]]
@@ -37,6 +41,7 @@ Asking = dict[str, list[Scores]]
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     return {
         "code search, ingest": ingest,
+        "code search, a saved file": saved,
         "code search, 141 questions": questions,
         "code search, unseen questions": unseen,
     }
@@ -107,9 +112,7 @@ def ingested(kind: Kind, corpus: Sequence[Document], runs: int) -> Ingested:
 
 def changed(tool: Contender, root: Path, store: Path, path: str) -> float | None:
     """Seconds to take in a file that got a function, and to find the function by its name; None when it is not found."""
-    name = f"written_by_benchmark_{time.monotonic_ns()}"
-    with (root / path).open("a", encoding="utf-8") as file:
-        file.write(f"\n\ndef {name}(value):\n    return {name}(value - 1)\n")
+    name = write_function(root / path)
     indexed = tool.index(root, store)
     found = tool.search(name, HITS)
     return indexed + found.seconds if path in found.files else None
@@ -130,6 +133,42 @@ def searches(tool: Contender) -> float:
 
 def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def saved(bench: Bench) -> Iterator[Row]:
+    """What a user meets: an editor saves a file, nobody is told, and a search finds what is new.
+
+    Its floor is being computed meanwhile, as it is for a user who has just loaded something.
+    """
+    corpus = first_bytes(documents("django", "5.2.6"), TEN_MB)
+    with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
+        root = written(corpus, daemon.folder / "django")
+        begun = time.perf_counter()
+        load(daemon, root, "django")
+        case = "code search, 10 MB in the daemon"
+        yield at_most(case, "lore load, until it can be searched", time.perf_counter() - begun, 60, "s")
+        taken = [found_after_save(http, root, corpus[at * len(corpus) // bench.runs].path) for at in range(bench.runs)]
+        yield at_most(case, "saved until found", median(taken), 1, "s")
+
+
+def found_after_save(http: httpx2.Client, root: Path, path: str) -> float:
+    """Seconds from the save of a file until a search finds it. Raises Refused after half a minute."""
+    name = write_function(root / path)
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < PATIENCE_S:
+        answer = http.post("/v1/search", json={"query": name, "codex": "django"})
+        answer.raise_for_status()
+        if any(hit["path"] == path for hit in answer.json()["hits"]):
+            return time.perf_counter() - begun
+    raise Refused(f"a function written to {path} was not found in {PATIENCE_S:.0f} s")
+
+
+def write_function(path: Path) -> str:
+    """Its name, which nothing else has."""
+    name = f"written_by_benchmark_{time.monotonic_ns()}"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n\ndef {name}(value):\n    return {name}(value - 1)\n")
+    return name
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from worker import serve
 
-CHUNKS = 3  # asked for each file that is wanted: it ranks chunks, and a good file has several
-
 
 class Semble:
     def index(self, root: Path, store: Path) -> None:
@@ -26,8 +24,8 @@ class Semble:
         save_index_to_cache(self.found, str(root))
 
     def search(self, query: str, n: int) -> list[str]:
-        hits = self.found.search(query, top_k=CHUNKS * n, alpha=0.0, max_snippet_lines=0)
-        return list(dict.fromkeys(hit.chunk.file_path for hit in hits))[:n]
+        hits = self.found.search(query, top_k=n, alpha=0.0, max_snippet_lines=0)
+        return list(dict.fromkeys(hit.chunk.file_path for hit in hits))
 
 
 def model(folder: Path) -> Path:

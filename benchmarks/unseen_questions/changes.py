@@ -71,5 +71,5 @@ def plain(text: str) -> str:
     text = re.sub(r":[\w:+-]+:`(?:[^`<]*<)?[~._]*([^`<>]*)>?`", r"\1", text)
     text = re.sub(r"`+([^`]*)`+", r"\1", text)
     text = re.sub(r"Pull request courtesy.*", "", text, flags=re.DOTALL)
-    text = re.sub(r"#?\b\d{4,5}\b|\(\s*\)", "", text)
+    text = re.sub(r"#?\b\d{4,5}\b|\s\(\s*\)", "", text)
     return re.sub(r"\s+([.,])", r"\1", " ".join(text.split()[:MOST_WORDS]))

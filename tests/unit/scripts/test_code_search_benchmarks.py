@@ -1,0 +1,224 @@
+"""Unseen questions are made as their notes say, tools answer alike, and a peer that cannot be had says so."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from code_questions.scoring import Scores
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import environments, worker
+from peers.contender import OURS, running
+from peers.corpus import first_bytes, written
+from unseen import FLOOR, Asked, groups, lost
+from unseen_questions.changes import Note, changes, django_notes, plain, sqlalchemy_notes
+from unseen_questions.names import asked_by_docstring, asked_by_name, definitions, first_sentence, without
+from unseen_questions.questions import Question, Repository, drawn
+
+from codex.documents import Document, document_from
+
+REPOSITORY = Repository("shop", "1", "lib/")
+DJANGO_NOTES = """
+* Fixed a crash of ``Model.full_clean()`` on models with a field
+  (:ticket:`35127`).
+
+* Two at once (:ticket:`1001`, :ticket:`1002`).
+
+Other heading
+=============
+"""
+SQLALCHEMY_NOTES = """
+.. changelog::
+
+    .. change::
+        :tags: bug, orm
+        :tickets: 12748
+
+        Fixed issue where :paramref:`_orm.Mapper.version_id` was ignored, see #9999 and 12001.
+        Pull request courtesy Somebody.
+
+    .. change::
+        :tags: bug
+        :tickets: 1, 2
+
+        Two at once.
+"""
+
+
+def document(path: str, text: str) -> Document:
+    made = document_from(path, text.encode())
+    assert made is not None
+    return made
+
+
+def question(kind: str = "name", text: str = "?", package: str = "shop") -> Question:
+    return Question(package, kind, text, ("a.py",))
+
+
+# ---- questions from changelogs ---------------------------------------------------------------------------------------
+
+
+def test_a_django_note_is_its_prose_and_its_ticket():
+    assert list(django_notes(DJANGO_NOTES)) == [
+        Note("35127", "Fixed a crash of Model.full_clean() on models with a field.")
+    ]
+
+
+def test_a_sqlalchemy_note_loses_markup_numbers_of_tickets_and_thanks():
+    assert list(sqlalchemy_notes(SQLALCHEMY_NOTES)) == [
+        Note("12748", "Fixed issue where orm.Mapper.version_id was ignored, see and.")
+    ]
+
+
+def test_a_note_ends_where_a_directive_begins():
+    assert plain("Said before.\n\n.. seealso::\n\n    :ref:`x`") == "Said before."
+
+
+def test_a_note_is_answered_by_the_source_that_names_its_ticket():
+    corpus = [document("lib/a.py", "# see #1234"), document("test/t.py", "'''test #1234'''")]
+    asked = list(changes(REPOSITORY, [Note("1234", "one two three four five six seven eight")], corpus))
+    assert [(one.kind, one.files) for one in asked] == [("change", ("lib/a.py",))]
+
+
+def test_a_note_that_only_tests_name_is_asked_twice_once_for_tests():
+    corpus = [document("test/t.py", "'''test #1234'''")]
+    plainly, for_tests = changes(REPOSITORY, [Note("1234", "one two three four five six seven eight")], corpus)
+    assert (plainly.kind, for_tests.kind) == ("change, in tests", "change, tests asked for")
+    assert for_tests.text == f"Which tests check this change? {plainly.text}"
+
+
+def test_a_ticket_that_many_files_name_is_no_question():
+    corpus = [document(f"lib/{n}.py", "#1234") for n in range(4)]
+    assert not list(changes(REPOSITORY, [Note("1234", "one two three four five six seven eight")], corpus))
+
+
+# ---- questions from definitions --------------------------------------------------------------------------------------
+
+CODE = '''\
+class Cart:
+    """Holds what a customer has chosen until it is paid. And more.
+
+    Details.
+    """
+
+
+def total_price(cart):
+    """Sum of all prices with taxes and without discounts."""
+    return sum(cart)
+'''
+
+
+def test_a_docstring_is_asked_by_its_first_sentence_and_gone_from_the_corpus():
+    cart = document("lib/cart.py", CODE)
+    asked = dict(asked_by_docstring(REPOSITORY, list(definitions(cart))))
+    assert [one.text for one in asked] == [
+        "Holds what a customer has chosen until it is paid.",
+        "Sum of all prices with taxes and without discounts.",
+    ]
+    left = without(cart, list(asked.values()))
+    assert left.text == "class Cart:\n    pass\n\n\ndef total_price(cart):\n    return sum(cart)\n"
+
+
+def test_a_sentence_that_stands_twice_is_no_question():
+    twice = [one for path in ("lib/a.py", "lib/b.py") for one in definitions(document(path, CODE))]
+    assert not list(asked_by_docstring(REPOSITORY, twice))
+
+
+def test_docstrings_of_tests_and_private_definitions_are_not_asked_by():
+    tests = list(definitions(document("lib/tests/test_cart.py", CODE)))
+    private = list(definitions(document("lib/cart.py", CODE.replace("total_price", "_total").replace("Cart", "_Cart"))))
+    assert not list(asked_by_docstring(REPOSITORY, tests))
+    assert not list(asked_by_docstring(REPOSITORY, private))
+
+
+def test_a_name_is_asked_for_where_one_place_defines_it_and_five_others_use_it():
+    corpus = [document("lib/cart.py", CODE), *(document(f"test/{n}.py", "total_price([])") for n in range(5))]
+    defined = [one for each in corpus for one in definitions(each)]
+    assert list(asked_by_name(REPOSITORY, defined, corpus)) == [
+        Question("shop", "name", "Where is total_price defined?", ("lib/cart.py",))
+    ]
+    assert not list(asked_by_name(REPOSITORY, defined, corpus[:-1]))
+
+
+def test_a_file_that_is_no_python_defines_nothing():
+    assert not list(definitions(document("lib/broken.py", "def (:")))
+
+
+def test_a_first_sentence_has_no_markup():
+    assert first_sentence("Return a ``str`` of :class:`.Thing`. Then more.\n\nMore.") == "Return a str of Thing."
+
+
+@given(st.lists(st.builds(question, text=st.text(max_size=3)), max_size=30), st.integers(0, 10), st.randoms())
+def test_a_draw_depends_on_the_questions_and_not_on_their_order(questions, number, shuffler):
+    mixed = list(questions)
+    shuffler.shuffle(mixed)
+    assert drawn(questions, number) == drawn(mixed, number)
+    assert len(drawn(questions, number)) == min(number, len(set(questions)))
+
+
+# ---- scores ----------------------------------------------------------------------------------------------------------
+
+
+def asked(kind: str, ours: float, floor: float) -> Asked:
+    scores = Scores(0, 0, 0, 0, 0)
+    return Asked(question(kind), {OURS.name: replace(scores, mrr=ours), FLOOR: replace(scores, mrr=floor)})
+
+
+def test_figures_are_grouped_by_repository_and_then_by_kind():
+    assert {name: len(some) for name, some in groups([asked("name", 1, 0), asked("change", 1, 0)]).items()} == {
+        "shop: change": 1,
+        "shop: name": 1,
+        "change": 1,
+        "name": 1,
+    }
+
+
+def test_a_question_is_lost_when_the_floor_ranks_it_better():
+    assert lost(asked("name", 0.5, 1.0))
+    assert not lost(asked("name", 1.0, 1.0))
+
+
+# ---- tools -----------------------------------------------------------------------------------------------------------
+
+
+class Remembering:
+    def index(self, root: Path, store: Path) -> None:
+        pass
+
+    def search(self, query: str, n: int) -> list[str]:
+        return [query] * n
+
+
+def test_a_worker_answers_every_request_with_its_own_seconds():
+    assert worker.answer(Remembering(), {"do": "index", "root": "/r", "store": "/s"})["seconds"] >= 0
+    assert worker.answer(Remembering(), {"do": "search", "query": "x", "n": 2})["files"] == ["x", "x"]
+    assert worker.answer(Remembering(), {"do": "peak"})["bytes"] > 1_000_000
+    with pytest.raises(ValueError, match="no such request: dance"):
+        worker.answer(Remembering(), {"do": "dance"})
+
+
+def test_our_own_tool_finds_what_was_written_after_the_first_index(tmp_path):
+    root = written([document("lib/cart.py", CODE), document("lib/other.py", "x = 1\n")], tmp_path / "shop")
+    with running(OURS, tmp_path) as ours:
+        assert ours.index(root, tmp_path / "store") > 0
+        assert ours.search("customer", 5).files == ["lib/cart.py"]
+        (root / "lib/other.py").write_text("def freshly_written():\n    return 1\n")
+        ours.index(root, tmp_path / "store")
+        assert ours.search("freshly_written", 5).files == ["lib/other.py"]
+        assert ours.peak() > 1_000_000
+
+
+def test_what_cannot_be_installed_is_named_with_pips_last_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(
+        environments.NotInstalled, match=r"^tantivy cannot be installed here: .*No matching distribution"
+    ):
+        environments.python_of("tantivy")
+    assert not list((tmp_path / "lorekeep-build" / "peers").iterdir())
+
+
+def test_a_corpus_is_cut_at_a_file():
+    corpus = [document(name, "x" * 40) for name in ("c.py", "a.py", "b.py")]
+    assert [one.path for one in first_bytes(corpus, 100)] == ["a.py", "b.py"]
+    assert first_bytes(corpus, 39) == []
