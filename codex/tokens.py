@@ -21,6 +21,7 @@ SCHEMA = (
     """,
 )
 _PAGE = 256  # keys in one query; texts tokenised and stored at once
+_PAGE_CHARS = 1 << 20  # of them: who tokenises for a load also tokenises for questions, which wait for a page
 assert array("I").itemsize == 4, "token ids are stored as uint32"
 
 
@@ -101,9 +102,16 @@ class TokenStore:
 
 
 def _pages(texts: Iterable[str]) -> Iterator[list[str]]:
-    waiting = list(texts)
-    for at in range(0, len(waiting), _PAGE):
-        yield waiting[at : at + _PAGE]
+    page: list[str] = []
+    chars = 0
+    for text in texts:
+        if page and (len(page) == _PAGE or chars + len(text) > _PAGE_CHARS):
+            yield page
+            page, chars = [], 0
+        page.append(text)
+        chars += len(text)
+    if page:
+        yield page
 
 
 def _key(text: str) -> str:
