@@ -56,10 +56,13 @@ class ModelNotFound(NotFound):
 
 
 async def bare(service: Service, model: str, principal: Principal) -> str:
-    """The model id of the bare model is its own name. Raises ModelNotFound with the names nearest to it."""
+    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound with the
+    names nearest to it."""
     known = await ids(service, principal)
     if model in known:
         return BARE
+    if f"{CODEX_PREFIX}{model}" in known:
+        return model
     near = difflib.get_close_matches(model, known, n=3, cutoff=0.0)
     raise ModelNotFound(f"no model {model}", f"there are: {', '.join(near)}" if near else "`lore load` makes one")
 
@@ -79,6 +82,7 @@ async def models(request: Request) -> Response:
 async def model(request: Request) -> Response:
     """One of them."""
     wanted = request.path_params["name"]
-    if wanted not in await ids(service_of(request), permitted(request, "query", "codex:read")):
+    known = await ids(service_of(request), permitted(request, "query", "codex:read"))
+    if wanted not in known and f"{CODEX_PREFIX}{wanted}" not in known:
         raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")
     return Reply({"id": wanted, "object": "model", "created": 0, "owned_by": "lorekeep"})

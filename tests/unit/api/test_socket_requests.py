@@ -62,12 +62,18 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[]", "body"),
-        (b'{"messages": []}', "messages"),
-        (b'{"messages": [{"role": "king", "content": "x"}]}', "messages.0.role"),
-        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "not JSON"),
+        (b"{}", "messages: is missing"),
+        (b'{"messages": []}', "messages: is empty"),
+        (b'{"messages": "x"}', "messages: should be a list"),
+        (b'{"messages": [{"role": "user", "content": 3}]}', "messages.0.content: should be text"),
+        (b'{"messages": [{"role": "king", "content": "x"}]}', "messages.0.role: should be 'system', "),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "a lone surrogate, half a character that is no text"),
+        (b'{"messages": [{"role": "user", "content": "\\udc00 x"}]}', "a lone surrogate"),
+        (b'{"messages": [{"role": "user", "content": "\xff"}]}', "not UTF-8"),
         (json.dumps(asked("  ")).encode(), "empty"),
         (json.dumps(asked("x", temperature=9)).encode(), "temperature"),
-        (json.dumps(asked("x", max_tokens=0)).encode(), "max_tokens"),
+        (json.dumps(asked("x", max_tokens=0)).encode(), "max_tokens: should be 1 or more"),
+        (json.dumps(asked("x", seed=1.5)).encode(), "seed: should be a whole number"),
         (json.dumps(asked("x", n=2)).encode(), "n:"),
         (json.dumps(asked("x", top_logprobs=3)).encode(), "top_logprobs: only together with logprobs"),
         (json.dumps(asked("x", logprobs=True, top_logprobs=21)).encode(), "top_logprobs"),
@@ -81,7 +87,7 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (b'{"messages": [{"role": "assistant", "content": "x"}]}', "last one is from assistant"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
         (b'{"temperature": NaN, "messages": [{"role": "user", "content": "x"}]}', "temperature"),
-        (b"[" * 60_000, "not JSON"),
+        (b"[" * 60_000, "nested too deeply at line 1"),
     ],
 )
 def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, body, words):
@@ -89,6 +95,14 @@ def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, bod
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
     assert lorekeep.service.asked == []
+
+
+def test_a_codex_may_be_named_without_its_prefix(http, lorekeep):
+    for model in ("lore/demo", "demo"):
+        assert http.post(CHAT, json=asked("a", model=model)).json()["model"] == model
+        assert http.get(f"/v1/models/{model}").json()["id"] == model
+    assert [ask.codex for ask in lorekeep.service.asked] == ["demo", "demo"]
+    assert http.post(CHAT, json=asked("a", model="demon")).json()["error"]["code"] == "model_not_found"
 
 
 def test_what_clients_send_and_nobody_needs_is_ignored(http):
