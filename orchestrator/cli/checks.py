@@ -183,7 +183,8 @@ def daemon(socket: str | None) -> list[Check]:
     except Failure as failure:
         return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
-    return [runs, *running_model(report.get("engine", {})), *archives(report["codices"])]
+    engine = report.get("engine", {})
+    return [runs, *running_model(engine), *pools(engine), *archives(report["codices"])]
 
 
 def running_model(engine: dict[str, Any]) -> list[Check]:
@@ -192,6 +193,15 @@ def running_model(engine: dict[str, Any]) -> list[Check]:
     return [
         Check("running", False, f"the model: {engine.get('reason')}", "lore model use NAME, and restart the daemon")
     ]
+
+
+def pools(engine: dict[str, Any]) -> list[Check]:
+    """The engine checks its own books while it has nothing to do; what does not add up is a fault of ours."""
+    given_up = engine.get("cache", {}).get("broken_pools", 0)
+    if not given_up:
+        return []
+    detail = f"{given_up:.0f} times cells were not as they should be; they were given up and computed again"
+    return [Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")]
 
 
 def archives(codices: list[dict[str, Any]]) -> list[Check]:

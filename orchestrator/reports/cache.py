@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.engine.messages import Snapshot
 
-WHOLE = "this model's memory cannot be cut in ranges: nothing is kept below the cells"
+WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floors and turns end"
 
 
 def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str, Any]:
@@ -42,7 +42,10 @@ def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str,
             "disk_segments": figure(counted, "tier_disk_hits"),
             "bytes": figure(counted, "tier_restored_bytes"),
         },
-        "faults": {name: figure(counted, f"tier_{name}") for name in ("misses", "damaged", "write_failures")},
+        "faults": {
+            **{name: figure(counted, f"tier_{name}") for name in ("misses", "damaged", "write_failures")},
+            "broken_pools": figure(counted, "broken_pools"),
+        },
         "drafts": {
             "answers": figure(counted, "drafts"),
             "drafted": figure(counted, "drafted_tokens"),

@@ -1,42 +1,33 @@
 """Long random lives of the engine, ending level: conservation intact, nothing leaked, every answer right."""
 
-import gc
-import os
 import random
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
-import psutil
+import pytest
+from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, step, tell
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.llama import LlamaBackend
-from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import (
-    Cancel,
-    Completion,
-    Delta,
-    DropFloor,
-    Grant,
-    Job,
-    Outcome,
-    PutFloor,
-    ids_to_bytes,
-)
-from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.plan import Limits
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome
 
 CODICES = {f"code{n}": [(n * 7 + at) % 50 for at in range(260 + 40 * n)] for n in range(6)}
-OPERATIONS, WARM_UP = 2000, 700
+WARM_UP = OPERATIONS * 35 // 100
+
+ON_THE_FAKE = {
+    "ask": 30, "follow": 12, "rounds": 40, "cancel": 6, "drop": 2, "grant": 3, "evict": 1, "restart": 1, "kill": 1,
+    "corrupt": 4,
+}  # fmt: skip
 
 
 class Life:
     """One machine, and what is asked of it by chance; `jobs` remembers what each answer must be."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.chance = random.Random(seed)
+    def __init__(self, folder: Path, seed: int, *, ranges: bool = True) -> None:
+        self.chance, self.done = random.Random(seed), Counter[str]()
         self.folder = folder
-        self.machine = Machine(folder=folder, cells=3000, window=1500, ram_budget=60_000, disk_budget=400_000)
+        self.machine = Machine(
+            folder=folder, cells=3000, window=1500, ram_budget=60_000, disk_budget=400_000, ranges=ranges
+        )
         self.jobs: dict[int, tuple[list[int], int]] = {}
         self.number = 0
 
@@ -74,7 +65,12 @@ class Life:
         self.machine.floors.pop(name, None)
 
     def grant(self) -> None:
-        self.machine.loop.handle(Grant(2, self.chance.choice([700, 1500, 3000]), 1500))
+        self.machine.loop.handle(Grant(2, self.chance.choice([768, 1536, 3072]), 1500))
+
+    def evict(self) -> None:
+        for pool in self.machine.loop.admission.pools.values():
+            while (tip := pool.tree.stalest()) is not None and self.chance.random() < 0.8:
+                pool.tree.evict(tip)
 
     def restart(self) -> None:
         self.machine.restart()
@@ -87,19 +83,10 @@ class Life:
             tiers.close()
 
     def corrupt(self) -> None:
-        files = sorted(self.folder.glob("*.kv"))
-        if files:
-            path = self.chance.choice(files)
-            data = bytearray(path.read_bytes())
-            data[self.chance.randrange(len(data))] ^= 1 + self.chance.randrange(255)
-            path.write_bytes(data[: self.chance.choice([len(data), len(data) // 2])])
+        corrupt(self.chance, self.folder)
 
     def step(self) -> None:
-        weights: dict[Callable[[], None], int] = {
-            self.ask: 30, self.follow: 12, self.rounds: 40, self.cancel: 6, self.drop: 2, self.grant: 4,
-            self.restart: 1, self.kill: 1, self.corrupt: 4,
-        }  # fmt: skip
-        self.chance.choices(list(weights), list(weights.values()))[0]()
+        step(self, self.chance, ON_THE_FAKE, self.done)
         self.machine.loop.check()
 
     def still(self) -> None:
@@ -116,32 +103,30 @@ class Life:
             assert got == (expected if ends[0].outcome is Outcome.DONE else expected[: len(got)])
 
 
-def measures() -> tuple[int, int, int]:
-    """Descriptors, threads, and Python objects of this process."""
-    gc.collect()
-    process = psutil.Process()
-    return process.num_fds(), process.num_threads(), len(gc.get_objects())
-
-
-def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_path: Path) -> None:
-    life = Life(tmp_path / "kv", seed=int(os.environ.get("LORE_SOAK_SEED", "1")))
+@pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "anchors"])
+def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_path: Path, ranges: bool) -> None:
+    begin()
+    life = Life(tmp_path / "kv", SEED, ranges=ranges)
     before = (0, 0, 0)
     for number in range(OPERATIONS):
         life.step()
         if number == WARM_UP:
             life.still()
             before = measures()
-    life.machine.loop.handle(Grant(3, 3000, 1500))
+    life.machine.loop.handle(Grant(3, 3072, 1500))
     life.machine.finish()
+    tell("on the fake", life.done)
+    assert set(life.done) == EVERY
     life.check_answers()
     assert any(end.outcome is Outcome.DONE and end.cached for (end,) in life.machine.ends.values())
+    assert life.machine.loop.audit() is False
     for pool in life.machine.loop.admission.pools.values():
         state = pool.state()
         assert state.free + state.reserved + state.evictable + state.leased == state.size
-        assert state.leased == 0
         assert len(pool.memory.tokens) == state.evictable
-    assert sum(file.stat().st_size for file in life.folder.glob("*.kv")) <= 400_000
     life.still()
+    assert sum(file.stat().st_size for file in life.folder.glob("*.kv")) <= 400_000
+    assert life.machine.tiers is not None and life.machine.tiers.ram_bytes <= 60_000
     assert measures()[:2] == before[:2]
 
 
@@ -149,7 +134,7 @@ def test_dropping_everything_at_the_end_of_a_long_life_leaves_nothing(tmp_path: 
     life = Life(tmp_path / "kv", seed=2)
     for _ in range(300):
         life.step()
-    life.machine.loop.handle(Grant(3, 3000, 1500))
+    life.machine.loop.handle(Grant(3, 3072, 1500))
     life.machine.finish()
     for name in CODICES:
         life.machine.loop.handle(DropFloor(name))
@@ -171,70 +156,3 @@ def test_many_lives_of_the_same_conversations_take_no_more_memory_than_one(tmp_p
         machine.ends.clear()
         counts.append(measures()[2])
     assert counts[-1] - counts[9] < 300
-
-
-def test_a_life_on_the_real_model_answers_right_and_gives_its_memory_back(quoter_model: Path, tmp_path: Path) -> None:
-    backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, batch=256, gpu_layers=0))
-    chance, texts = random.Random(3), dict[int, str]()
-    ends: dict[int, Completion] = {}
-
-    def hear(messages: list[object]) -> None:
-        for message in messages:
-            if isinstance(message, Delta):
-                texts[message.ticket] = texts.get(message.ticket, "") + message.text
-            elif isinstance(message, Completion):
-                ends[message.ticket] = message
-
-    def code(vault: int) -> str:
-        return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-    def new_loop() -> Loop:
-        clock = iter(range(10**9))
-        tiers = Tiers("root", tmp_path / "kv", 1 << 20, 1 << 26)
-        loop = Loop(backend, 6, Limits(256), hear, lambda: next(clock) / 1000, tiers)
-        loop.handle(Grant(1, 6000, 3000))
-        for number, floor in enumerate(floors):
-            loop.handle(PutFloor(f"code{number}", ids_to_bytes(floor)))
-        return loop
-
-    def finish(loop: Loop) -> None:
-        while loop.busy():
-            loop.round()
-            loop.check()
-
-    parts = [range(10, 30), range(40, 60)]
-    line = "The access code of vault {} north is"
-    floors = backend.encode(["".join(f"{line.format(n)}{code(n)}\n" for n in part) for part in parts], control=False)
-    loop, asked = new_loop(), dict[int, int]()
-    footprint = 0
-    for ticket in range(1, 61):
-        number = chance.randrange(2)
-        asked[ticket] = chance.choice(parts[number])
-        (tail,) = backend.encode([line.format(asked[ticket])], control=False)
-        loop.handle(Job(ticket, f"code{number}", ids_to_bytes(tail), 1, 12))
-        for _ in range(chance.randrange(4)):
-            loop.round()
-            loop.check()
-        if chance.random() < 0.1:
-            loop.handle(Cancel(ticket))
-        if chance.random() < 0.1:
-            finish(loop)
-            loop.handle(Grant(1, chance.choice([2000, 6000]), 3000))
-        if chance.random() < 0.05:
-            finish(loop)
-            loop.close()
-            for name in list(loop.admission.pools):
-                loop.admission.close(name)
-            loop = new_loop()
-        if ticket == 20:
-            footprint = psutil.Process().memory_info().rss
-    finish(loop)
-    loop.close()
-    done = [ticket for ticket, end in ends.items() if end.outcome is Outcome.DONE]
-    assert set(ends) == set(asked)
-    assert len(done) > 40
-    assert all(texts[ticket] == code(asked[ticket]) for ticket in done)
-    assert psutil.Process().memory_info().rss - footprint < 64 << 20
-    for name in list(loop.admission.pools):
-        loop.admission.close(name)
-    backend.close()

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
 
 from stand_in import StandIn, compiled
 
-from orchestrator.cli.checks import archives, cpu_features, running_model
+from orchestrator.cli.checks import archives, cpu_features, pools, running_model
 from orchestrator.reports.idle_gpu import engine_offloads
 
 
@@ -59,6 +59,12 @@ def test_an_archive_without_chunks_and_a_broken_model_have_their_command():
     (broken,) = running_model({"state": "broken", "reason": "it ended five times"})
     assert "it ended five times" in broken.detail
     assert running_model({"state": "ready"}) == []
+
+
+def test_pools_that_the_engine_gave_up_are_told():
+    (told,) = pools({"cache": {"broken_pools": 2.0}})
+    assert (told.ok, told.detail[:7]) == (False, "2 times")
+    assert pools({"cache": {"broken_pools": 0.0}}) == pools({}) == []
 
 
 def test_cpu_features_are_those_that_are_on():

@@ -1,0 +1,125 @@
+"""`lore stats cache` against lives whose every hit, eviction and restore is known beforehand."""
+
+from support.machine import END_EVERY, Machine
+
+from orchestrator.cli.cache_page import page
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import Grant
+from orchestrator.reports.cache import cache_report
+
+CODE = [n % 50 for n in range(1000)]  # four segments: 256, 256, 256, 232
+
+
+def report(machine):
+    return cache_report(machine.loop.snapshot(), on_gpu=False, ranges=machine.backend.info.ranges)
+
+
+def asked(machine, ticket, tail, most=0):
+    machine.ask(ticket, "code", tail, most)
+    machine.finish()
+
+
+def test_a_cold_and_a_warm_question_are_counted_to_the_token():
+    machine = Machine(folder=None)
+    machine.floor("code", CODE)
+    asked(machine, 1, [1, 2, 3])
+    asked(machine, 2, [7, 8])
+    found = report(machine)
+    assert found["tokens"] | {"generated": 0} == {
+        "prompt": 2005, "cached": 1000, "computed": 1005, "generated": 0, "padded": 0,
+    }  # fmt: skip
+    assert found["tiers"]["vram"]["tokens"] == 1000
+    assert found["hit_rate"] == round(1000 / 2005, 4)
+    assert found["saved_ms"] == round(1000 * machine.loop.snapshot().counters["ms_per_token"])
+
+
+def test_what_is_restored_is_counted_in_the_tier_it_came_from(tmp_path):
+    machine = Machine(folder=tmp_path, ram_budget=1 << 20)
+    machine.floor("code", CODE)
+    asked(machine, 1, [1, 2, 3])
+    machine.tiers.flush()
+    before = report(machine)
+    assert (before["segments"], before["tiers"]["disk"]["bytes"]) == (5, sum(f.stat().st_size for f in files(tmp_path)))
+    assert before["tiers"]["ram"]["bytes"] > 0
+    machine.restart()
+    asked(machine, 2, [7, 8])
+    found = report(machine)
+    assert found["tokens"] | {"generated": 0} == {
+        "prompt": 1002, "cached": 1000, "computed": 2, "generated": 0, "padded": 0,
+    }  # fmt: skip
+    assert [found["tiers"][tier]["tokens"] for tier in ("vram", "ram", "disk")] == [0, 0, 1000]
+    assert found["restores"]["disk_segments"] == 4
+    assert found["restores"]["ram_segments"] == found["evictions"]["vram_tokens"] == 0
+    machine.loop.handle(Grant(2, 0, 0))  # takes the pool: 1,000 tokens of the floor, 2 of the tail
+    assert report(machine)["evictions"]["vram_tokens"] == 1002
+    machine.loop.handle(Grant(3, 4096, 2048))
+    asked(machine, 3, [7, 8])
+    again = report(machine)
+    assert again["tiers"]["ram"]["tokens"] + again["tiers"]["disk"]["tokens"] == 1000 + 1002
+    assert again["tokens"]["computed"] == 2
+    assert again["restores"]["ram_segments"] + again["restores"]["disk_segments"] == 4 + 5
+
+
+def test_restored_bytes_are_those_of_the_states(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    asked(machine, 1, [1])
+    machine.restart()
+    kept = sum(len(machine.tiers.load(header)[0]) for header in headers(machine))
+    machine.restart()
+    asked(machine, 2, [1])
+    assert report(machine)["restores"]["bytes"] == kept
+
+
+def test_faults_are_counted_each_by_its_kind(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    asked(machine, 1, [1])
+    machine.restart()
+    for file in files(tmp_path):
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    asked(machine, 2, [2])
+    machine.loop.admission.pools["code"].tree.spare_sequences().pop()
+    machine.loop.audit()
+    found = report(machine)
+    assert found["faults"] == {"misses": 0, "damaged": 1, "write_failures": 0, "broken_pools": 1}
+    assert "1 damaged, 0 not written" in page(found)
+    assert "1 pool given up" in page(found)
+
+
+def test_checkpoints_over_the_budget_are_counted_as_evicted_from_the_disk(tmp_path):
+    machine = Machine(folder=tmp_path, disk_budget=22_000)
+    machine.floor("code", CODE)
+    for ticket in range(1, 6):
+        asked(machine, ticket, [ticket] * 200)
+        machine.tiers.flush()
+    found = report(machine)
+    assert found["tiers"]["disk"]["bytes"] == sum(file.stat().st_size for file in files(tmp_path)) <= 22_000
+    assert found["evictions"]["disk_segments"] == 9 - len(files(tmp_path)) > 0
+
+
+def test_what_a_memory_without_ranges_restores_is_counted_too(tmp_path):
+    machine = Machine(folder=tmp_path, ranges=False)
+    machine.backend = FakeBackend(END_EVERY, ranges=False, constant=True)
+    machine.start()
+    machine.floor("code", CODE)
+    asked(machine, 1, [1, 2, 3])
+    machine.restart()
+    asked(machine, 2, [1, 2, 3, 4])
+    found = report(machine)
+    assert (found["tiers"]["disk"]["tokens"], found["restores"]["disk_segments"]) == (1003, 2)
+    assert "floors and turns" in found["note"]
+
+
+def files(folder):
+    return list(folder.glob("*.kv"))
+
+
+def headers(machine):
+    """The floor's segments and the tail's, in order."""
+    found, names = [], [machine.tiers.root]
+    while names:
+        for header in machine.tiers.below(names.pop()):
+            found.append(header)
+            names.append(header.name)
+    return found
