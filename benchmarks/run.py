@@ -20,6 +20,7 @@ import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not pack
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_parts  # noqa: E402
+import cases_search  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import Bench  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
@@ -58,7 +59,13 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(text: str) -> dict[str, Case]:
-    every = {**cases_daemon.cases(), **cases_parts.cases(), **cases_codex.cases(), **cases_engine.cases()}
+    every = {
+        **cases_daemon.cases(),
+        **cases_parts.cases(),
+        **cases_codex.cases(),
+        **cases_search.cases(),
+        **cases_engine.cases(),
+    }
     return {name: case for name, case in every.items() if text in name}
 
 
