@@ -1,10 +1,11 @@
 """From bytes to checked values: bodies within their limit, the principal, the scope."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from orchestrator.api.complaints import complaint
 from orchestrator.api.problems import TooLarge
 from orchestrator.errors import InvalidRequest, NotPermitted
 from orchestrator.service import Principal, Service
@@ -37,7 +38,7 @@ async def parsed(request: Request, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
-        raise InvalidRequest(complaint(error), "see `lore schema`, or the API's documentation") from error
+        raise InvalidRequest(complaint(error, body), "see `lore schema`, or the API's documentation") from error
 
 
 async def read(request: Request, limit: int) -> bytes:
@@ -60,14 +61,3 @@ async def read(request: Request, limit: int) -> bytes:
 
 def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes", "send less, or raise serve.max_body")
-
-
-def complaint(error: ValidationError) -> str:
-    """The first fault in words: where, and what is wrong."""
-    first: Any = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown field {place}"
-    return f"{place or 'body'}: {first['msg'].removeprefix('Value error, ').removeprefix('Input ')}"
