@@ -50,6 +50,8 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
         version=bootstrap.RELEASE,
         max_body=settings.serve.max_body,
         hosts=tcp_hosts(settings.serve.tcp),
+        queue=settings.serve.queue,
+        stopping=stop,
     )
     switch = Switch(
         settings,

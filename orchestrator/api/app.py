@@ -1,5 +1,7 @@
 """The application: the routes, and what each request passes on its way."""
 
+import asyncio
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -9,12 +11,14 @@ from starlette.responses import Response
 from orchestrator.api import problems
 from orchestrator.api.door import Door
 from orchestrator.api.gate import Gate, Gated
+from orchestrator.api.line import Line
 from orchestrator.api.routes import routes
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.streams import ClientGoneError
 from orchestrator.errors import LoreError
 from orchestrator.service import Service
 
+DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
 
 
@@ -25,9 +29,12 @@ def create_app(
     version: str,
     max_body: int = DEFAULT_MAX_BODY,
     hosts: frozenset[str] = frozenset(),
+    queue: int = DEFAULT_QUEUE,
+    stopping: asyncio.Event | None = None,
 ) -> Starlette:
-    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone."""
+    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `stopping` is set when the daemon ends."""
     gate = Gate()
+    stopping = stopping or asyncio.Event()
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version), Middleware(Gated, gate=gate)],
@@ -40,6 +47,8 @@ def create_app(
     )
     app.state.service = service
     app.state.gate = gate
+    app.state.line = Line(queue, stopping)
+    app.state.stopping = stopping
     app.state.version = version
     app.state.max_body = max_body
     return app

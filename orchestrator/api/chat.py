@@ -25,11 +25,12 @@ async def completions(request: Request) -> Response:
     model = body.model or "lore"
     try:
         ask = await asked(service_of(request), body, principal)
+        events = request.app.state.line.through(service_of(request).ask(ask))
         if not body.stream:
-            whole = completed(model, service_of(request).ask(ask))
+            whole = completed(model, events)
             return Reply(await while_connected(request.receive, whole))
         chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
-        return await started(request.receive, chunks.of(service_of(request).ask(ask)))
+        return await started(request.receive, chunks.of(events))
     except NotFound as error:
         known = not codex_of(body.model) or body.model in await ids(service_of(request), principal)
         return problem(error, None if known else ModelNotFound.code)

@@ -1,13 +1,16 @@
 """Routes of codices: load and reload with progress, list, show, drop, cancel; and the search of their archive."""
 
+from collections.abc import AsyncIterator
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from orchestrator.api.line import while_serving
 from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import lines, started, while_connected
 from orchestrator.errors import InvalidRequest
-from orchestrator.service import LoadRequest
+from orchestrator.service import LoadEvent, LoadRequest
 from orchestrator.wire.places import is_url
 from orchestrator.wire.requests import LoadBody, SearchBody
 
@@ -34,13 +37,18 @@ async def load(request: Request) -> Response:
         dry_run=body.dry_run,
         wait=body.wait,
     )
-    return await started(request.receive, lines(service_of(request).load(wanted)))
+    return await started(request.receive, lines(served(request, service_of(request).load(wanted))))
 
 
 async def reload(request: Request) -> Response:
     """Loads a codex anew; progress as server-sent events."""
     principal = permitted(request, "codex:write")
-    return await started(request.receive, lines(service_of(request).reload(principal, request.path_params["name"])))
+    events = service_of(request).reload(principal, request.path_params["name"])
+    return await started(request.receive, lines(served(request, events)))
+
+
+def served(request: Request, events: AsyncIterator[LoadEvent]) -> AsyncIterator[LoadEvent]:
+    return while_serving(events, request.app.state.stopping)
 
 
 async def cancel(request: Request) -> Response:

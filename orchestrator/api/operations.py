@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from orchestrator.api.completions import closing
+from orchestrator.api.line import while_serving
 from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import lines, started
@@ -68,7 +69,8 @@ async def cache(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     """Levels, engine, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
-    return await started(request.receive, lines(following(request, permitted(request))))
+    changes = while_serving(following(request, permitted(request)), request.app.state.stopping, silently=True)
+    return await started(request.receive, lines(changes))
 
 
 async def following(request: Request, principal: Principal) -> AsyncIterator[Report]:
