@@ -28,8 +28,11 @@ class Bridge:
         self._loop = asyncio.get_running_loop()
 
     def embed(self, texts: Sequence[str], urgency: Urgency, seconds: float | None) -> Embeddings:
-        """Blocks, in a thread that is not the loop's. Raises EmbeddingFailed."""
-        if self._loop is None or self.client.state is not ChildState.READY:
+        """Blocks, in a thread that is not the loop's. With `seconds` for it, an engine that starts is not waited for.
+
+        Raises EmbeddingFailed.
+        """
+        if self._loop is None or (seconds is not None and self.client.state is not ChildState.READY):
             raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
         asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency), self._loop)
         try:

@@ -127,7 +127,6 @@ class Filling:
                 log.warning("%s", fault)
             work.fault = str(fault)
             return False
-        work.fault = ""
         if not filled.complete and not self._stopping.is_set() and name in self._work:
             self._join(name)
         return True
@@ -142,6 +141,6 @@ class Filling:
 
     def _fill(self, name: str, embedder: Embedder, work: _Work, stopped: Callable[[], bool]) -> Filled:
         def heard(filled: Filled) -> None:
-            work.filled = filled
+            work.filled, work.fault = filled, ""
 
         return fill(self.archive, self.vectors, embedder, name, heard=heard, stopped=stopped)

@@ -1,5 +1,6 @@
 """Search by meaning, put together: the model that embeds, its vectors, and who keeps them. Empty-handed without a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ from codex.vector_lance import LanceVectors
 from orchestrator.embedding import Bridge, embedders
 from orchestrator.embedding_model import EmbeddingModel
 from orchestrator.engine.client import EngineClient
+from orchestrator.engine.embed_client import EmbeddingRefused
+from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.errors import EngineFailed, NotFound
 from orchestrator.filling import Filling
+from orchestrator.service import Embedded
 from orchestrator.settings.embedding import EmbeddingSettings
 
 
@@ -33,6 +38,19 @@ class Meaning:
         if model.file is not None:
             question, texts = embedders(bridge, model.file, given.query_prefix, given.text_prefix)
         return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge)
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """For who asks for vectors. Raises NotFound where there is no model, EngineFailed where it fails."""
+        if self.model.file is None:
+            raise NotFound(self.model.fault or "no embedding model is configured", "set embedding.model to a GGUF file")
+        try:
+            found = await self.bridge.client.embed(texts)
+        except EngineUnavailable as error:
+            raise EngineFailed(f"the engine cannot embed now: {error}", "ask again", retry_after=2.0) from error
+        except EmbeddingRefused as error:
+            raise EngineFailed(f"these texts cannot be embedded: {error}", "see embedding.model") from error
+        vectors = found.vectors.astype("<f4").tobytes()
+        return Embedded(self.model.setting, found.dimensions, vectors, found.tokens, found.cut)
 
     def report(self) -> dict[str, Any]:
         """`model` is the setting, '' for none; `name` is what its vectors are kept under."""

@@ -17,7 +17,7 @@ from orchestrator.operate import Operations
 from orchestrator.pump import pumped
 from orchestrator.reports.about import About
 from orchestrator.reports.use_model import setting_of
-from orchestrator.service import Ask, AskEvent, LoadEvent, LoadRequest, Principal, Report
+from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
@@ -159,6 +159,10 @@ class Program:
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> Report:
         return await self.operations.search(principal, query, codex, n, graph, cwd)
+
+    async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
+        del principal
+        return await self.meaning.embed(texts)
 
     async def sessions(self, principal: Principal) -> list[Report]:
         return await self.operations.sessions_of(principal)

@@ -4,7 +4,7 @@ Routes translate HTTP to these values and back. Faults are raised as `orchestrat
 HTTP, sockets or JSON.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -119,6 +119,20 @@ AskEvent = Waiting | Text | Thought | ToolCall | Answered
 
 
 @dataclass(frozen=True)
+class Embedded:
+    """Vectors of texts, one after the other: float32, little end first, each of length 1.
+
+    `tokens` that were read of each text, and how many at its end did not fit the model's window and were `cut`.
+    """
+
+    model: str
+    dimensions: int
+    vectors: bytes
+    tokens: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class LoadRequest:
     principal: Principal
     path: str  # absolute, or a git URL
@@ -157,6 +171,10 @@ class Service(Protocol):
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> Report:
         """`hits`, and `notices`: what the search may not have seen."""
+        ...
+
+    async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
+        """Raises NotFound where no model is configured that embeds."""
         ...
 
     async def sessions(self, principal: Principal) -> list[Report]: ...

@@ -2,10 +2,11 @@
 
 from starlette.routing import Route
 
-from orchestrator.api import chat, codices, operations
+from orchestrator.api import chat, codices, embeddings, operations
 
 routes = [
     Route("/v1/chat/completions", chat.completions, methods=["POST"]),
+    Route("/v1/embeddings", embeddings.embeddings, methods=["POST"]),
     Route("/v1/models", chat.models, methods=["GET"]),
     Route("/v1/models/local", operations.local_models, methods=["GET"]),
     Route("/v1/models/local/{name:path}", operations.local_model, methods=["GET"]),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orchestrator import bootstrap
+from orchestrator.errors import NotFound
 from orchestrator.service import LoadRequest, Principal
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.settings.model import ModelSettings, Settings
@@ -51,12 +52,12 @@ async def load(made, code):
     return [event async for event in made.load(LoadRequest(OWNER, str(code), watch=False))]
 
 
-async def embedded(made):
-    """Waits until all of the codex has vectors; what its report says of them."""
+async def embedded(made, more_than=0):
+    """Waits until all of the codex has vectors, of more texts than so many; what its report says of them."""
     async with asyncio.timeout(30):
         while True:
             report = (await made.codices(OWNER))[0].get("embedding")
-            if report and report["embedded"] == report["texts"] > 0:
+            if report and report["embedded"] == report["texts"] > more_than:
                 return report
             await asyncio.sleep(0.02)
 
@@ -96,9 +97,7 @@ async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
         assert await embedded(made) == before
         await load(made, code)
-        async with asyncio.timeout(30):
-            while (await embedded(made))["texts"] == before["texts"]:
-                await asyncio.sleep(0.02)
+        await embedded(made, more_than=before["texts"])
         assert (await found(made, "painted houses"))["hits"][0]["path"] in ("paint.py", "notes.md")
 
 
@@ -131,6 +130,19 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
         made.client.unload_embedding()
         model.unlink()
         report = await found(made, "socket")
-        assert [hit["path"] for hit in report["hits"]][0] == "net.py"
+        assert report["hits"][0]["path"] == "net.py"
         assert "searched by words and names only" in report["notices"][0]
         assert "cannot load" in report["notices"][0]
+
+
+async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter_model, models):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words", "window": 20}, models) as made:
+        answer = await made.embed(OWNER, ["one text", "word " * 100])
+        assert (answer.model, answer.dimensions, len(answer.vectors)) == ("builtin:words", 256, 2 * 256 * 4)
+        assert answer.cut[0] == 0 < answer.cut[1]
+
+
+async def test_without_a_model_embedding_is_answered_with_the_setting_that_is_missing(tmp_path, quoter_model, models):
+    async with program(tmp_path / "home", quoter_model, {}, models) as made:
+        with pytest.raises(NotFound, match="no embedding model is configured"):
+            await made.embed(OWNER, ["one text"])
