@@ -7,7 +7,7 @@ from governor.budget import Budget
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.strategy import Decision
 from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier
-from orchestrator.wire.lore import BlockState, GovernorState, PromptState, StrategyState, Timings
+from orchestrator.wire.lore import BlockState, Drafts, GovernorState, PromptState, StrategyState, Timings
 
 
 def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
@@ -74,6 +74,10 @@ def timings(completions: Sequence[Completion], assemble_ms: float, first_token_m
         total_ms=round(total_ms, 2),
         tokens_per_second=round(speed, 1),
     )
+
+
+def drafts(completions: Sequence[Completion]) -> Drafts:
+    return Drafts(drafted=sum(one.drafted for one in completions), accepted=sum(one.accepted for one in completions))
 
 
 def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:

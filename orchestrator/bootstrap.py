@@ -249,6 +249,7 @@ def spec_of(
         tensor_split=given.tensor_split,
         main_gpu=given.main_gpu,
         gpu=settings.governor.gpu,
+        drafts=given.drafts,
         sequences=given.sequences,
         cache_folder=str(paths.checkpoints),
         disk_budget=stores.disk,

@@ -65,7 +65,7 @@ class Loop:
         self._tickets: dict[int, Ticket] = {}
         self._arrivals = 0
         self._out: list[FromChild] = []
-        self._speculation = Speculation(self.counters, ranges=backend.info.ranges)
+        self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
         self._stepping = Stepping(backend, self.counters, self._speculation, self._say, self._end, clock)
         self._entry = Entry(

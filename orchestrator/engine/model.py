@@ -24,6 +24,7 @@ class EngineSpec:
     kv_type_k: str = "f16"
     kv_type_v: str = "f16"
     flash_attention: bool = True
+    drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
     split_mode: str = "layer"  # over several GPUs: layer, row, tensor or none
     tensor_split: tuple[float, ...] = ()

@@ -18,16 +18,16 @@ FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
 class Speculation:
     """Sources by floor, each indexed once."""
 
-    def __init__(self, counters: Counters, *, ranges: bool) -> None:
+    def __init__(self, counters: Counters, *, possible: bool) -> None:
         self._counters = counters
-        self._ranges = ranges  # rejected drafts are cut off a sequence
+        self._possible = possible  # wanted, and rejected drafts can be cut off a sequence
         self._floors: dict[str, Source] = {}
 
     def begin(self, ticket: Ticket) -> None:
         """Gives an admitted ticket its sources, where its sampling allows drafts: the tail first, as the nearer one."""
         sampling = ticket.job.sampling
         greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.schema
-        if not self._ranges or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
+        if not self._possible or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])
         ticket.drafting = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())
@@ -43,8 +43,6 @@ class Speculation:
     def learn(self, ticket: Ticket, drafted: int, accepted: int) -> None:
         assert ticket.drafting is not None
         ticket.drafting.learn(drafted, accepted)
-        ticket.drafted += drafted
-        ticket.accepted += accepted
         self._counters.drafts += 1
         self._counters.drafted_tokens += drafted
         self._counters.accepted_tokens += accepted

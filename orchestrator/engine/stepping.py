@@ -146,11 +146,13 @@ class Stepping:
         tip = ticket.tip
         drafts, ticket.drafts = ticket.drafts, []
         accepted, end = 0, tip.stands + len(drafts)
+        ticket.drafted += len(drafts)
         while accepted < len(drafts) and ticket.phase is Phase.ANSWERING and ticket.pending == drafts[accepted]:
             tip.ids.append(drafts[accepted])
             tip.filled += 1
             pool.grew(ticket.number)
             accepted += 1
+            ticket.accepted += 1  # before the token that may end the ticket
             self._sample(pool, ticket, row + accepted)
         self._speculation.learn(ticket, len(drafts), accepted)
         if tip.stands < end:

@@ -111,7 +111,12 @@ class Worker:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._loop = Loop(
-            backend, spec.sequences, Limits(spec.batch), wire.send, time.monotonic, tiers_of(backend, spec)
+            backend,
+            spec.sequences,
+            Limits(spec.batch, drafts=spec.drafts),
+            wire.send,
+            time.monotonic,
+            tiers_of(backend, spec),
         )
         self._cost_file = cost_file_of(backend, spec)
         if self._cost_file is not None:

@@ -69,6 +69,9 @@ class ModelSettings(Slice):
     batch: int = Field(
         512, ge=32, le=65_536, description="prompt tokens computed in one step", json_schema_extra=unit("tokens")
     )
+    drafts: bool = Field(
+        True, description="guess an answer's next tokens from the code it may quote; the text is the same"
+    )
     sequences: int = Field(32, ge=2, le=256, description="conversations whose KV may stand at once")
 
     @field_validator("tensor_split")

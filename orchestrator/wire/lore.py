@@ -77,6 +77,13 @@ class Timings(Shape):
     tokens_per_second: float = 0.0
 
 
+class Drafts(Shape):
+    """Tokens of the answer that were guessed from the text before it, and those that the model then said itself."""
+
+    drafted: int = 0
+    accepted: int = 0
+
+
 class Citation(Shape):
     """A place that an answer names or quotes. `why` says what is wrong with one that is not valid; else it is left out."""
 
@@ -99,4 +106,5 @@ class Lore(Shape):
     prompt: PromptState
     governor: GovernorState
     timings: Timings = Timings()
+    drafts: Drafts = Drafts()
     citations: tuple[Citation, ...] = ()
