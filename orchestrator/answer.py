@@ -30,6 +30,7 @@ from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
+from orchestrator.sessions.schema import StoreError
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.floors import pool_name
 from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
@@ -148,7 +149,7 @@ class Answers:
 
     def _answered(self, prepared: Prepared, heard: Heard, arrived: float, ids: dict[str, bytes]) -> Answered:
         assert heard.finished is not None
-        prepared = self._with_session(prepared)
+        prepared = self._kept(prepared, heard.finished, ids)
         now = time.monotonic()
         first = ((heard.first_token or now) - arrived) * 1000
         completions = heard.finished.completions
@@ -159,7 +160,6 @@ class Answers:
         lore = self._lore(prepared, reuse).model_copy(
             update={"trace": trace, "timings": timings, "citations": citations}
         )
-        self._remember(prepared, heard.finished, ids)
         if prepared.standing is not None:
             used = [one.path for one in citations if one.valid] + [one.path for one in prepared.turn.state.evidence]
             self.preparing.shelf.answered(prepared.standing.name, used)
@@ -196,6 +196,15 @@ class Answers:
                 prepared.actions,
             ),
         )
+
+    def _kept(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> Prepared:
+        """The answer was given: that it could not be kept is told beside it."""
+        try:
+            prepared = self._with_session(prepared)
+            self._remember(prepared, finished, ids)
+        except StoreError as fault:
+            return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
+        return prepared
 
     def _with_session(self, prepared: Prepared) -> Prepared:
         """A new session begins with its first answer: a question that was refused leaves none behind."""

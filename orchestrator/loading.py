@@ -83,6 +83,7 @@ class Loading:
     async def _load(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
         try:
             await self._loaded(name, wanted, request, load, emit)
+            self.tending.forget(name)
         finally:
             # One that ended early has left an archive ahead of what stands.
             self.tending.begin(name)

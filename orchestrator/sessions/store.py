@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.errors import Conflict, NotFound
 from orchestrator.sessions.names import checked, fresh
 from orchestrator.sessions.records import Session, Turn
-from orchestrator.sessions.schema import opened
+from orchestrator.sessions.schema import StoreError, opened
 
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
@@ -28,6 +28,7 @@ TITLE_LENGTH = 80
 class SessionStore:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         """Opens or makes the database. Raises StoreError for a newer, foreign or damaged one."""
+        self.path = path
         self.connection = opened(path)
         self.clock = clock
         self.lock = threading.Lock()
@@ -141,15 +142,20 @@ class SessionStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; undone when the block raises."""
+        """One transaction, undone when the block raises. Raises StoreError for the disk's faults."""
         with self.lock:
-            self.connection.execute("BEGIN IMMEDIATE")
             try:
+                self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
-            except BaseException:
-                self.connection.execute("ROLLBACK")
+                self.connection.execute("COMMIT")
+            except BaseException as error:
+                if self.connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    self.connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise StoreError(
+                        f"{self.path} cannot be written: {error}", "see whether the disk is full"
+                    ) from error
                 raise
-            self.connection.execute("COMMIT")
 
     def row(self, uid: int, name: str) -> Session | None:
         found = self.connection.execute(f"{SESSION} WHERE uid = ? AND name = ?", (uid, name)).fetchone()

@@ -1,0 +1,148 @@
+"""What lies on disk is damaged, or there is no room for more: said with file and command, and nothing wrong is answered."""
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+from private_daemon import LORE
+from support.house import CODES, ask, codebase, living, question, until
+from support.refusals import refusal
+
+
+def shown(house, name="vaults"):
+    return house.json("codex", "show", name)["codex"]
+
+
+def found(house, vault):
+    """What a search says of a vault's code; nothing while the archive cannot say."""
+    done = house.lore("search", question(vault), "-n", "3", "--json")
+    return [hit["snippet"] for hit in json.loads(done.stdout)["hits"]] if done.returncode == 0 else []
+
+
+def damage(house):
+    """Every file of the archive's tables is overwritten."""
+    files = [path for path in (house.folder / "data").rglob("*.lance/*/*") if path.is_file()]
+    assert files
+    for path in files:
+        path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+# -- the archive
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait", "--tier", "none").returncode == 0
+        yield daemon
+
+
+def test_an_archive_found_damaged_by_a_start_is_indexed_again_with_a_notice(house):
+    house.stop()
+    damage(house)
+    house.start()
+    until(lambda: any(CODES["zebra"] in snippet for snippet in found(house, "zebra")))
+    assert "indexed again" in shown(house)["fresh_notice"]
+    assert "indexed again" in house.lore("status").stdout
+    assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
+
+
+def test_an_archive_found_damaged_by_a_question_is_indexed_again_and_nothing_is_made_up_meanwhile(house):
+    damage(house)
+    done = house.lore("ask", question("walrus"), "--max-tokens", "10", "--json")
+    if done.returncode == 0:
+        answer = json.loads(done.stdout)
+        assert answer["answer"].strip().startswith(CODES["walrus"]) or any(
+            "damaged" in action for action in answer["lore"]["governor"]["actions"]
+        )
+    until(lambda: any(CODES["zebra"] in snippet for snippet in found(house, "zebra")))
+    until(lambda: not shown(house)["unseen"])
+    assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
+
+
+def test_a_load_finds_a_damaged_archive_and_builds_it_again(house):
+    damage(house)
+    assert house.lore("load", house.folder / "vaults").returncode == 0
+    assert any(CODES["zebra"] in snippet for snippet in found(house, "zebra"))
+
+
+# -- databases
+
+
+def serve(daemon):
+    return subprocess.run(
+        [str(LORE), "serve", "--socket", str(daemon.socket)],
+        env=daemon.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["catalog.sqlite", "sessions.sqlite3"])
+def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(new_daemon, name):
+    nobody = new_daemon().start()
+    assert nobody.lore("load", codebase(nobody.folder / "vaults")).returncode == 0
+    nobody.stop()
+    (path,) = (nobody.folder).rglob(name)
+    path.write_bytes(b"\xa5" * 8192)
+    words = refusal(serve(nobody), 1)
+    assert f"{path} is damaged" in words
+    command = words[words.index("cd ") : words.index("damaged/") + len("damaged/")]
+    subprocess.run(command, shell=True, check=True)
+    nobody.start()
+    assert nobody.lore("status").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["floors.sqlite3", "tokens.sqlite3", "outlines.sqlite3", "prepared.sqlite3"])
+def test_a_damaged_database_that_can_be_made_again_is(house, name):
+    house.stop()
+    (path,) = house.folder.rglob(name)
+    path.write_bytes(b"\xa5" * 8192)
+    house.start()
+    assert ask(house, "zebra")["answer"].strip().startswith(CODES["zebra"])
+    assert house.lore("load", house.folder / "vaults").returncode == 0
+
+
+# -- no room
+
+
+@contextmanager
+def small_disk(place, size):
+    place.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs more rights")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_is_told_by_the_load_and_what_stood_before_stays(models, tmp_path):
+    with (
+        small_disk(tmp_path / "small", "6m"),
+        living(models, environment={"XDG_DATA_HOME": str(tmp_path / "small")}) as daemon,
+    ):
+        folder = codebase(daemon.folder / "vaults", functions=1)
+        assert daemon.lore("load", folder, "--no-watch").returncode == 0
+        for number in range(400):
+            (folder / f"more{number}.txt").write_text(os.urandom(20_000).hex("\n", -40))
+        words = refusal(daemon.lore("load", folder), 1)
+        assert "room" in words
+        assert str(tmp_path / "small") in words
+        assert shown(daemon)["files"] == 3
+        answer = ask(daemon, "zebra")
+        assert answer["answer"].strip().startswith(CODES["zebra"])
+        assert not answer["lore"]["session"] or not answer["lore"]["governor"]["actions"], (
+            "kept, or said that it is not"
+        )
+        assert "ended early" in shown(daemon)["fresh_notice"]
+        for number in range(400):
+            (folder / f"more{number}.txt").unlink()
+        assert daemon.lore("load", folder).returncode == 0
+        assert any(CODES["zebra"] in snippet for snippet in found(daemon, "zebra"))
+        daemon.stop()
