@@ -14,12 +14,13 @@ from codex.amendments import Amendment, Told
 from codex.citations import Files, Shown, check
 from codex.cited import cited
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexPiece, Turn, TurnContext
+from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
 MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
+FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
 EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed definition
 LISTED = re.compile(r"^\s*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 
@@ -68,6 +69,12 @@ def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
     checked = check(named, files, shown)
     places = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid, why=one.why) for one in checked]
     return tuple(dict.fromkeys([*places, *quotes(answer, ground.turn.query, passages_of(ground))]))
+
+
+def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list[str]:
+    """Files that an answer rests on: those that it names or quotes; where it does neither, those found first for it."""
+    cited_ones = [one.path for one in citations if one.valid]
+    return list(dict.fromkeys(cited_ones or [one.path for one in evidence][:FOUND_FIRST]))
 
 
 # -- what was shown

@@ -15,7 +15,7 @@ from formatters.context import (
     Turn,
     TurnContext,
 )
-from orchestrator.grounding import Ground, citations_of
+from orchestrator.grounding import Ground, citations_of, used_of
 
 LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
 SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"
@@ -141,3 +141,10 @@ def test_a_wrong_place_tells_why_and_a_right_one_keeps_its_old_shape() -> None:
     right, wrong = citations_of("src/a.py:1 src/a.py:99", ground(piece("src/a.py")))
     assert right.model_dump() == {"path": "src/a.py", "start": 1, "end": 1, "valid": True}
     assert wrong.model_dump()["why"] == "the file has 40 lines"
+
+
+def test_an_answer_rests_on_what_it_cites_else_on_what_was_found_first() -> None:
+    evidence = [Evidence(path=f"src/{name}.py", start=1, end=2, text="x\n") for name in "vwxyz"]
+    on = ground(piece("src/a.py"), piece("src/b.py"))
+    assert used_of(citations_of("src/a.py:1 src/a.py:2 nope.py:1", on), evidence) == ["src/a.py"]
+    assert used_of(citations_of("I do not know.", on), evidence) == ["src/v.py", "src/w.py", "src/x.py"]
