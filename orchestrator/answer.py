@@ -25,7 +25,7 @@ from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
-from orchestrator.grounding import Ground, citations_of
+from orchestrator.grounding import Ground, citations_of, used_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
@@ -161,7 +161,7 @@ class Answers:
             update={"trace": trace, "timings": timings, "citations": citations}
         )
         if prepared.standing is not None:
-            used = [one.path for one in citations if one.valid] + [one.path for one in prepared.turn.state.evidence]
+            used = used_of(citations, prepared.turn.state.evidence)
             self.preparing.shelf.answered(prepared.standing.name, used)
         return Answered(
             finish_reason=heard.finished.finish_reason,
