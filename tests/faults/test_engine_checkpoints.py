@@ -1,0 +1,128 @@
+"""What can be wrong with a checkpoint when the real child finds it, and conversations whose model keeps no ranges."""
+
+import os
+import signal
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import odd_models
+from support.real_engine import ask, code, collected, engine, load, next_child, said
+
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.messages import Completion, Job, Outcome, bytes_to_ids, ids_to_bytes
+
+pytestmark = pytest.mark.anyio
+
+FLOOR = [number * 11 % 4000 for number in range(700)]
+
+
+def states(cache: Path) -> list[Path]:
+    return sorted(cache.rglob("*.kv"))
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def emptied(files: list[Path]) -> None:
+    for file in files:
+        file.write_bytes(b"")
+
+
+def halved(files: list[Path]) -> None:
+    for file in files:
+        os.truncate(file, file.stat().st_size // 2)
+
+
+def flipped(files: list[Path]) -> None:
+    """One bit, in the middle of the state."""
+    for file in files:
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+
+
+def exchanged(files: list[Path]) -> None:
+    """Each whole and sound, under another one's name."""
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+        file.write_bytes(content)
+
+
+def of_another_version(files: list[Path]) -> None:
+    for file in files:
+        data = bytearray(file.read_bytes())
+        struct.pack_into("<H", data, 6, 2)
+        file.write_bytes(data)
+
+
+def foreign(files: list[Path]) -> None:
+    for file in files:
+        file.write_bytes(b"GGUF" + os.urandom(5000))
+
+
+@pytest.mark.parametrize("spoil", [emptied, halved, flipped, exchanged, of_another_version, foreign])
+async def test_a_checkpoint_that_is_not_what_it_should_be_is_a_miss_and_logged_and_the_answer_is_right(
+    quoter_model: Path, tmp_path: Path, spoil: Callable[[list[Path]], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        await ask(client, 10)
+    spoil(states(tmp_path))
+    async with engine(quoter_model, tmp_path) as client:
+        await load(client)
+        text, end = await ask(client, 11)
+        assert (text, end.outcome, end.cached, client.restarts) == (code(11), Outcome.DONE, 0, 0)
+        text, end = await ask(client, 12)
+        assert (text, end.cached > end.computed) == (code(12), True)
+    if spoil is not exchanged:  # a name that is not its own is dropped as another model's are
+        assert "not usable" in capfd.readouterr().err
+
+
+# ---- tails without ranges --------------------------------------------------------------------------------------------
+
+
+async def turn(client: EngineClient, talk: list[int]) -> tuple[list[int], Completion]:
+    """Asks the next question of a conversation; returns all of it, and the end of the answer."""
+    tail = [*talk, 5, len(talk), 6]
+    messages = await collected(client.run(Job(0, "codex", ids_to_bytes(tail), 1, 6)))
+    answer = [token for message in messages for token in bytes_to_ids(getattr(message, "ids", b""))]
+    assert isinstance(messages[-1], Completion)
+    assert messages[-1].outcome is Outcome.DONE, said(messages)
+    return [*tail, *answer], messages[-1]
+
+
+async def talked(client: EngineClient, turns: int) -> list[int]:
+    client.put_floor("codex", ids_to_bytes(FLOOR))
+    talk: list[int] = []
+    for _ in range(turns):
+        talk, _ = await turn(client, talk)
+    return talk
+
+
+async def written(client: EngineClient, cache: Path, files: int) -> None:
+    """Waits for what is written behind the answers."""
+    while len(states(cache)) < files:
+        await client.encode(["x"])
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding"])
+async def test_a_conversation_on_a_memory_without_ranges_comes_back_after_a_kill_and_after_a_stop(
+    kind: str, tmp_path: Path
+) -> None:
+    model, cache = getattr(odd_models, kind)(tmp_path / "model.gguf"), tmp_path / "kv"
+    async with engine(model, batch=64) as client:
+        wanted = await talked(client, 5)
+    async with engine(model, cache, batch=64) as client:
+        talk = await talked(client, 3)
+        await written(client, cache, 3 if kind == "recurrent" else 4)
+        os.kill(client.pid or 0, signal.SIGKILL)
+        await next_child(client)
+        talk, end = await turn(client, talk)
+        assert end.computed <= 3 + 1  # the question, and the answer's last token
+    async with engine(model, cache, batch=64) as client:
+        client.put_floor("codex", ids_to_bytes(FLOOR))
+        talk, end = await turn(client, talk)
+        assert end.computed <= 3 + 1
+    assert talk == wanted
