@@ -4,12 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import connect, local
+from orchestrator.cli.check import Check
 from orchestrator.cli.faults import Failure
+from orchestrator.cli.model_checks import model
 from orchestrator.wire import faults
 
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
@@ -18,17 +19,10 @@ LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neithe
 NVCC = "sudo apt install nvidia-cuda-toolkit"
 
 
-@dataclass(frozen=True)
-class Check:
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
-
-
 def all_checks(socket: str | None) -> list[Check]:
     engine = found_engine()
-    ground = [python(), settings(), *model(), engine, gpu(engine), git(), folders(), room(), stores(), plugins()]
+    about_model = model(engine_runs=engine.ok)
+    ground = [python(), settings(), *about_model, engine, gpu(engine), git(), folders(), room(), stores(), plugins()]
     return [*ground, service(), *daemon(socket)]
 
 
@@ -48,32 +42,6 @@ def settings() -> Check:
     except Failure as failure:
         return Check("settings", False, failure.message, failure.hint)
     return Check("settings", True, f"{len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
-
-
-def model() -> list[Check]:
-    try:
-        path = local.settings().settings.model.path
-    except Failure:
-        return [Check("model", False, "the settings cannot be read", "lore config check")]
-    if not path:
-        real = "a real one: lore serve --model FILE.gguf"
-        return [Check("model", True, f"builtin:quoter: it quotes, for trying out; {real}")]
-    return [Check("model", True, path)] if path.startswith("builtin:") else model_file(path)
-
-
-def model_file(path: str) -> list[Check]:
-    """The file by its header, where its template puts the blocks, and whether its KV can be cut."""
-    found = local.model_findings(path)
-    if found["fault"]:
-        fault = found["fault"] if path in found["fault"] else f"{path}: {found['fault']}"
-        return [Check("model", False, fault, "lore model use NAME, with one of lore model list")]
-    template, cut = found["template"], found["ranges"]
-    because = f", because {template['reason']}" if template["reason"] else ""
-    return [
-        Check("model", True, f"{path}: {found['architecture']}", found["unpredictable"]),
-        Check("template", True, f"{template['words']}{because}"),
-        Check("KV", True, "it can be cut: a checkpoint is a tail alone" if cut["cut"] else f"whole: {cut['why']}"),
-    ]
 
 
 def found_engine() -> Check:
@@ -184,7 +152,16 @@ def daemon(socket: str | None) -> list[Check]:
         return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})
-    return [runs, *running_model(engine), *pools(engine), *archives(report["codices"])]
+    return [runs, *changed_file(report["model"]), *running_model(engine), *pools(engine), *archives(report["codices"])]
+
+
+def changed_file(model: dict[str, Any]) -> list[Check]:
+    if not model.get("changed"):
+        return []
+    path = model["path"]
+    return [
+        Check("file", False, f"{path} changed since the daemon loaded it and made its floors", f"lore model use {path}")
+    ]
 
 
 def running_model(engine: dict[str, Any]) -> list[Check]:

@@ -152,11 +152,19 @@ def told() -> Iterator[None]:
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
-def model_findings(setting: str) -> dict[str, Any]:
-    """What the header of a model's file says: its fault, whether KV can be cut, where its template puts the blocks."""
-    from orchestrator.reports.findings import findings
+def model_findings() -> dict[str, Any]:
+    """What the configured model's file and settings say: faults, whether KV can be cut, where the template puts blocks."""
+    from orchestrator.reports.model_findings import model_findings as found
 
-    return findings(setting)
+    return found(settings().settings, models_folder())
+
+
+def floors_on_disk(path: str) -> dict[str, int]:
+    """Bytes of checkpoints that this model's file can use with the settings, and of others. Loads llama.cpp."""
+    from orchestrator.reports.model_findings import floors_on_disk as held
+    from orchestrator.settings import Paths
+
+    return held(path, settings().settings.model, Paths.of(os.environ).checkpoints)
 
 
 def gpu_names() -> list[str]:

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.checks import Check, checked
+from orchestrator.cli.check import Check
+from orchestrator.cli.checks import checked
 from orchestrator.cli.figures import plural
 
 START_TIMEOUT_S = 180.0  # the first start builds the model

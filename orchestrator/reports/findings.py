@@ -1,31 +1,13 @@
-"""What `lore doctor` looks into beside the command line: a model's file, the GPUs, plug-ins and databases. Reads only."""
+"""What `lore doctor` looks into beside the command line: the GPUs, plug-ins and databases. Reads only."""
 
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from formatters.registry import discover
 from governor.sensors.all import Sensors
-from orchestrator.reports.model_files import header
-from orchestrator.reports.models import ranges
-from orchestrator.reports.placement import placement_of, placement_report
 from orchestrator.settings.paths import Paths
-
-
-def findings(file: str) -> dict[str, Any]:
-    """`fault` is "" for a file that can be loaded; only then the rest is there."""
-    found = header(Path(file).expanduser())
-    if found.shape is None or found.gguf is None:
-        return {"fault": found.fault}
-    return {
-        "fault": "",
-        "architecture": found.shape.architecture,
-        "unpredictable": found.shape.unpredictable or "",
-        "ranges": ranges(found.shape),
-        "template": placement_report(placement_of(found.gguf)),
-    }
 
 
 def gpu_names(environ: Mapping[str, str]) -> list[str]:

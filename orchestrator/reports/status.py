@@ -18,6 +18,7 @@ def model_report(model: ModelFile, window: int | None) -> dict[str, Any]:
         "name": model.setting,
         "path": str(model.path),
         "notice": model.notice,
+        "changed": model.changed(),
         "trained_context": model.shape.trained,
         "window": window,
     }

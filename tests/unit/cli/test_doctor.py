@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
 
 from stand_in import StandIn, compiled
 
-from orchestrator.cli.checks import archives, cpu_features, pools, running_model
+from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_model
 from orchestrator.reports.idle_gpu import engine_offloads
 
 
@@ -59,6 +59,29 @@ def test_an_archive_without_chunks_and_a_broken_model_have_their_command():
     (broken,) = running_model({"state": "broken", "reason": "it ended five times"})
     assert "it ended five times" in broken.detail
     assert running_model({"state": "ready"}) == []
+
+
+def test_the_model_in_use_tells_of_its_kv_its_flash_attention_its_floors_and_of_what_embeds(checks, quoter_model):
+    found = checks(LORE_MODEL=str(quoter_model), LORE_MODEL__KV_TYPE_K="q8_0")
+    assert "can be cut in ranges" in found["KV"]["detail"]
+    assert "keys q8_0, values f16" in found["KV"]["detail"]
+    assert "flash attention on" in found["KV"]["detail"]
+    assert "none on disk is of this file" in found["floors"]["detail"]
+    assert "search goes by words" in found["embedding"]["detail"]
+    assert found["embedding"]["fix"]
+
+
+def test_settings_that_loading_would_fail_with_are_found_before_a_daemon_starts(checks, quoter_model):
+    broken = {"LORE_MODEL__KV_TYPE_V": "q8_0", "LORE_MODEL__FLASH_ATTENTION": "no"}
+    found = checks(LORE_MODEL=str(quoter_model), **broken)["loading"]
+    assert (found["ok"], "need flash attention" in found["detail"]) == (False, True)
+    assert "flash_attention = true" in found["fix"]
+
+
+def test_a_file_that_changed_under_a_running_daemon_has_its_command():
+    (told,) = changed_file({"path": "/m/x.gguf", "changed": True})
+    assert (told.ok, told.fix) == (False, "lore model use /m/x.gguf")
+    assert changed_file({"path": "/m/x.gguf", "changed": False}) == changed_file({}) == []
 
 
 def test_pools_that_the_engine_gave_up_are_told():

@@ -2,7 +2,9 @@
 
 import sqlite3
 
-from orchestrator.reports.findings import fault_of, findings, plugin_failures
+from orchestrator.reports.findings import fault_of, plugin_failures
+from orchestrator.reports.model_findings import floors_on_disk, model_findings
+from orchestrator.settings.model import ModelSettings, Settings
 
 
 def test_a_sound_database_has_no_fault_and_a_damaged_one_is_told(tmp_path):
@@ -26,9 +28,39 @@ def test_looking_changes_nothing_and_needs_no_right_to_write(tmp_path):
     assert not store.exists()
 
 
+def of(tmp_path, **model):
+    return model_findings(Settings(model=ModelSettings(**model)), tmp_path)
+
+
 def test_a_file_that_is_no_model_says_where_it_is_damaged(tmp_path):
     (tmp_path / "odd.gguf").write_bytes(b"GG")
-    assert "odd.gguf" in findings(str(tmp_path / "odd.gguf"))["fault"]
+    found = of(tmp_path, path=str(tmp_path / "odd.gguf"))
+    assert "odd.gguf" in found["fault"]
+    assert found["hint"]
+
+
+def test_a_built_in_model_that_was_not_made_is_not_made_by_looking(tmp_path):
+    assert of(tmp_path)["made"] is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_tells_of_ranges_types_flash_attention_and_what_loading_would_fail_with(quoter_model, tmp_path):
+    found = of(tmp_path, path=str(quoter_model), kv_type_v="q8_0", flash_attention=False)
+    assert found["ranges"]["cut"] is True
+    assert (found["kv"]["values"], found["flash_attention"]) == ("q8_0", False)
+    assert [one["setting"] for one in found["impossible"]] == ["model.kv_type_v"]
+
+
+def test_floors_count_for_the_file_and_the_settings_that_made_them(quoter_model, tmp_path):
+    from orchestrator.engine.fingerprint import fingerprint
+    from orchestrator.engine.model import EngineSpec
+
+    own = tmp_path / fingerprint(EngineSpec(str(quoter_model)))[:32]
+    own.mkdir()
+    (own / "segment").write_bytes(b"x" * 100)
+    assert floors_on_disk(str(quoter_model), ModelSettings(), tmp_path) == {"own": 100, "other": 0}
+    assert floors_on_disk(str(quoter_model), ModelSettings(kv_type_k="q8_0"), tmp_path) == {"own": 0, "other": 100}
+    assert floors_on_disk(str(quoter_model), ModelSettings(), tmp_path / "none") == {"own": 0, "other": 0}
 
 
 def test_without_plugins_nothing_is_broken():

@@ -1,0 +1,13 @@
+"""One finding of `lore doctor`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Check:
+    """`fix` is what to type: needed where it is not `ok`, else a tip."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
