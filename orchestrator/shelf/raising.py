@@ -211,7 +211,8 @@ class Raising:
 
     def _extra(self, generation: Generation, made: Drafts, paths: Sequence[str]) -> int:
         """Tokens of these files' bodies beyond their skeletons."""
-        entries = [entry for entry in generation.entries if entry.path in set(paths)]
+        wanted = set(paths)
+        entries = [entry for entry in generation.entries if entry.path in wanted]
         bodies = self.voice.count_in_thread([one.text for one in self.library.documents_of(entries)])
         shown = self.voice.count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
         return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
