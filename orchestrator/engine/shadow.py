@@ -14,10 +14,13 @@ from orchestrator.engine.pools import Pool
 
 @dataclass(frozen=True)
 class Shape:
+    """A node. `ranges`: whether its memory can be cut, so that a part of it can be shared."""
+
     ids: "array[int]"
     filled: int
     owner: int | None
     below: tuple["Shape", ...]
+    ranges: bool = True
 
 
 Shadows = Mapping[str, Shape]
@@ -25,11 +28,26 @@ Shadows = Mapping[str, Shape]
 
 def cast(pools: Mapping[str, Pool]) -> Shadows:
     """Pictures of all pools, by name."""
-    return {name: _shape(pool.tree.root) for name, pool in pools.items()}
+    return {name: _shape(pool.tree.root, pool.tree.ranges) for name, pool in pools.items()}
 
 
 def matched(shape: Shape, ids: "array[int]", owner: int) -> int:
-    """How many leading tokens of `ids` stand."""
+    """How many leading tokens of `ids` stand and could be shared."""
+    return _matched(shape, ids, owner) if shape.ranges else _anchored(shape, ids, owner, 0)
+
+
+def _anchored(shape: Shape, ids: "array[int]", owner: int, depth: int) -> int:
+    """The same where only the ends of nodes are shared."""
+    furthest = depth
+    for child in shape.below:
+        end = depth + child.filled
+        mine = child.owner is None or child.owner == owner
+        if mine and child.filled == len(child.ids) and common_prefix(child.ids, ids, depth) == child.filled:
+            furthest = max(furthest, _anchored(child, ids, owner, end))
+    return furthest
+
+
+def _matched(shape: Shape, ids: "array[int]", owner: int) -> int:
     depth = 0
     while True:
         best, most = None, 0
@@ -46,5 +64,6 @@ def matched(shape: Shape, ids: "array[int]", owner: int) -> int:
         shape = best
 
 
-def _shape(node: Node) -> Shape:
-    return Shape(node.ids, node.filled, node.owner, tuple(_shape(child) for child in node.children if child.filled))
+def _shape(node: Node, ranges: bool) -> Shape:
+    below = tuple(_shape(child, ranges) for child in node.children if child.filled)
+    return Shape(node.ids, node.filled, node.owner, below, ranges)
