@@ -29,7 +29,8 @@ class Floor:
 
     def files(self, question: str) -> list[str]:
         """Paths, best first; a file's rank is that of its best window."""
-        scores = [(self._score(at, query_words(question)), path) for at, path in enumerate(self._paths)]
+        query = query_words(question)
+        scores = [(self._score(at, query), path) for at, path in enumerate(self._paths)]
         ranked = sorted((pair for pair in scores if pair[0] > 0), key=lambda pair: -pair[0])
         return list(dict.fromkeys(path for _, path in ranked))
 
