@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from governor.budget import weights_on_gpu
-from governor.footprint import KvPlan, kv_cost, kv_types, misfit
+from governor.footprint import KvPlan, kv_cost, kv_types, misfit, working_bytes
 from governor.shape import ModelShape
 
 FLOATS = ("f32", "f16", "bf16")
@@ -147,6 +147,17 @@ def parts(shape: ModelShape, chosen: Offload, gpu_layers: int, free: Sequence[in
         _part(shape, chosen.plan, range(start, start + count), cells)
         for start, count in zip(starts, counts, strict=False)
     )
+
+
+def fitting_layers(shape: ModelShape, chosen: Offload, rooms: Sequence[int], cells: int) -> int:
+    """The most layers (the output counts as one) that fit with the KV of so many tokens. `rooms`: bytes to be had on each
+    GPU. FootprintError where the KV cannot be predicted."""
+    working = working_bytes(shape, chosen.plan, max(cells, shape.trained))
+    for count in range(len(shape.layers) + 1, 0, -1):
+        held = parts(shape, chosen, count, rooms, cells)
+        if all(not one.layers or one.weights + one.kv + working <= room for one, room in zip(held, rooms, strict=True)):
+            return count
+    return 0
 
 
 def shares_of(chosen: Offload, free: Sequence[int]) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import psutil
@@ -15,6 +15,7 @@ from codex.remembered import SqliteRemembered
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from governor.budget import Stores, stores_of
+from governor.readings import chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.answer import Answers
@@ -31,7 +32,7 @@ from orchestrator.identities import Identities
 from orchestrator.machine import Costs, Machine
 from orchestrator.meaning import Meaning
 from orchestrator.model_file import ModelFile, find_model
-from orchestrator.offloading import noted, offload_of, suited, usable
+from orchestrator.offloading import layers_on, noted, offload_of, suited, usable
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
@@ -99,7 +100,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     blind = joined(gauge.blind, meaning.filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
-    answers = answers_of(settings, host, disk, shelf, identities, searcher, answerer, voice)
+    answers = answers_of(settings, host, disk, shelf, gauge, identities, searcher, answerer, voice)
     operations = Operations(
         shelf,
         searcher,
@@ -149,7 +150,8 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     model = suiting(settings, paths, sensors)
     embedding = find_embedding(settings.embedding, paths.models)
     governor = parts.governor(settings)
-    client = EngineClient(spec_of(settings, paths, model, embedding, stores_now(paths, governor)))
+    spec = spec_of(settings, paths, model, embedding, stores_now(paths, governor))
+    client = EngineClient(replace(spec, gpu_layers=gpu_layers(settings, model, sensors, governor)))
     return Host(model, embedding, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
 
 
@@ -176,6 +178,7 @@ def answers_of(
     host: Host,
     disk: Disk,
     shelf: Shelf,
+    gauge: Gauge,
     identities: Identities,
     searcher: ArchiveSearch,
     answerer: Answerer,
@@ -191,6 +194,7 @@ def answers_of(
         searcher,
         host.governor.claims,
         parts.strategy(settings),
+        gauge.blind,
         greedy=is_builtin(model.setting),
     )
     inference = EngineInference(host.client, lambda: machine.grant)
@@ -265,7 +269,15 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
 
 def costs_of(settings: Settings, model: ModelFile) -> Costs:
     offload = offload_of(settings.model)
-    return Costs(model.shape, offload.plan, offload.context)
+    return Costs(model.shape, offload.plan, offload.context, offload)
+
+
+def gpu_layers(settings: Settings, model: ModelFile, sensors: Sensors, governor: GovernorSettings) -> int:
+    """As the settings have it, or as many as fit now."""
+    seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
+    named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
+    gpus = (named,) if named is not None else seen.gpus
+    return layers_on(gpus if engine_offloads() else (), model.shape, offload_of(settings.model), governor.memory)
 
 
 def forced_tier(settings: Settings) -> FloorTier | None:

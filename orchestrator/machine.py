@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 
 from governor.budget import Budget, Demand, Loaded
 from governor.footprint import KvPlan
+from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
+from governor.pooled import pooled
+from governor.readings import GpuReading
 from governor.readings import Snapshot as Readings
 from governor.sampler import Reads, Sampler
 from governor.settings import GovernorSettings
@@ -31,11 +34,13 @@ Changed = Callable[[], Awaitable[float | None]]
 
 @dataclass(frozen=True)
 class Costs:
-    """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's."""
+    """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's;
+    `offload`: how it is split where there are several GPUs."""
 
     shape: ModelShape
     plan: KvPlan
     context: int | None = None
+    offload: Offload | None = None
 
 
 class Machine:
@@ -46,10 +51,10 @@ class Machine:
     """
 
     def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
-        self._offload = Offload(sensors)
+        self._seen = Seen(sensors, costs.offload if settings.memory.gpu is None else None)
         self._settings = settings
         self._costs = costs
-        self._sampler = Sampler(self._offload, settings)
+        self._sampler = Sampler(self._seen, settings)
         self._client: EngineClient | None = None
         self._info: ModelInfo | None = None
         self._follow: Changed | None = None
@@ -73,7 +78,7 @@ class Machine:
     async def loaded(self, info: ModelInfo) -> None:
         """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
         self._info = info
-        self._offload.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
+        self._seen.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
         self._tell()
         await self._sampler.sample()
         self._grant()
@@ -89,6 +94,11 @@ class Machine:
     def outlook(self) -> Outlook:
         assert self._sampler.latest is not None, "the machine is read before it is asked"
         return self._sampler.latest
+
+    @property
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """Each by itself, as last read."""
+        return self._seen.gpus
 
     @property
     def budget(self) -> Budget:
@@ -168,13 +178,26 @@ class Machine:
             self._client.grant(self.grant)
 
 
-class Offload:
-    """The sensors, without the GPUs while nothing of ours runs on one."""
+class Seen:
+    """The sensors as the model meets them: no GPU while nothing of ours runs on one, several as one where it is split.
 
-    def __init__(self, sensors: Reads) -> None:
+    What each takes is settled as llama.cpp does it, by what was free there before it was loaded.
+    """
+
+    def __init__(self, sensors: Reads, offload: Offload | None) -> None:
         self.cpu_only = False
+        self.gpus: tuple[GpuReading, ...] = ()
         self._sensors = sensors
+        self._offload = offload
+        self._shares: tuple[float, ...] = ()
 
     def read(self, own_pids: frozenset[int], now: float) -> Readings:
         readings = self._sensors.read(own_pids, now)
-        return replace(readings, gpus=()) if self.cpu_only else readings
+        self.gpus = readings.gpus
+        if self.cpu_only:
+            return replace(readings, gpus=())
+        if self._offload is None or len(readings.gpus) < 2:
+            return readings
+        if len(self._shares) != len(readings.gpus):
+            self._shares = shares_of(self._offload, [gpu.free.value or 0 for gpu in readings.gpus])
+        return replace(readings, gpus=(pooled(readings.gpus, self._shares),))

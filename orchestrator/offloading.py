@@ -3,11 +3,17 @@
 Knows no file and loads nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from formatters.conversation import Way
+from governor.budget import ceiling_of
+from governor.errors import FootprintError
 from governor.footprint import KvPlan
-from governor.offload import Offload, idle, impossible
+from governor.offload import Offload, fitting_layers, idle, impossible
+from governor.readings import GpuReading
+from governor.settings import MemorySettings, limit_bytes
+from governor.shape import ModelShape
 from orchestrator.errors import InvalidRequest
 from orchestrator.model_file import ModelFile
 from orchestrator.settings.model import ModelSettings
@@ -33,6 +39,28 @@ def usable(gpus: int, *, offloads: bool, named: str) -> int | None:
     if not offloads:
         return 0
     return 1 if named else gpus or None
+
+
+def layers_on(gpus: Sequence[GpuReading], shape: ModelShape, chosen: Offload, memory: MemorySettings) -> int:
+    """`gpu_layers` as llama.cpp is to have it; -1: all. `gpus`: those that it will use, as they are before loading.
+
+    llama.cpp itself does not look whether a layer fits: loading would fail.
+    """
+    free = [gpu.free.value for gpu in gpus]
+    known = [value for value in free if value is not None]
+    if chosen.gpu_layers >= 0 or not known or len(known) < len(free):
+        return chosen.gpu_layers
+    try:
+        fits = fitting_layers(shape, chosen, [room_on(gpu, memory) for gpu in gpus], memory.smallest_window)
+    except FootprintError:
+        return -1
+    return -1 if fits == len(shape.layers) + 1 else fits
+
+
+def room_on(gpu: GpuReading, memory: MemorySettings) -> int:
+    """Bytes that may be taken of one, as the budget counts them; a limit in bytes holds for each."""
+    total, free = gpu.total.value or 0, gpu.free.value or 0
+    return max(0, ceiling_of(total, memory, limit_bytes(memory.vram_limit, free)) - (total - free))
 
 
 def suited(model: ModelFile, chosen: Offload, gpus: int | None) -> ModelFile:

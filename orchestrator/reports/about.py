@@ -88,7 +88,7 @@ class About:
     def _gpus(self) -> list[Gpu]:
         info = self.client.info
         used = info is not None and info.device != "CPU"
-        return [Gpu(gpu.name, gpu.free.value or 0) for gpu in self.machine.outlook.snapshot.gpus] if used else []
+        return [Gpu(gpu.name, gpu.free.value or 0) for gpu in self.machine.gpus] if used else []
 
     def _known(self) -> tuple[AtHand, ...]:
         return at_hand(self.folder, self.model.setting, self.model.path)

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.footprint import KvPlan, kv_cost
+from governor.budget import Demand, Stores, plan_budget
+from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
-from governor.offload import Offload, idle, impossible, layers_by_gpu, parts, shares_of
+from governor.offload import Offload, fitting_layers, idle, impossible, layers_by_gpu, parts, shares_of
+from governor.readings import MemoryReading
+from governor.settings import MIB, MemorySettings
 from governor.shape import ModelShape, shape_of
 
 PLAIN = Offload(KvPlan())
@@ -121,3 +124,26 @@ def test_what_the_gpus_hold_is_the_whole_model_but_its_input(llama: ModelShape, 
     whole = sum(layer.weights for layer in llama.layers) + output
     assert sum(part.weights for part in held) == pytest.approx(whole, abs=2)
     assert sum(part.kv for part in held) == pytest.approx(kv_cost(llama, KvPlan(), 4096).total, abs=2)
+
+
+def test_as_many_layers_as_fit_fit_on_every_gpu_and_one_more_does_not(llama: ModelShape) -> None:
+    layers = len(llama.layers) + 1
+    working = working_bytes(llama, KvPlan(), llama.trained)
+    assert fitting_layers(llama, PLAIN, (1 << 40,), 4096) == layers
+    assert fitting_layers(llama, PLAIN, (1 << 40, 1 << 40), 4096) == layers
+    assert fitting_layers(llama, PLAIN, (working,), 4096) == 0
+    (whole,) = parts(llama, PLAIN, layers, (1,), 4096)
+    room = whole.weights + whole.kv + working
+    assert fitting_layers(llama, PLAIN, (room,), 4096) == layers
+    some = fitting_layers(llama, PLAIN, (room - 1,), 4096)
+    assert some == layers - 1
+    (held,) = parts(llama, PLAIN, some, (1,), 4096)
+    assert held.weights + held.kv + working < room
+
+
+def test_as_many_layers_as_fit_are_those_that_the_budget_plans_with(llama: ModelShape) -> None:
+    settings = MemorySettings(margin_bytes=0, margin_share=0.0)
+    for mib in (1, 5, 7, 9, 11, 15, 40, 200):
+        memory = MemoryReading("VRAM", mib * MIB, mib * MIB, 0)
+        budget = plan_budget(0, memory, Demand(llama, KvPlan()), settings, None, Stores(0, 0))
+        assert fitting_layers(llama, PLAIN, (mib * MIB,), settings.smallest_window) == budget.gpu_layers
