@@ -170,9 +170,8 @@ class LlamaMemory:
         return bytes(memoryview(buffer)[:written])
 
     def restore(self, sequence: int, state: bytes) -> int:
-        buffer = ctypes.cast(
-            ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8)
-        )  # read where it lies: whole floors are large
+        # Read from where it lies: the state of a whole floor is large.
+        buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
         if not lib.llama_state_seq_set_data(self._context, buffer, len(state), sequence):
             return 0
         # llama.cpp believes what it is given; the size that it would save again is the oracle for what stands.
