@@ -9,7 +9,7 @@ Without a model it does nothing. What is stored stays; what ends early goes on t
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
@@ -115,13 +115,8 @@ class Filling:
         """A turn of one codex; False after a fault that may pass."""
         self._line.pop(name, None)
         work = self._work.setdefault(name, _Work())
-        end = monotonic() + TURN_SECONDS
-
-        def stopped() -> bool:
-            return self._stopping.is_set() or name not in self._work or (bool(self._line) and monotonic() > end)
-
         try:
-            filled = await asyncio.to_thread(self._fill, name, embedder, work, stopped)
+            filled = await asyncio.to_thread(self._fill, name, embedder, work)
         except CodexError as fault:
             if work.fault != str(fault) and not self._stopping.is_set():
                 log.warning("%s", fault)
@@ -131,6 +126,8 @@ class Filling:
             self._join(name)
         return True
 
+    # -- in a thread
+
     def _sweep(self, known: frozenset[str]) -> None:
         """A codex that was dropped while it was being embedded may have left some."""
         try:
@@ -139,8 +136,18 @@ class Filling:
         except CodexError as fault:
             log.warning("%s", fault)
 
-    def _fill(self, name: str, embedder: Embedder, work: _Work, stopped: Callable[[], bool]) -> Filled:
+    def _fill(self, name: str, embedder: Embedder, work: _Work) -> Filled:
+        told: list[Filled] = []  # the first is how it stands; a turn has one batch at least, however long that took
+        end = monotonic() + TURN_SECONDS
+
         def heard(filled: Filled) -> None:
-            work.filled, work.fault = filled, ""
+            told.append(filled)
+            work.filled = filled
+            if filled.complete or len(told) > 1:
+                work.fault = ""
+
+        def stopped() -> bool:
+            over = len(told) > 1 and bool(self._line) and monotonic() > end
+            return over or self._stopping.is_set() or name not in self._work
 
         return fill(self.archive, self.vectors, embedder, name, heard=heard, stopped=stopped)
