@@ -266,7 +266,7 @@ def refuse_blind(prepared: Prepared) -> None:
         return
     raise NotFound(
         f"nothing in {standing.name} answers to this question, and only its {standing.decision.tier} stands in the prefix",
-        "use words that stand in the code, or see what `lore search` finds",
+        "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
     )
 
 

@@ -100,7 +100,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     blind = joined(gauge.blind, meaning.filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
-    answers = answers_of(settings, host, disk, shelf, identities, searcher, answerer, voice)
+    answers = answers_of(settings, host, disk, shelf, gauge, identities, searcher, answerer, voice)
     operations = Operations(
         shelf,
         searcher,
@@ -178,6 +178,7 @@ def answers_of(
     host: Host,
     disk: Disk,
     shelf: Shelf,
+    gauge: Gauge,
     identities: Identities,
     searcher: ArchiveSearch,
     answerer: Answerer,
@@ -193,6 +194,7 @@ def answers_of(
         searcher,
         host.governor.claims,
         parts.strategy(settings),
+        gauge.blind,
         greedy=is_builtin(model.setting),
     )
     inference = EngineInference(host.client, lambda: machine.grant)

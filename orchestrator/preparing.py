@@ -7,7 +7,7 @@ Each step is a method that reads like its name; nothing here runs the model.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,7 +74,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Preparing:
-    """The parts that preparing needs. `greedy`: the model is a built-in one, whose answers are not drawn by chance."""
+    """The parts that preparing needs. `blind` says in words what of a codex is not taken in yet; `greedy`: the model is a
+    built-in one, whose answers are not drawn by chance."""
 
     shelf: Shelf
     sessions: SessionStore
@@ -84,6 +85,7 @@ class Preparing:
     searcher: Searcher
     claims: ClaimSettings
     strategy: StrategySettings
+    blind: Callable[[str], str]
     greedy: bool
 
     async def prepare(self, ask: Ask, voice: Voice) -> Prepared:
@@ -118,7 +120,7 @@ class Preparing:
             max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
             sampling=self._sampling(ask),
             stop=(*ask.stop, *voice.stop),
-            actions=(*within.actions, *gathered.notices),
+            actions=(*within.actions, *self._unseen(standing, gathered)),
             renewed=why,
             assemble_ms=(time.monotonic() - raised) * 1000,
         )
@@ -219,6 +221,12 @@ class Preparing:
             told,
             graph=decision.retrieval is Retrieval.GRAPH,
         )
+
+    def _unseen(self, standing: Standing | None, gathered: Gathered) -> tuple[str, ...]:
+        """What the answer may not know of the codex: also one that searches for nothing says so."""
+        blind = self.blind(standing.name) if standing is not None else ""
+        told = not blind or any(blind in notice for notice in gathered.notices)
+        return gathered.notices if told else (*gathered.notices, blind)
 
     def _sampling(self, ask: Ask) -> Sampling:
         usual = Sampling(temperature=0.0 if self.greedy else TEMPERATURE)
