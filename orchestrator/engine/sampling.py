@@ -6,6 +6,7 @@ whole vocabulary goes through it only when that one is rejected, because that ta
 """
 
 import ctypes
+import time
 from collections.abc import Sequence
 
 import llama_cpp as lib
@@ -17,6 +18,11 @@ from orchestrator.engine.messages import Sampling
 from orchestrator.engine.schema import grammar_of
 
 PENALTY_WINDOW = 64
+SLICE = 128  # tokens that a grammar is tried on at once; twice as many after each that was quick
+LITTLE_SECONDS = 0.01
+MOST_SECONDS = (
+    0.5  # for the whole vocabulary; llama.cpp takes milliseconds, but for ambiguous patterns a power of the length
+)
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
 Logits = NDArray[np.float32]
 
@@ -69,8 +75,16 @@ class LlamaSampler:
         return bool(np.isfinite(one.logits()[0]))
 
     def _mask(self, logits: Logits) -> Logits:
+        """Raises SchemaRefused when going on would hold up everybody else."""
         whole = Candidates(np.arange(len(logits), dtype=np.int32), logits)
-        lib.llama_sampler_apply(self._grammar, ctypes.byref(whole.array))
+        began = time.thread_time()  # of this thread alone: beside busy processes nobody is refused
+        start, size = 0, SLICE
+        while start < len(logits):
+            lib.llama_sampler_apply(self._grammar, ctypes.byref(whole.part(start, start + size)))
+            spent = time.thread_time() - began
+            if spent > MOST_SECONDS:
+                raise SchemaRefused(f"the JSON schema takes more than {MOST_SECONDS} s a token: a pattern is ambiguous")
+            start, size = start + size, 2 * size if spent < LITTLE_SECONDS else SLICE
         masked = whole.logits().copy()
         if not np.isfinite(masked).any():
             raise BackendError("the JSON schema allows no token here")
@@ -85,12 +99,11 @@ class Candidates:
     def __init__(self, ids: NDArray[np.int32], logits: Logits) -> None:
         self._data = np.zeros(len(ids), self._kind)
         self._data["id"], self._data["logit"] = ids, logits
-        self.array = lib.llama_token_data_array(
-            data=self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data)),
-            size=len(ids),
-            selected=-1,
-            sorted=False,
-        )
+        self.array = array_of(self._data)
+
+    def part(self, start: int, end: int) -> "lib.llama_token_data_array":
+        """Some of them, in the same memory: what is done to them is done to the whole."""
+        return array_of(self._data[start:end])
 
     def logits(self) -> Logits:
         found: Logits = self._data["logit"]
@@ -99,6 +112,12 @@ class Candidates:
     def selected(self) -> int:
         at = int(self.array.selected)
         return int(self._data["id"][at if at >= 0 else 0])
+
+
+def array_of(data: NDArray[np.void]) -> "lib.llama_token_data_array":
+    """llama.cpp's view of it. The memory stays numpy's."""
+    pointer = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
+    return lib.llama_token_data_array(data=pointer, size=len(data), selected=-1, sorted=False)
 
 
 def make_chain(sampling: Sampling, model: object) -> object:

@@ -15,6 +15,7 @@ from orchestrator.engine.backend import SchemaRefused
 MOST_BYTES = 64 * 1024
 MOST_DEPTH = 32
 MOST_REPEATS = 1000  # minItems, maxLength and the like are unrolled into the grammar
+MOST_PROPERTIES = 400  # of one object: the converter takes the square of it, a quarter of a second for so many
 MOST_NESTING = 1200  # brackets in a grammar: an optional repetition nests each of its MOST_REPEATS
 ANY_CHARACTER, BUT_CONTROLS = r'char ::= [^"\\] |', r'char ::= [^"\\\x00-\x1F] |'
 MOST_PATTERN = 256  # characters of a regular expression; 3,000 optional ones took 10 s a token
@@ -96,6 +97,8 @@ def check_keyword(key: str, value: Any) -> None:
         raise SchemaRefused(f"the JSON schema refers to {value!r}; only references inside it (#/…) are followed")
     if key in ("minItems", "maxItems", "minLength", "maxLength") and isinstance(value, int) and value > MOST_REPEATS:
         raise SchemaRefused(f"{key} {value} is more than {MOST_REPEATS}")
+    if key == "properties" and isinstance(value, dict) and len(value) > MOST_PROPERTIES:
+        raise SchemaRefused(f"an object has {len(value)} properties; at most {MOST_PROPERTIES} are taken")
     if key == "pattern" and isinstance(value, str):
         check_pattern(value)
 

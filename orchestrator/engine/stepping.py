@@ -9,7 +9,7 @@ What to compute was decided in `plan`. Knows no queue and no pool but the step's
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.engine.backend import Backend, BackendError, Batch
+from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
@@ -119,7 +119,8 @@ class Stepping:
         try:
             sampled = pool.memory.sample(row, ticket.sampler)
         except BackendError as error:
-            self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
+            reason = Reason.SCHEMA if isinstance(error, SchemaRefused) else Reason.ENGINE
+            self._end(ticket, Outcome.FAILED, reason, str(error))
             return
         if not ticket.first_token_at:
             ticket.first_token_at = self._clock()

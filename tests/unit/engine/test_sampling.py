@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.builtin.tokens import tokens
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.sampling import LlamaSampler, log_probabilities
+from orchestrator.engine.sampling import LlamaSampler, log_probabilities, with_likeliest
 
 WORDS = 4096
 LOGITS = (np.random.default_rng(5).standard_normal(WORDS) * 2).astype(np.float32)
@@ -88,6 +89,21 @@ def test_a_seed_reproduces_and_another_one_differs(model: Any) -> None:
     assert one == again != other
 
 
+def test_seeds_that_differ_in_their_last_bit_differ_and_so_do_negative_ones(model: Any) -> None:
+    draws = [tuple(drawn(model, 50, **WIDE | {"seed": seed})) for seed in (6, 7, -1, -2, 2**32 - 1, 2**32)]
+    assert len(set(draws[:4])) == 4
+    assert draws[4] == tuple(drawn(model, 50, **WIDE | {"seed": 0})), "seeds count modulo 2^32 - 1"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-38, 1e-6, 0.000_9])
+def test_a_temperature_next_to_zero_is_greedy_and_never_overflows(model: Any, temperature: float) -> None:
+    assert set(drawn(model, 5, LOGITS * 50, temperature=temperature, seed=1)) == {RANKED[0]}
+
+
+def test_the_coldest_temperature_that_is_drawn_from_takes_the_best(model: Any) -> None:
+    assert set(drawn(model, 20, LOGITS * 50, temperature=0.001, seed=1)) == {RANKED[0]}
+
+
 def test_without_a_seed_two_tickets_differ(model: Any) -> None:
     assert drawn(model, 50, **WIDE) != drawn(model, 50, **WIDE)
 
@@ -137,8 +153,17 @@ def test_the_likeliest_come_first_with_the_softmax_s_logarithm(most: int, seed: 
     assert all(abs(value - expected[token]) < 1e-4 for token, value in found)
 
 
+def test_the_chosen_token_comes_first_though_it_is_not_among_the_likeliest() -> None:
+    worst = int(RANKED[-1])
+    own, *likeliest = with_likeliest(LOGITS, worst, 2)
+    assert own[0] == worst
+    assert abs(own[1] - float(np.log(softmax(LOGITS.astype(np.float64))[worst]))) < 1e-4
+    assert [token for token, _ in likeliest] == RANKED[:2].tolist()
+    assert with_likeliest(LOGITS, worst, 0) == (own,)
+
+
 def test_nobody_who_asks_for_none_pays_for_any() -> None:
-    assert log_probabilities(LOGITS, 0) == ()
+    assert with_likeliest(LOGITS, 1, None) == log_probabilities(LOGITS, 0) == ()
 
 
 # ---- schemas ---------------------------------------------------------------------------------------------------------
@@ -173,6 +198,10 @@ def test_an_answer_obeys_its_schema_whatever_the_model_would_rather_say(
     assert all(isinstance(part, bool) for part in said["parts"])
 
 
+def written_often(model: Any, sampling: Sampling, times: int) -> list[bytes]:
+    return [written(model, sampling, np.random.default_rng(seed)) for seed in range(times)]
+
+
 def no_text() -> list[int]:
     """Tokens that are no whole characters by themselves."""
     whole = (to_bytes(text).decode("utf-8", "ignore").encode() == to_bytes(text) for text in tokens().texts[:-1])
@@ -201,6 +230,14 @@ def written(model: Any, sampling: Sampling, random: np.random.Generator) -> byte
 def test_any_constant_comes_back_as_it_is(model: Any, value: Any) -> None:
     settings = Sampling(schema=json.dumps({"const": value}))
     assert json.loads(written(model, settings, np.random.default_rng(0))) == value
+
+
+def test_a_pattern_that_would_hold_up_everybody_is_refused_when_it_begins_to(model: Any) -> None:
+    schema = json.dumps({"type": "string", "pattern": "^([ab]?[ab]?[ab]?){60}$"})
+    began = time.thread_time()
+    with pytest.raises(SchemaRefused, match="a pattern is ambiguous"):
+        written_often(model, Sampling(schema=schema), 20)
+    assert time.thread_time() - began < 60, "llama.cpp takes 20 s for one token of it"
 
 
 def test_a_schema_that_llama_cpp_makes_no_grammar_of_is_refused(model: Any) -> None:

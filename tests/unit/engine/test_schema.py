@@ -38,6 +38,7 @@ def nested(depth: int) -> str:
         (text("^a{2,1001}$"), "more than 1000"),
         (text("^" + "a?" * 3000 + "$"), "6002 characters"),
         (text("^a\\$"), "lone backslash"),
+        (json.dumps({"properties": {f"k{number}": {} for number in range(401)}}), "401 properties"),
         (text("no anchors"), "no grammar"),
         ("[]", "no grammar"),
         ("3", "no grammar"),

@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.text import TextStream
+from orchestrator.engine.choice import Chance, Chosen
+from orchestrator.engine.text import ChosenBeside, TextStream
 
 
 def streamed(data: bytes, cuts: list[int], stop: tuple[str, ...] = ()) -> list[str]:
@@ -65,3 +66,46 @@ def test_an_empty_stop_string_is_none() -> None:
 def test_after_a_stop_nothing_more_is_shown() -> None:
     stream = TextStream(("b",))
     assert (stream.push(b"ab"), stream.push(b"cd"), stream.finish()) == ("a", "", "")
+
+
+# ---- what is told of tokens ------------------------------------------------------------------------------------------
+
+
+def told(data: bytes, cuts: list[int], stop: tuple[str, ...]) -> list[tuple[str, tuple[Chosen, ...]]]:
+    """Text and tokens as they leave; the tokens are the pieces between the cuts."""
+    stream, beside, out = TextStream(stop), ChosenBeside(), []
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    for number, (start, end) in enumerate(pairwise(places)):
+        beside.push(Chosen(Chance(number, data[start:end], -1.0)))
+        shown = stream.push(data[start:end])
+        out.append((shown, beside.shown(shown, settled=stream.settled)))
+        if stream.stopped:
+            return out
+    shown = stream.finish()
+    return [*out, (shown, beside.shown(shown, settled=stream.settled))]
+
+
+@given(st.text("abé🦉\n", max_size=40), cuts)
+def test_every_token_is_told_once_in_order_and_never_before_its_text(text: str, places: list[int]) -> None:
+    shown, bytes_told, last = "", b"", 1
+    for piece, tokens in told(text.encode(), places, ("aé🦉",)):
+        shown += piece
+        bytes_told += b"".join(one.token.text for one in tokens)
+        assert shown.encode().startswith(bytes_told) or bytes_told.startswith(shown.encode())
+        last = max([last, *(len(one.token.text) for one in tokens)])
+        assert len(bytes_told) - len(shown.encode()) < last
+    if "aé🦉" not in text:
+        assert bytes_told == text.encode()
+
+
+@given(letters, stops, cuts)
+def test_no_token_is_told_that_begins_behind_what_is_shown(text: str, stop: tuple[str, ...], places: list[int]) -> None:
+    parts = told(text.encode(), places, stop)
+    shown = "".join(piece for piece, _ in parts).encode()
+    tokens = [one.token for _, many in parts for one in many]
+    assert [one.token for one in tokens] == list(range(len(tokens)))
+    begins = 0
+    for one in tokens:
+        assert begins < len(shown)
+        begins += len(one.text)
+    assert begins >= len(shown)
