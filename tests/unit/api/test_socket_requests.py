@@ -105,6 +105,15 @@ def test_a_codex_may_be_named_without_its_prefix(http, lorekeep):
     assert http.post(CHAT, json=asked("a", model="demon")).json()["error"]["code"] == "model_not_found"
 
 
+def test_the_model_is_changed_by_its_name_and_a_wrong_one_is_refused_in_our_shape(http, lorekeep):
+    changed = http.put("/v1/model", json={"model": "builtin:noise-s"}).json()
+    assert (changed["changed"], changed["model"]["name"], changed["cold"][0]["name"]) == (True, "builtin:noise-s", "demo")
+    assert http.put("/v1/model", json={"model": "builtin:noise-s"}).json()["changed"] is False
+    for body, words in (({}, "model: is missing"), ({"model": ""}, "model: is empty"), ({"model": "broken"}, "broken")):
+        refused = http.put("/v1/model", json=body)
+        assert (refused.status_code, words in refused.json()["error"]["message"]) == (400, True)
+
+
 def test_what_clients_send_and_nobody_needs_is_ignored(http):
     extra = {"user": "u", "metadata": {}, "presence_penalty": 0.5, "parallel_tool_calls": True, "store": False}
     assert http.post(CHAT, json=asked("a", **extra)).status_code == 200
