@@ -152,7 +152,8 @@ def daemon(socket: str | None) -> list[Check]:
         return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})
-    return [runs, *changed_file(report["model"]), *running_model(engine), *pools(engine), *archives(report["codices"])]
+    models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]
+    return [runs, *models, *pools(engine), *archives(report["codices"])]
 
 
 def changed_file(model: dict[str, Any]) -> list[Check]:
@@ -170,6 +171,13 @@ def running_model(engine: dict[str, Any]) -> list[Check]:
     return [
         Check("running", False, f"the model: {engine.get('reason')}", "lore model use NAME, and restart the daemon")
     ]
+
+
+def running_embedding(embedding: dict[str, Any]) -> list[Check]:
+    if not embedding.get("fault"):
+        return []
+    fix = "name another GGUF file in embedding.model, or none, and restart the daemon"
+    return [Check("meaning", False, f"search by meaning: {embedding['fault']}", fix)]
 
 
 def pools(engine: dict[str, Any]) -> list[Check]:

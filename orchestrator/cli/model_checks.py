@@ -1,5 +1,6 @@
 """What `lore doctor` says of the model that is configured."""
 
+from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import local
@@ -49,6 +50,8 @@ def kv(found: dict[str, Any]) -> Check:
 def embedding() -> Check:
     named = local.settings().settings.embedding.model
     tip = "lore model get hf:OWNER/REPO/FILE.gguf, and set embedding.model"
+    if named and not named.startswith("builtin:") and not Path(named).expanduser().is_file():
+        return Check("embedding", False, f"there is no file {named}", tip)
     return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
 
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
 
 from stand_in import StandIn, compiled
 
-from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_model
+from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
 from orchestrator.reports.idle_gpu import engine_offloads
 
 
@@ -82,6 +82,20 @@ def test_a_file_that_changed_under_a_running_daemon_has_its_command():
     (told,) = changed_file({"path": "/m/x.gguf", "changed": True})
     assert (told.ok, told.fix) == (False, "lore model use /m/x.gguf")
     assert changed_file({"path": "/m/x.gguf", "changed": False}) == changed_file({}) == []
+
+
+def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(checks):
+    without = checks()["embedding"]
+    assert (without["ok"], without["detail"]) == (True, "none: search goes by words and names")
+    missing = checks(LORE_EMBEDDING__MODEL="/nowhere/model.gguf")["embedding"]
+    assert (missing["ok"], missing["detail"]) == (False, "there is no file /nowhere/model.gguf")
+    assert checks(LORE_EMBEDDING__MODEL="builtin:words")["embedding"]["ok"]
+
+
+def test_a_running_daemon_says_why_its_embedding_model_is_not_used():
+    (found,) = running_embedding({"model": "m.gguf", "fault": "m.gguf does not embed: it is a ranking model"})
+    assert "it is a ranking model" in found.detail
+    assert running_embedding({"model": "", "fault": ""}) == running_embedding({}) == []
 
 
 def test_pools_that_the_engine_gave_up_are_told():
