@@ -1,16 +1,19 @@
 """LanceDB's errors, told apart: the disk cannot take more, another writer was quicker, or what is stored is damaged."""
 
 import errno
+import re
 
 _WORLD = ("no space left", "permission denied", "read-only file system", "quota exceeded", "file too large")
 _NUMBERS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+
+_SOURCE = re.compile(r",? /\S+\.rs:\d+:\d+")
 
 LANCE_ERRORS = (RuntimeError, ValueError, OSError)  # all that its calls raise
 
 
 def why(error: Exception) -> str:
-    """Its message in one line."""
-    return " ".join(str(error).split())[:200]
+    """Its message in one line, without the place in LanceDB's sources."""
+    return _SOURCE.sub("", " ".join(str(error).split()))[:200]
 
 
 def is_of_the_world(error: Exception) -> bool:

@@ -84,6 +84,7 @@ class LanceArchive:
             self._redefine(codex, prepared, gone)
             self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)
+            tables.note_versions(self._folder(codex), opened)
         return sum(len(one.chunks) for one in prepared)
 
     def index(
@@ -116,6 +117,7 @@ class LanceArchive:
             if opened is not None:
                 tables.fold(opened.chunks)
                 tables.fold(opened.files)
+                tables.note_versions(self._folder(codex), opened)
 
     # -- finding and reading ---------------------------------------------------------------------------------------
 
@@ -163,7 +165,8 @@ class LanceArchive:
             if opened is None:
                 return {}
             with self._writing:  # only where vectors are made does anybody look chunks up by digest
-                tables.ensure_look_up(opened.chunks, "chunk_digest")
+                if tables.ensure_look_up(opened.chunks, "chunk_digest"):
+                    tables.note_versions(self._folder(codex), opened)
             return queries.digests(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
@@ -212,7 +215,11 @@ class LanceArchive:
             if not other.name.endswith(".damaged"):
                 shutil.rmtree(other, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
-        self._open[codex] = tables.create_tables(folder)
+        try:
+            self._open[codex] = tables.create_tables(folder)
+        except LANCE_ERRORS:  # no room: nothing was stored, and an empty folder would look damaged
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self._defined[codex] = Definitions()
         return self._open[codex]
 

@@ -16,6 +16,7 @@ from codex.prepare import Prepared, PreparedChunk
 
 _STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
 _FILE_STRINGS = ("id", "path", "digest", "words")
+_NEWEST = "newest.json"
 _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
 _CONFLICT_TRIES = 5
 _IN_LIST = 500  # paths in one condition: the parser is recursive
@@ -40,9 +41,38 @@ def create_tables(folder: Path) -> Tables:
 
 
 def open_tables(folder: Path) -> Tables:
-    """The tables that stand in a folder."""
+    """The tables that stand in a folder, with their indexes: whoever wrote them may have been killed before the first."""
     database = lancedb().connect(folder)
-    return Tables(database.open_table("chunks"), database.open_table("files"))
+    opened = Tables(database.open_table("chunks"), database.open_table("files"))
+    check_columns(opened.chunks, ("card", "words"))
+    check_columns(opened.files, ("digest", "words"))
+    _check_versions(folder, opened)
+    ensure_index(opened.chunks)
+    ensure_index(opened.files)
+    return opened
+
+
+def check_columns(table: Any, columns: Sequence[str]) -> None:
+    """Raises ValueError for a table without them: a manifest of zeros is one of an empty table without columns."""
+    missing = [name for name in columns if name not in table.schema.names]
+    if missing:
+        raise ValueError(f"the table {table.name} has no column {missing[0]}")
+
+
+def note_versions(folder: Path, opened: Tables) -> None:
+    """Keeps which versions are the newest: were their manifests lost, the ones before would be taken for the truth."""
+    unfinished = folder / f"{_NEWEST}.part"
+    unfinished.write_text(json.dumps([opened.chunks.version, opened.files.version]), encoding="utf-8")
+    unfinished.replace(folder / _NEWEST)
+
+
+def _check_versions(folder: Path, opened: Tables) -> None:
+    try:
+        chunks, files = json.loads((folder / _NEWEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    if opened.chunks.version < chunks or opened.files.version < files:
+        raise ValueError("the newest version of a table is gone")
 
 
 def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]]:
@@ -97,13 +127,14 @@ def ensure_index(table: Any) -> None:
     ensure_look_up(table, "id")
 
 
-def ensure_look_up(table: Any, column: str) -> None:
-    """Makes the index that finds rows by a column's value."""
+def ensure_look_up(table: Any, column: str) -> bool:
+    """Makes the index that finds rows by a column's value; False when there was nothing to do."""
     if not table.count_rows() or column in _indexed(table):
-        return
+        return False
     from lancedb.index import BTree
 
     retried(lambda: table.create_index(column, config=BTree()))
+    return True
 
 
 def _indexed(table: Any) -> set[str]:

@@ -133,7 +133,11 @@ class LanceVectors:
         folder.mkdir(parents=True, mode=0o700)
         names = {"codex": codex, "embedder": space.embedder, "dimensions": space.dimensions}
         (folder / _NAMES).write_text(json.dumps(names), encoding="utf-8")
-        self._open[folder] = tables.create(folder, space.dimensions)
+        try:
+            self._open[folder] = tables.create(folder, space.dimensions)
+        except LANCE_ERRORS:  # no room: nothing was stored, and a folder without its table would look damaged
+            self._remove(folder)
+            raise
         return self._open[folder]
 
     def _remove(self, folder: Path) -> None:

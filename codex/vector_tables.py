@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.lance_tables import lancedb, retried
+from codex.lance_tables import check_columns, lancedb, retried
 
 EXACT_ROWS = 30_000
 _PARTITION_ROWS = 1_000
@@ -33,7 +33,9 @@ def create(folder: Path, dimensions: int) -> Any:
 
 def open_table(folder: Path) -> Any:
     """The table that stands in a folder."""
-    return lancedb().connect(folder).open_table("vectors")
+    table = lancedb().connect(folder).open_table("vectors")
+    check_columns(table, ("digest", "vector"))
+    return table
 
 
 def digests(table: Any) -> frozenset[str]:

@@ -1,0 +1,204 @@
+"""What is damaged on disk is noticed and made again, what the disk refuses is said: nothing wrong is ever answered."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.word_embedder import WordEmbedder
+
+from codex.archive import ArchiveDamaged
+from codex.archive_lance import LanceArchive
+from codex.documents import Document, digest_of
+from codex.embed import VectorsDamaged, space_of
+from codex.search import Search
+from codex.vector_filling import fill
+from codex.vector_lance import LanceVectors
+from codex.vector_search import nearest_chunks
+
+ROOT = Path(__file__).resolve().parents[3]
+NAMES = [f"shared_{number}" for number in range(40)]
+
+
+def document(path: str, text: str) -> Document:
+    return Document(path, text, digest_of(text.encode()), len(text))
+
+
+def documents() -> list[Document]:
+    return [document(f"{name}.py", f"def {name}(x):\n    return other(x)\n") for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with everything that can lie in its folder: indexes, deletions, several versions; and vectors."""
+    root = tmp_path_factory.mktemp("stored")
+    archive = LanceArchive(root / "archive")
+    archive.replace("c", documents())
+    archive.replace("c", documents()[:3])
+    archive.optimize("c")
+    archive.replace("c", [document("late.py", "def late():\n    return 1\n")])
+    fill(archive, LanceVectors(root / "vectors"), WordEmbedder(), "c")
+    return root
+
+
+@pytest.fixture
+def root(stored: Path, tmp_path: Path) -> Path:
+    shutil.copytree(stored, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def everything(archive: LanceArchive) -> tuple[object, ...]:
+    """All that a search may ask."""
+    places = [place for places in archive.definitions("c", NAMES).values() for place in places]
+    return (
+        sorted(match.place for match in archive.matches("c", ["shared", "late"], 200)),
+        sorted(match.path for match in archive.file_matches("c", ["other"], 200)),
+        archive.at("c", places),
+        [match.place for match in archive.exact("c", "shared_7(x)", 5)],
+        archive.digests("c"),
+        list(archive.chunks("c")),
+        archive.held("c"),
+    )
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "garbage": lambda path: path.write_bytes(bytes(number * 37 % 251 for number in range(path.stat().st_size))),
+}
+PARTS = [
+    *("chunks.lance/data/*.lance", "chunks.lance/_versions/*.manifest", "chunks.lance/_indices/*/*.lance"),
+    *("files.lance/data/*.lance", "files.lance/_versions/*.manifest", "files.lance/_indices/*/*.lance"),
+]
+
+
+@pytest.mark.parametrize("when", ["opened", "open"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_noticed_or_changes_nothing(root: Path, part: str, damage: str, when: str) -> None:
+    expected = everything(LanceArchive(root / "archive"))
+    archive = LanceArchive(root / "archive")
+    if when == "open":
+        archive.warm("c")
+    for path in (root / "archive").glob(f"*/{part}"):
+        DAMAGES[damage](path)
+    try:
+        seen = everything(archive)
+    except ArchiveDamaged:
+        seen = None
+    if seen is None:
+        assert archive.held("c") == {}
+        archive.index("c", [*documents(), document("late.py", "def late():\n    return 1\n")])
+        seen = everything(archive)
+    assert seen == expected  # where nothing was noticed, nothing that was damaged had to be read
+
+
+@pytest.mark.parametrize("table", ["chunks", "files"])
+def test_an_older_version_is_not_taken_for_the_newest(root: Path, table: str) -> None:
+    manifests = list((root / "archive").glob(f"*/{table}.lance/_versions/*.manifest"))
+    assert len(manifests) > 1
+    min(manifests).unlink()  # they are named so that the newest comes first
+    with pytest.raises(ArchiveDamaged, match="newest version"):
+        LanceArchive(root / "archive").matches("c", ["shared_7"], 1)
+
+
+@pytest.mark.parametrize("part", ["data/*.lance", "_versions/*.manifest"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_vectors_are_removed_and_embedded_again(root: Path, part: str, damage: str) -> None:
+    archive, embedder = LanceArchive(root / "archive"), WordEmbedder()
+    expected = nearest_chunks(archive, embedder, LanceVectors(root / "vectors"), "shared_7", "c", 5)
+    assert expected[0][0].path == "shared_7.py"
+    for path in (root / "vectors").glob(f"*/vectors.lance/{part}"):
+        DAMAGES[damage](path)
+    vectors = LanceVectors(root / "vectors")
+    try:
+        assert (
+            nearest_chunks(archive, embedder, vectors, "shared_7", "c", 5) == ()
+        )  # zeros are an empty table's manifest
+    except VectorsDamaged:
+        assert vectors.held("c", space_of(embedder)) == frozenset()
+    assert fill(archive, vectors, embedder, "c").complete
+    assert nearest_chunks(archive, embedder, vectors, "shared_7", "c", 5) == expected
+
+
+def test_damage_of_vectors_takes_away_only_the_search_by_meaning(root: Path) -> None:
+    for path in (root / "vectors").glob("*/vectors.lance/data/*.lance"):
+        path.write_bytes(b"\0" * 100)
+    archive, embedder = LanceArchive(root / "archive"), WordEmbedder()
+    found = Search(archive, embedder, LanceVectors(root / "vectors")).search("shared_7", "c")
+    assert found.hits == Search(archive).search("shared_7", "c").hits
+    assert "will be embedded again" in found.notices[0]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from support.word_embedder import WordEmbedder
+from codex.archive import ArchiveDamaged, ArchiveError
+from codex.archive_lance import LanceArchive
+from codex.documents import Document, digest_of
+from codex.embed import VectorError, VectorsDamaged, space_of
+from codex.vector_filling import fill
+from codex.vector_lance import LanceVectors
+
+root, limit = Path(sys.argv[1]), int(sys.argv[2])
+archive, vectors, embedder = LanceArchive(root / "archive"), LanceVectors(root / "vectors"), WordEmbedder()
+held, places = archive.held("c"), archive.digests("c")
+texts = [f"def second_{n}(x):\\n    return x\\n" * 30 for n in range(60)]
+more = [Document(f"b{n}.py", text, digest_of(text.encode()), len(text)) for n, text in enumerate(texts)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+for write in (
+    lambda: archive.index("c", more),
+    lambda: archive.index("other", more),
+    lambda: fill(archive, vectors, WordEmbedder(dimensions=9_000), "c"),
+):
+    try:
+        write()
+        sys.exit("it was written")
+    except (ArchiveDamaged, VectorsDamaged) as error:
+        sys.exit(f"taken for damage: {error}")
+    except (ArchiveError, VectorError) as error:
+        print(error)
+assert archive.held("c") == held and archive.digests("c") == places and archive.held("other") == {}
+assert [match.place.path for match in archive.matches("c", ["shared_7"], 1)] == ["shared_7.py"]
+assert vectors.count("c", space_of(embedder)) == len(held)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+archive.index("c", more)
+archive.index("other", more)
+assert len(archive.held("c")) == len(held) + 60 and len(archive.held("other")) == 60
+assert fill(archive, vectors, embedder, "c").complete
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 3_000])
+def test_a_full_disk_is_said_and_what_was_stored_stays(root: Path, limit: int) -> None:
+    """A limit on the size of files refuses writes as a full disk does, and needs no mount."""
+    child = subprocess.run(
+        [sys.executable, "-c", FULL, str(root), str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.count("free some room") == 3
+    assert ".rs" not in child.stdout
+
+
+def test_rows_without_their_index_are_found_after_a_kill(root: Path) -> None:
+    """The process died between the first rows and the index over them."""
+    archive = LanceArchive(root / "archive")
+    folder = next((root / "archive").glob("c-*"))
+    opened = archive._opened("c")
+    assert opened is not None
+    for index in opened.chunks.list_indices():
+        opened.chunks.drop_index(index.name)
+    found = LanceArchive(root / "archive").matches("c", ["shared_7"], 1)
+    assert [match.place.path for match in found] == ["shared_7.py"]
+    assert folder.is_dir()
