@@ -1,12 +1,9 @@
 """Names and wires every part, once. The only place that knows them all."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
-
-import psutil
 
 from codex.archive_lance import LanceArchive
 from codex.library import Library
@@ -14,30 +11,21 @@ from codex.neighbourhood import Neighbourhoods
 from codex.remembered import SqliteRemembered
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
-from governor.budget import Stores, stores_of
-from governor.readings import chosen_gpu
-from governor.sensors.all import Sensors
-from governor.settings import GovernorSettings
 from orchestrator.answer import Answers
 from orchestrator.context.agent import Answerer
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.tier import FloorTier, tier_named
 from orchestrator.context.tools import SearchArchive
-from orchestrator.embedding_model import EmbeddingModel, find_embedding
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.model import EngineSpec
 from orchestrator.filling import Filling
+from orchestrator.host import Host, host_of
 from orchestrator.identities import Identities
-from orchestrator.machine import Costs, Machine
 from orchestrator.meaning import Meaning
-from orchestrator.model_file import ModelFile, find_model
-from orchestrator.offloading import layers_on, noted, offload_of, suited, usable
+from orchestrator.offloading import offload_of
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
-from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
@@ -58,18 +46,6 @@ from orchestrator.voice import Voice
 
 RELEASE = version("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
-
-
-@dataclass(frozen=True)
-class Host:
-    """The machine and the engine on it."""
-
-    model: ModelFile
-    embedding: EmbeddingModel
-    governor: GovernorSettings
-    client: EngineClient
-    machine: Machine
-    sensors: Sensors
 
 
 @dataclass(frozen=True)
@@ -145,16 +121,6 @@ def build(settings: Settings, paths: Paths) -> Program:
 # -- the parts of it
 
 
-def host_of(settings: Settings, paths: Paths) -> Host:
-    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    model = suiting(settings, paths, sensors)
-    embedding = find_embedding(settings.embedding, paths.models)
-    governor = parts.governor(settings)
-    spec = spec_of(settings, paths, model, embedding, stores_now(paths, governor))
-    client = EngineClient(replace(spec, gpu_layers=gpu_layers(settings, model, sensors, governor)))
-    return Host(model, embedding, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
-
-
 def disk_of(settings: Settings, paths: Paths, archive: LanceArchive, filling: Filling) -> Disk:
     """Raises LoreError for a database that cannot be used."""
     with translated():
@@ -216,68 +182,6 @@ def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> 
 
 
 # -- the values they take
-
-
-def model_of(settings: Settings, paths: Paths) -> ModelFile:
-    """The model of these settings, as `build` would take it. Raises LoreError."""
-    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    try:
-        return suiting(settings, paths, sensors)
-    finally:
-        sensors.close()
-
-
-def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
-    """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
-    gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
-    offloads = engine_offloads()
-    idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
-    count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
-    found = find_model(settings.model.path, paths.models)
-    return noted(suited(found, offload_of(settings.model), count), idle)
-
-
-def spec_of(
-    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingModel, stores: Stores
-) -> EngineSpec:
-    given = settings.model
-    return EngineSpec(
-        model=str(model.path),
-        threads=given.threads,
-        batch=given.batch,
-        gpu_layers=given.gpu_layers,
-        kv_type_k=given.kv_type_k,
-        kv_type_v=given.kv_type_v,
-        flash_attention=given.flash_attention,
-        split_mode=given.split_mode,
-        tensor_split=given.tensor_split,
-        main_gpu=given.main_gpu,
-        gpu=settings.governor.gpu,
-        drafts=given.drafts,
-        sequences=given.sequences,
-        cache_folder=str(paths.checkpoints),
-        disk_budget=stores.disk,
-        ram_budget=stores.ram,
-        embedding=embedding.spec,
-    )
-
-
-def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
-    """Bytes that checkpoints may take, by what is available when the daemon starts."""
-    return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
-
-
-def costs_of(settings: Settings, model: ModelFile) -> Costs:
-    offload = offload_of(settings.model)
-    return Costs(model.shape, offload.plan, offload.context, offload)
-
-
-def gpu_layers(settings: Settings, model: ModelFile, sensors: Sensors, governor: GovernorSettings) -> int:
-    """As the settings have it, or as many as fit now."""
-    seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
-    named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
-    gpus = (named,) if named is not None else seen.gpus
-    return layers_on(gpus if engine_offloads() else (), model.shape, offload_of(settings.model), governor.memory)
 
 
 def forced_tier(settings: Settings) -> FloorTier | None:

@@ -11,6 +11,7 @@ from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
+from orchestrator.host import model_of
 from orchestrator.observe.logs import set_up
 from orchestrator.program import Program
 from orchestrator.settings.model import Settings
@@ -56,7 +57,7 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
     switch = Switch(
         settings,
         app.state.gate,
-        check=lambda wanted: bootstrap.model_of(wanted, paths),
+        check=lambda wanted: model_of(wanted, paths),
         build=lambda wanted: bootstrap.build(wanted, paths),
         stands=lambda now: setattr(app.state, "service", now),
     )

@@ -1,0 +1,106 @@
+"""The machine and the engine on it, from the settings: which model, how it is loaded, and what it may take."""
+
+import os
+import time
+from dataclasses import dataclass, replace
+
+import psutil
+
+from governor.budget import Stores, stores_of
+from governor.readings import chosen_gpu
+from governor.sensors.all import Sensors
+from governor.settings import GovernorSettings
+from orchestrator.embedding_model import EmbeddingModel, find_embedding
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.model import EngineSpec
+from orchestrator.machine import Costs, Machine
+from orchestrator.model_file import ModelFile, find_model
+from orchestrator.offloading import layers_on, noted, offload_of, suited, usable
+from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
+from orchestrator.settings import parts
+from orchestrator.settings.model import Settings
+from orchestrator.settings.paths import Paths
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine and the engine on it."""
+
+    model: ModelFile
+    embedding: EmbeddingModel
+    governor: GovernorSettings
+    client: EngineClient
+    machine: Machine
+    sensors: Sensors
+
+
+def host_of(settings: Settings, paths: Paths) -> Host:
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    model = suiting(settings, paths, sensors)
+    embedding = find_embedding(settings.embedding, paths.models)
+    governor = parts.governor(settings)
+    spec = spec_of(settings, paths, model, embedding, stores_now(paths, governor))
+    client = EngineClient(replace(spec, gpu_layers=gpu_layers(settings, model, sensors, governor)))
+    return Host(model, embedding, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
+
+
+def model_of(settings: Settings, paths: Paths) -> ModelFile:
+    """The model of these settings, as `build` would take it. Raises LoreError."""
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    try:
+        return suiting(settings, paths, sensors)
+    finally:
+        sensors.close()
+
+
+def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
+    """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
+    gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
+    offloads = engine_offloads()
+    idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
+    count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
+    found = find_model(settings.model.path, paths.models)
+    return noted(suited(found, offload_of(settings.model), count), idle)
+
+
+def spec_of(
+    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingModel, stores: Stores
+) -> EngineSpec:
+    given = settings.model
+    return EngineSpec(
+        model=str(model.path),
+        threads=given.threads,
+        batch=given.batch,
+        gpu_layers=given.gpu_layers,
+        kv_type_k=given.kv_type_k,
+        kv_type_v=given.kv_type_v,
+        flash_attention=given.flash_attention,
+        split_mode=given.split_mode,
+        tensor_split=given.tensor_split,
+        main_gpu=given.main_gpu,
+        gpu=settings.governor.gpu,
+        drafts=given.drafts,
+        sequences=given.sequences,
+        cache_folder=str(paths.checkpoints),
+        disk_budget=stores.disk,
+        ram_budget=stores.ram,
+        embedding=embedding.spec,
+    )
+
+
+def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
+    """Bytes that checkpoints may take, by what is available when the daemon starts."""
+    return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
+
+
+def costs_of(settings: Settings, model: ModelFile) -> Costs:
+    offload = offload_of(settings.model)
+    return Costs(model.shape, offload.plan, offload.context, offload)
+
+
+def gpu_layers(settings: Settings, model: ModelFile, sensors: Sensors, governor: GovernorSettings) -> int:
+    """As the settings have it, or as many as fit now."""
+    seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
+    named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
+    gpus = (named,) if named is not None else seen.gpus
+    return layers_on(gpus if engine_offloads() else (), model.shape, offload_of(settings.model), governor.memory)
