@@ -61,8 +61,8 @@ def _one_piece(question: str) -> tuple[str, ...]:
 
 
 def _is_name(text: str) -> bool:
-    """A name, dotted or called: its words find it."""
-    return bool(_PLAIN_NAME.fullmatch(text.removesuffix("()").lstrip("_")))
+    """A name, dotted, called or private: its words find it among all else that the question says."""
+    return bool(_PLAIN_NAME.fullmatch(text.removesuffix("()").lstrip("._")))
 
 
 @lru_cache(maxsize=200_000)

@@ -112,7 +112,7 @@ def test_the_line_that_holds_the_string_is_shown() -> None:
     [
         ('what raises "cannot open file"?', ("cannot open file",)),
         ("what raises “cannot open”?", ("cannot open",)),
-        ("what does `a->b` mean beside `plain_name` and `os.path.join()`?", ("a->b",)),
+        ("what does `a->b` mean beside `plain_name`, `.ret` and `os.path.join()`?", ("a->b",)),
         ("__init__", ("__init__",)),
         ("foo->bar", ("foo->bar",)),
         ("std::move?", ("std::move",)),
