@@ -199,9 +199,9 @@ def unseen(bench: Bench) -> Iterator[Row]:
     for name, some in groups(list(every([OURS, *fast]))).items():
         if ":" in name:
             continue
-        ours = mean([one.scores[OURS.name] for one in some])
+        ours = mean([one.scores(OURS.name) for one in some])
         for who in (FLOOR, *(kind.name for kind in fast)):
-            theirs = mean([one.scores[who] for one in some])
+            theirs = mean([one.scores(who) for one in some])
             yield from beside_all(f"unseen, {name} ({len(some)}), beside {who}", ours, theirs)
 
 

@@ -31,10 +31,13 @@ FLOOR = "BM25 floor"
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with everybody's scores by name."""
+    """A question, and the files that each one who was asked ranked for it, best first."""
 
     question: Question
-    scores: dict[str, Scores]
+    ranked: dict[str, list[str]]
+
+    def scores(self, who: str) -> Scores:
+        return score(self.ranked[who], self.question.files)
 
 
 def main() -> None:
@@ -46,10 +49,10 @@ def main() -> None:
     print(f"{'':39}{'questions':>9}  {HEADER}")
     for name, some in groups(asked).items():
         for who in (FLOOR, OURS.name):
-            print(f"{name:36}{who[-9:]:10}{len(some):>4}  {mean([one.scores[who] for one in some]).row()}")
+            print(f"{name:36}{who:11}{len(some):>4}  {mean([one.scores(who) for one in some]).row()}")
     if options.lost:
         for one in sorted(filter(lost, asked), key=lambda one: one.question):
-            print(f"{one.question.package}, {one.question.kind}: {one.question.text}\n    {one.question.files}")
+            print(told(one))
 
 
 def every(kinds: Sequence[Kind], number: int = NUMBER) -> Iterator[Asked]:
@@ -69,7 +72,7 @@ def every(kinds: Sequence[Kind], number: int = NUMBER) -> Iterator[Asked]:
 def asked(question: Question, tools: Sequence[Contender], floor: Floor) -> Asked:
     ranked = {tool.kind.name: tool.search(question.text, HITS).files for tool in tools}
     ranked[FLOOR] = floor.files(question.text)[:HITS]
-    return Asked(question, {who: score(files, question.files) for who, files in ranked.items()})
+    return Asked(question, ranked)
 
 
 def groups(every_one: Sequence[Asked]) -> dict[str, list[Asked]]:
@@ -82,7 +85,20 @@ def groups(every_one: Sequence[Asked]) -> dict[str, list[Asked]]:
 
 
 def lost(one: Asked) -> bool:
-    return one.scores[FLOOR].mrr > one.scores[OURS.name].mrr
+    return one.scores(FLOOR).mrr > one.scores(OURS.name).mrr
+
+
+def told(one: Asked) -> str:
+    """A lost question with its answer, at which rank each has it (0: not at all), and what we gave instead."""
+    question, ranks = (
+        one.question,
+        [round(1 / mrr) if (mrr := one.scores(who).mrr) else 0 for who in (OURS.name, FLOOR)],
+    )
+    instead = one.ranked[OURS.name][:3]
+    return (
+        f"{question.package}, {question.kind}: {question.text}\n"
+        f"    answer {', '.join(question.files)}: ours {ranks[0]}, floor {ranks[1]}; first {', '.join(instead)}"
+    )
 
 
 if __name__ == "__main__":

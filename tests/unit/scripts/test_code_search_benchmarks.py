@@ -1,16 +1,14 @@
 """Unseen questions are made as their notes say, tools answer alike, and a peer that cannot be had says so."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from code_questions.scoring import Scores
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import environments, worker
 from peers.contender import OURS, running
 from peers.corpus import first_bytes, written
-from unseen import FLOOR, Asked, groups, lost
+from unseen import FLOOR, Asked, groups, lost, told
 from unseen_questions.changes import Note, changes, django_notes, plain, sqlalchemy_notes
 from unseen_questions.names import asked_by_docstring, asked_by_name, definitions, first_sentence, without
 from unseen_questions.questions import Question, Repository, drawn
@@ -159,13 +157,12 @@ def test_a_draw_depends_on_the_questions_and_not_on_their_order(questions, numbe
 # ---- scores ----------------------------------------------------------------------------------------------------------
 
 
-def asked(kind: str, ours: float, floor: float) -> Asked:
-    scores = Scores(0, 0, 0, 0, 0)
-    return Asked(question(kind), {OURS.name: replace(scores, mrr=ours), FLOOR: replace(scores, mrr=floor)})
+def asked(kind: str, ours: list[str], floor: list[str]) -> Asked:
+    return Asked(question(kind), {OURS.name: ours, FLOOR: floor})
 
 
 def test_figures_are_grouped_by_repository_and_then_by_kind():
-    assert {name: len(some) for name, some in groups([asked("name", 1, 0), asked("change", 1, 0)]).items()} == {
+    assert {name: len(some) for name, some in groups([asked("name", [], []), asked("change", [], [])]).items()} == {
         "shop: change": 1,
         "shop: name": 1,
         "change": 1,
@@ -174,8 +171,10 @@ def test_figures_are_grouped_by_repository_and_then_by_kind():
 
 
 def test_a_question_is_lost_when_the_floor_ranks_it_better():
-    assert lost(asked("name", 0.5, 1.0))
-    assert not lost(asked("name", 1.0, 1.0))
+    behind = asked("name", ["b.py", "a.py"], ["a.py"])
+    assert lost(behind)
+    assert told(behind).endswith("answer a.py: ours 2, floor 1; first b.py, a.py")
+    assert not lost(asked("name", ["a.py"], ["a.py"]))
 
 
 # ---- tools -----------------------------------------------------------------------------------------------------------
