@@ -10,6 +10,7 @@ from orchestrator.cli.faults import Failure
 from orchestrator.wire import faults
 
 HUB = "https://huggingface.co"
+PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf(?:@|$)")
 FORM = re.compile(r"hf:([\w.-]+/[\w.-]+)/([^@]+?\.gguf)(?:@([\w./-]+))?\Z")
 
 
@@ -20,6 +21,18 @@ class Place:
     url: str
     name: str
     file: PurePosixPath
+
+
+def parts(source: str) -> tuple[Place, ...]:
+    """All files of a model that comes in several (`NAME-00001-of-00003.gguf`, whichever of them is named), or the one.
+
+    Raises Failure.
+    """
+    found = PART.search(source)
+    if found is None:
+        return (located(source),)
+    head, tail = source[: found.start(1)], source[found.end(1) :]
+    return tuple(located(f"{head}{number:05d}{tail}") for number in range(1, int(found[2]) + 1))
 
 
 def located(source: str) -> Place:

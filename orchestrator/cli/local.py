@@ -120,6 +120,18 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
         return written(setting, os.environ, Path(config) if config else None)
 
 
+def gguf_fault(path: Path) -> str:
+    """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
+    from governor.errors import GgufError
+    from governor.gguf import read_gguf
+
+    try:
+        read_gguf(path)
+    except GgufError as error:
+        return str(error)
+    return ""
+
+
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
     from orchestrator.reports.drop_model import doomed

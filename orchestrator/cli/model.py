@@ -2,7 +2,8 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,10 @@ from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import plural, size, table
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
 from orchestrator.wire import faults
+
+if TYPE_CHECKING:
+    from orchestrator.cli.download import Got
+    from orchestrator.cli.hub import Place
 
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
@@ -150,19 +155,31 @@ def insist_on_terminal(words: str) -> None:
 
 @app.command()
 def get(source: Source, as_json: given.Json = False) -> None:
-    """Downloads a model into the models folder; goes on where an earlier download broke off, and checks its sum."""
-    from orchestrator.cli.download import fetch
-    from orchestrator.cli.hub import located
+    """Downloads a model, all its parts, into the models folder; goes on where an earlier download broke off; checks it."""
+    from orchestrator.cli.hub import parts
 
-    place = located(source)
-    target = local.models_folder() / place.file
+    places = parts(source)
+    targets = [local.models_folder() / place.file for place in places]
+    missing = [one for one in zip(places, targets, strict=True) if len(places) == 1 or not one[1].exists()]
+    got = [fetched(place, target) for place, target in missing]
+    if fault := local.gguf_fault(targets[0]):
+        again = f"lore model drop {targets[0].stem}, then the same command again"
+        raise Failure(faults.FAILED, f"what came is no whole model: {fault}", again)
+    checked = bool(got) and all(one.checked for one in got)
+    held = sum(target.stat().st_size for target in targets)
+    if as_json:
+        told = {"path": str(targets[0]), "bytes": held, "checked": checked, "files": [str(one) for one in targets]}
+        result_json(told | {"sha256": got[0].sha256 if got else None})
+        return
+    sums = "its sum is what the hub says" if checked else "the hub told no sum to check"
+    note(f"{targets[0]}: {size(held)}{f' in {len(targets)} files' if len(targets) > 1 else ''}, {sums}")
+    note(f"use it: lore model use {targets[0].stem}")
+
+
+def fetched(place: "Place", target: Path) -> "Got":
+    from orchestrator.cli.download import fetch
+
     try:
-        got = fetch(place.url, target, lambda done, total: progress(f"{place.name}  {size(done)} of {size(total)}"))
+        return fetch(place.url, target, lambda done, total: progress(f"{place.name}  {size(done)} of {size(total)}"))
     finally:
         clear_progress()
-    if as_json:
-        result_json({"path": str(target), "bytes": got.bytes, "sha256": got.sha256, "checked": got.checked})
-        return
-    checked = "its sum is what the hub says" if got.checked else "the hub told no sum to check"
-    note(f"{target}: {size(got.bytes)}, {checked}")
-    note(f"use it: lore model use {target.stem}")

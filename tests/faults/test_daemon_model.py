@@ -4,6 +4,7 @@ import http.client
 import json
 import shutil
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gguf
@@ -84,6 +85,16 @@ def test_the_floor_of_a_model_that_is_taken_again_comes_from_disk_instead_of_bei
     found = counters(house)
     assert found["tier_disk_hits"] > 0
     assert found["computed_tokens"] <= own + answer["usage"]["completion_tokens"], "nobody computed the floor"
+
+
+def test_what_show_predicts_of_kv_is_what_the_engine_holds(house):
+    for name in ("builtin:noise-s", "builtin:quoter"):
+        put(house, name)
+        house.json("ask", "hello", "--max-tokens", "1")
+        shown = house.json("model", "show")["model"]
+        assert shown["id"] == name
+        pools = house.json("status")["engine"]["pools"]
+        assert {pool["bytes"] for pool in pools} == {shown["kv"]["bytes_per_token"] * pool["size"] for pool in pools}
 
 
 def test_a_session_goes_on_with_the_model_that_is_there(house):
@@ -185,6 +196,16 @@ def test_a_part_of_a_model_without_the_others_names_what_is_missing(house, quote
         assert "big-00002-of-00002.gguf" in words["message"] + words["hint"]
 
 
-def test_changing_the_model_needs_admin_and_one_change_at_a_time_and_no_load(house):
-    assert put(house, "")[0] == 400
-    assert put(house, "nope")[0] == 404
+def test_two_changes_at_once_are_one_and_a_conflict(house):
+    with ThreadPoolExecutor(2) as both:
+        answers = sorted(status for status, _ in both.map(lambda _: put(house, "builtin:noise-s"), range(2)))
+    assert answers == [200, 409]
+
+
+def test_settings_that_do_not_suit_the_new_model_leave_the_old_one(models, tmp_path, quoter_model):
+    narrow = tmp_path / "narrow.gguf"
+    shutil.copy(quoter_model, narrow)
+    with living(models, "[model]\ncontext = 100000\n") as daemon:
+        assert daemon.json("status")["model"]["window"] <= 100_000
+        wrong = {"LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
+        assert "trained for" in refusal(daemon.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)

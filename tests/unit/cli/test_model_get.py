@@ -7,7 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-BODY = bytes(range(256)) * 4096
+HEADER = b"GGUF" + (3).to_bytes(4, "little") + bytes(16)  # version 3, no tensors, no metadata
+BODY = HEADER + bytes(range(256)) * 4096
 SUM = hashlib.sha256(BODY).hexdigest()
 NAME = "hf:owner/repo/small.gguf"
 
@@ -17,37 +18,40 @@ class Hub(BaseHTTPRequestHandler):
 
     cut = 0
     sum = SUM
+    body = BODY
+    files = ("small.gguf",)
     ranges: list[str | None]
 
     def do_GET(self):
         if self.path.startswith("/store/"):
             self.give()
-        elif self.path == "/owner/repo/resolve/main/small.gguf":
+        elif self.path.startswith("/owner/repo/resolve/main/") and self.path.rpartition("/")[2] in type(self).files:
             self.send_response(302)
             self.send_header("Location", "/store/abc")
             self.send_header("X-Linked-Etag", f'"{type(self).sum}"')
-            self.send_header("X-Linked-Size", str(len(BODY)))
+            self.send_header("X-Linked-Size", str(len(type(self).body)))
             self.send_header("Content-Length", "0")
             self.end_headers()
         else:
             self.send_error(401 if "gated" in self.path else 404)
 
     def give(self):
+        body = type(self).body
         wanted = self.headers.get("Range")
         type(self).ranges.append(wanted)
         begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        if begin >= len(BODY):
+        if begin >= len(body):
             self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(BODY)}")
+            self.send_header("Content-Range", f"bytes */{len(body)}")
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
         self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(BODY) - begin))
+        self.send_header("Content-Length", str(len(body) - begin))
         self.end_headers()
-        end = len(BODY) - type(self).cut
+        end = len(body) - type(self).cut
         type(self).cut = 0
-        self.wfile.write(BODY[begin:end])
+        self.wfile.write(body[begin:end])
         self.close_connection = True
 
     def log_message(self, *_):
@@ -81,7 +85,8 @@ def target(folder):
 
 def test_a_model_is_fetched_whole_and_its_sum_is_checked(get, target):
     done = get(NAME, "--json")
-    assert json.loads(done.stdout) == {"path": str(target), "bytes": len(BODY), "sha256": SUM, "checked": True}
+    whole = {"path": str(target), "bytes": len(BODY), "sha256": SUM, "checked": True, "files": [str(target)]}
+    assert json.loads(done.stdout) == whole
     assert target.read_bytes() == BODY
 
 
@@ -108,6 +113,22 @@ def test_another_sum_than_the_hubs_is_refused_and_nothing_is_left(get, hub, targ
     done = get()
     assert (done.returncode, "damaged" in done.stderr) == (1, True)
     assert list(target.parent.iterdir()) == []
+
+
+def test_what_came_whole_and_is_no_gguf_is_called_so(get, hub):
+    hub[0].body, hub[0].sum = b"<html>please log in</html>" * 10, ""
+    done = get()
+    assert (done.returncode, "no whole model" in done.stderr, "is no GGUF" in done.stderr) == (1, True, True)
+    assert "lore model drop small" in done.stderr
+
+
+def test_all_parts_of_a_model_are_fetched_whichever_is_named_and_those_at_hand_are_not(get, hub, target):
+    hub[0].files = tuple(f"big-{number:05d}-of-00003.gguf" for number in (1, 2, 3))
+    target.parent.mkdir(parents=True)
+    (target.parent / hub[0].files[1]).write_bytes(BODY)
+    done = json.loads(get("hf:owner/repo/big-00002-of-00003.gguf", "--json").stdout)
+    assert done["files"] == [str(target.parent / name) for name in hub[0].files]
+    assert len(hub[0].ranges) == 2
 
 
 @pytest.mark.parametrize(
