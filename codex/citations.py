@@ -50,32 +50,46 @@ class Shown:
 
 
 class Files:
-    """Which file a text means by a name. `lines` by path: asked only for files that are cited."""
+    """Which file a text means by a name. `lines` by path: asked only for files that are cited.
 
-    def __init__(self, lines: Mapping[str, int]) -> None:
-        self.lines = lines
+    `behind` are those that are meant where none of these is. Names are sorted once, when one is first shortened: keep the
+    object of a large codebase.
+    """
+
+    def __init__(self, lines: Mapping[str, int], behind: "Files | None" = None) -> None:
+        self._lines = lines
+        self._behind = behind
+
+    def count(self, path: str) -> int:
+        """Lines of a file that is meant."""
+        return self._lines[path] if path in self._lines or self._behind is None else self._behind.count(path)
 
     def meant(self, name: str) -> str | None:
         """The file itself, with either slash; else the one that an absolute path ends in; else the only one that ends in
         the name: answers shorten `src/app/main.py` to `main.py`."""
-        if name in self.lines:
-            return name
-        plain = name.replace("\\", "/").removeprefix("./")
-        if plain in self.lines:
-            return plain
-        if plain.startswith("/") or plain[1:3] == ":/":
-            return next((tail for tail in _tails(plain) if tail in self.lines), None)
-        ending = [path for path in self._by_last.get(plain.rpartition("/")[2], ()) if path.endswith(f"/{plain}")]
-        return ending[0] if len(ending) == 1 else None
+        found = self._meant(name)
+        return found if found is not None or self._behind is None else self._behind.meant(name)
 
     def is_file(self, name: str) -> bool:
         """Whether a name is a file's, also when it is not clear which one's."""
-        return self.meant(name) is not None or name in self._by_last
+        known = self._meant(name) is not None or name in self._by_last
+        return known or (self._behind is not None and self._behind.is_file(name))
+
+    def _meant(self, name: str) -> str | None:
+        if name in self._lines:
+            return name
+        plain = name.replace("\\", "/").removeprefix("./")
+        if plain in self._lines:
+            return plain
+        if plain.startswith("/") or plain[1:3] == ":/":
+            return next((tail for tail in _tails(plain) if tail in self._lines), None)
+        ending = [path for path in self._by_last.get(plain.rpartition("/")[2], ()) if path.endswith(f"/{plain}")]
+        return ending[0] if len(ending) == 1 else None
 
     @cached_property
     def _by_last(self) -> Mapping[str, Sequence[str]]:
         found: dict[str, list[str]] = defaultdict(list)
-        for path in self.lines:
+        for path in self._lines:
             found[path.rpartition("/")[2]].append(path)
         return dict(found)
 
@@ -99,8 +113,8 @@ def _checked(place: Cited, files: Files, shown: Shown | None) -> Citation:
     seen = None if shown is None else shown.has(path, start, end)
     if start < 1 or end < start:
         return Citation(path, start, end, False, seen, "not a range of lines")
-    if end > files.lines[path]:
-        return Citation(path, start, end, False, seen, f"the file has {files.lines[path]} lines")
+    if end > files.count(path):
+        return Citation(path, start, end, False, seen, f"the file has {files.count(path)} lines")
     if seen is False:
         return Citation(path, start, end, False, seen, NOT_SHOWN)
     return Citation(path, start, end, True, seen)

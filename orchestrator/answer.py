@@ -277,8 +277,9 @@ def pool_of(prepared: Prepared) -> str:
 def ground_of(prepared: Prepared, finished: Finished) -> Ground:
     """What the answer was shown."""
     standing = prepared.standing
-    log, lines = (standing.log, standing.lines) if standing is not None else ((), {})
-    return Ground(prepared.turn, finished.running, log, lines)
+    if standing is None:
+        return Ground(prepared.turn, finished.running)
+    return Ground(prepared.turn, finished.running, standing.log, standing.files)
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:

@@ -6,7 +6,7 @@ tools found, and the places that the user named.
 """
 
 import re
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,12 +36,12 @@ class Passage:
 
 @dataclass(frozen=True)
 class Ground:
-    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, lines by path now."""
+    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now."""
 
     turn: TurnContext
     running: Sequence[Turn] = ()
     log: Sequence[Amendment] = ()
-    lines: Mapping[str, int] = field(default_factory=dict)
+    files: Files = field(default_factory=lambda: Files({}))
 
     @property
     def pieces(self) -> Sequence[CodexPiece]:
@@ -63,7 +63,7 @@ class Ground:
 def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
     """Places that the answer names, each checked against what was shown, then places that it quotes."""
     attached = {file.name: line_count(file.text) for one in ground.turns for file in one.attachments}
-    files = Files(ChainMap(attached, ground.lines))  # type: ignore[arg-type]  # it is only read
+    files = Files(attached, ground.files)
     named = cited(answer, files.is_file)
     shown = shown_of(ground, files, {path for one in named if (path := files.meant(one.path)) is not None})
     checked = check(named, files, shown)
@@ -90,7 +90,7 @@ def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
         stood = _stood_as(path, latest)
         for piece in ground.pieces:
             if piece.path == stood and piece.kind == "full":
-                spans[path].append((1, files.lines[path]))
+                spans[path].append((1, files.count(path)))
             elif piece.path == stood and piece.kind == "skeleton":
                 heads[path] |= _listed(piece.text)
             elif piece.kind == "map":
@@ -107,7 +107,7 @@ def _stood_as(path: str, latest: Mapping[str, Amendment]) -> str:
 def _spans_of(path: str, ground: Ground, files: Files) -> Iterator[tuple[int, int]]:
     for entry in ground.log:
         if entry.path == path and entry.text:
-            whole = [(1, files.lines[path])] if entry.whole else []
+            whole = [(1, files.count(path))] if entry.whole else []
             yield from whole or [(int(head[1]), int(head[2])) for head in EXCERPT.finditer(entry.text)]
     for one in ground.turns:
         yield from ((found.start, found.end) for found in one.evidence if found.path == path)

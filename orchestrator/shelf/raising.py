@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from codex.amendments import Amendment as Entry
 from codex.amendments import Told, effective
+from codex.citations import Files
 from codex.documents import Document
 from codex.errors import SourceError
 from codex.generations import Generation
@@ -120,9 +121,9 @@ class Raising:
         """The same with this log behind its pieces."""
         told = tuple(amendment_of(entry) for entry in log)
         counts = await self.voice.tokens.count([one.text for one in told])
-        lines = Lines(effective(standing.generation.digests(), log), self.library.told_document)
+        files = Files(Lines(effective(standing.generation.digests(), log), self.library.told_document))
         view = standing.view.model_copy(update={"amendments": told})
-        return replace(standing, view=view, log=log, lines=lines, amended=sum(counts))
+        return replace(standing, view=view, log=log, files=files, amended=sum(counts))
 
     def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
         """What the codex says of itself; a file that cannot be used since it was loaded is told, and not believed."""

@@ -1,9 +1,9 @@
 """A codex as it stands: one generation, in one tier, with what its floor says."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from codex.amendments import Amendment
+from codex.citations import Files
 from codex.generations import Generation
 from formatters.context import CodexView
 from orchestrator.context.strategy import Standing as FloorStanding
@@ -13,7 +13,7 @@ from orchestrator.wire.lore import CodexState
 
 @dataclass(frozen=True)
 class Standing:
-    """`tokens` of the codex's block in the tier that stands, `amended` of its log; `lines` by path, for citations."""
+    """`tokens` of the codex's block in the tier that stands, `amended` of its log; `files` as they are now."""
 
     name: str
     roots: tuple[str, ...]
@@ -24,7 +24,7 @@ class Standing:
     tokens: int
     chunks: int = 0
     log: tuple[Amendment, ...] = ()
-    lines: Mapping[str, int] = field(default_factory=dict)
+    files: Files = field(default_factory=lambda: Files({}))
     notices: tuple[str, ...] = ()
     amended: int = 0
     settings: TierSettings = SHIPPED

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from codex.amendments import Amendment, Told
+from codex.citations import Files
 from formatters.blocks import Role
 from formatters.context import (
     Attachment,
@@ -38,7 +39,7 @@ def ground(
         state=state or StateView(),
         query=query,
     )
-    return Ground(turn, running, log, lines)
+    return Ground(turn, running, log, Files(lines))
 
 
 def said(answer: str, on: Ground) -> list[tuple[str, str]]:
