@@ -32,6 +32,8 @@ class Stock(Protocol):
 
     def seen(self, name: str) -> Standing | None: ...
 
+    def overfull(self, standing: Standing) -> bool: ...
+
     def disk(self, name: str) -> asyncio.Lock: ...
 
     def pool(self, name: str) -> str: ...
@@ -51,7 +53,7 @@ class Generations:
         self._floors = floors
         self._stock = stock
         self._questions: dict[str, int] = {}
-        steps = Steps(self._case, self._share, self._prepare, self._grow, self._install)
+        steps = Steps(self._case, self._share, self._urgent, self._prepare, self._grow, self._install)
         self._rebasing = Rebasing(floors, steps, idle_s)
 
     def answered(self, name: str) -> None:
@@ -62,6 +64,11 @@ class Generations:
     def amended(self, name: str) -> None:
         """Its log has grown."""
         self._rebasing.consider(name)
+
+    async def now(self, name: str) -> None:
+        """Returns when the codex has its new generation, or none could be made."""
+        self._rebasing.consider(name)
+        await self._rebasing.ended(name)
 
     def began(self, name: str) -> None:
         """Another generation stands from now on: nobody has asked about it yet."""
@@ -96,8 +103,14 @@ class Generations:
 
     def _share(self, name: str) -> float:
         standing = self._stock.seen(name)
+        if self._urgent(name):
+            return 0.0
         own = standing.rebase_share if standing else None
         return self._library.settings.amendments.rebase_share if own is None else own
+
+    def _urgent(self, name: str) -> bool:
+        standing = self._stock.seen(name)
+        return standing is not None and self._stock.overfull(standing)
 
     async def _prepare(self, name: str) -> Grown:
         await asyncio.shield(asyncio.ensure_future(self._take_in_again(name)))

@@ -22,6 +22,7 @@ from orchestrator.shelf.floors import Floors
 log = logging.getLogger("lorekeep.shelf")
 
 IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
+LOOK_S = 0.2  # between two looks whether waiting still makes sense
 Grown = TypeVar("Grown")
 
 
@@ -29,12 +30,14 @@ Grown = TypeVar("Grown")
 class Steps(Generic[Grown]):
     """What rebasing does to one codex.
 
-    `case`: its numbers, None when it does not stand; `share`: of its tokens that a log may reach. `prepare` takes a new
+    `case`: its numbers, None when it does not stand; `share`: of its tokens that a log may reach; `urgent`: nobody can ask
+    about it before, so it neither waits for an idle moment nor gives way to other questions. `prepare` takes a new
     generation in and raises it, `grow` computes its floor and may be cancelled, `install` moves the codex to it.
     """
 
     case: Callable[[str], RebaseCase | None]
     share: Callable[[str], float]
+    urgent: Callable[[str], bool]
     prepare: Callable[[str], Awaitable[Grown]]
     grow: Callable[[Grown], Awaitable[bool]]
     install: Callable[[Grown], Awaitable[None]]
@@ -87,15 +90,29 @@ class Rebasing(Generic[Grown]):
 
     async def _run(self, name: str) -> None:
         try:
-            await self._floors.idle(self._idle_s)
+            await self._moment(name)
             while self._decided(name).rebase and not await self._attempt(name):
-                await self._floors.idle(self._idle_s)
+                await self._moment(name)
         except (CodexError, LoreError, EngineUnavailable) as fault:
             log.warning("codex %s keeps its amendments: %s", name, fault)
 
+    async def _moment(self, name: str) -> None:
+        """Returns when nobody asks, or nobody can."""
+        idle = asyncio.ensure_future(self._floors.idle(self._idle_s))
+        try:
+            while not idle.done() and not self._steps.urgent(name):
+                await asyncio.wait({idle}, timeout=LOOK_S)
+        finally:
+            idle.cancel()
+            await asyncio.gather(idle, return_exceptions=True)
+
     async def _attempt(self, name: str) -> bool:
         """False when a question came in between."""
+        urgent = self._steps.urgent(name)
         grown = await self._steps.prepare(name)
+        if urgent:
+            await self._steps.install(grown)
+            return True
         growing = asyncio.ensure_future(self._steps.grow(grown))
         asked = asyncio.ensure_future(self._floors.asked())
         try:

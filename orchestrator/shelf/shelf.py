@@ -16,7 +16,7 @@ from formatters.context import IdentityView, SigilView, TurnContext
 from orchestrator.context.assembled import Floor
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.context.composing import context_of
-from orchestrator.context.tier import FloorTier, TierDecision, tier_named
+from orchestrator.context.tier import FloorTier, TierDecision, available, tier_named
 from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
@@ -55,6 +55,7 @@ class Shelf:
         self._machine = machine
         self._forced_by_settings = forced
         self._raising: Raising | None = None
+        self._identity_size = 0  # tokens, as counted last: before anything stands it has been
         self._standing: dict[str, Standing] = {}
         self._raise_locks: dict[str, asyncio.Lock] = {}
         self._disk_locks: dict[str, asyncio.Lock] = {}
@@ -82,7 +83,18 @@ class Shelf:
     async def standing(self, name: str) -> Standing:
         """The codex as it stands, raised now when it was not yet. Raises NotFound, NotReady and what counting raises."""
         found = self._standing.get(name)
-        return found if found is not None else await self.raise_codex(name)
+        if found is None:
+            return await self.raise_codex(name)
+        if self.overfull(found):
+            await self._generations.now(name)
+        return self._standing.get(name, found)
+
+    def overfull(self, standing: Standing) -> bool:
+        """Whether its log has grown so long that no conversation fits behind it: nobody can ask before it is rebased."""
+        if self._machine.outlook.budget is None:
+            return False
+        room = self._machine.room(self._identity_size)
+        return standing.tokens + standing.amended > min(available(room, standing.settings), room.kv_tokens)
 
     def answered(self, name: str, paths: list[str]) -> None:
         """A question about a codex was answered from these of its files."""
@@ -168,8 +180,8 @@ class Shelf:
         return self._identities.get(None, self._ready().voice.tools)
 
     async def identity_tokens(self) -> int:
-        (count,) = await self._ready().voice.tokens.count([self._identity().text])
-        return count
+        (self._identity_size,) = await self._ready().voice.tokens.count([self._identity().text])
+        return self._identity_size
 
     def pool(self, name: str) -> str:
         return pool_name(self._identity().name, name)
@@ -209,7 +221,8 @@ class Shelf:
                 amended = replace(amended, decision=self._standing[name].decision)
             self._standing[name] = amended
         log.info("codex %s: %d %s taken in", name, followed.new, "change" if followed.new == 1 else "changes")
-        self.floors.warm(name, await self._floor(amended), self.pool(name))
+        if not self.overfull(amended):
+            self.floors.warm(name, await self._floor(amended), self.pool(name))
         self._generations.amended(name)
 
     # -- new generations

@@ -40,12 +40,13 @@ class Codex:
     amended: int = 50
     hold: bool = False
     fails: bool = False
+    urgent: bool = False
     told: list[str] = field(default_factory=list)
     growing: asyncio.Event = field(default_factory=asyncio.Event)
     installed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def steps(self):
-        return Steps(self.case, lambda name: 0.1, self.prepare, self.grow, self.install)
+        return Steps(self.case, lambda name: 0.1, lambda name: self.urgent, self.prepare, self.grow, self.install)
 
     def case(self, name):
         return RebaseCase(idle=True, codex=100, amendments=self.amended, to_compute=100, questions=0)
@@ -105,6 +106,25 @@ async def test_a_question_interrupts_and_the_next_idle_moment_goes_on(floors):
         codex.hold = False
     await codex.installed.wait()
     assert codex.told == ["prepare", "grow", "prepare", "grow", "install"]
+
+
+async def test_one_that_nobody_can_ask_about_waits_for_no_idle_moment(floors):
+    codex = Codex(urgent=True)
+    rebasing = Rebasing(floors, codex.steps(), idle_s=3600)
+    with floors.held(floor("f"), "p"):
+        rebasing.consider("a")
+        await codex.installed.wait()
+    assert codex.told == ["prepare", "install"]
+
+
+async def test_one_that_becomes_urgent_while_it_waits_begins(floors):
+    codex = Codex()
+    rebasing = Rebasing(floors, codex.steps(), idle_s=3600)
+    with floors.held(floor("f"), "p"):
+        rebasing.consider("a")
+        await asyncio.sleep(0)
+        codex.urgent = True
+        await codex.installed.wait()
 
 
 async def test_what_fails_leaves_the_amendments_and_may_be_tried_again(floors):
