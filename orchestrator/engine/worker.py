@@ -28,7 +28,7 @@ from orchestrator.engine.embed_lanes import Embedder
 from orchestrator.engine.embed_messages import ToEmbedder
 from orchestrator.engine.embed_port import EmbeddingModel
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import LoadFailed, Ready, Shutdown
+from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
@@ -114,7 +114,7 @@ class Worker:
             backend,
             spec.sequences,
             Limits(spec.batch, drafts=spec.drafts),
-            wire.send,
+            self._post,
             time.monotonic,
             tiers_of(backend, spec),
         )
@@ -179,6 +179,12 @@ class Worker:
             yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()
+
+    def _post(self, messages: list[FromChild]) -> None:
+        """Who hears that an answer ended may ask at once what stands: the picture is never older than that."""
+        if any(isinstance(message, Completion) for message in messages):
+            self._shadows = cast(self._loop.admission.pools)
+        self._wire.send(messages)
 
     def _tell(self) -> None:
         now = time.monotonic()
