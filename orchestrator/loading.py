@@ -53,6 +53,8 @@ class Loading:
         with translated():
             name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
         if request.dry_run:
+            if not self.voice().done():
+                yield progress_event(progress_at("model", 0, 1, 0.0))
             yield await self._survey(wanted)
             return
         async with aclosing(self._watched(name, wanted, request)) as events:
