@@ -122,21 +122,17 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
 
 def gguf_fault(path: Path) -> str:
     """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
-    from governor.errors import GgufError
-    from governor.gguf import read_gguf
+    from orchestrator.reports.model_files import damage
 
-    try:
-        read_gguf(path)
-    except GgufError as error:
-        return str(error)
-    return ""
+    return damage(path)
 
 
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
     from orchestrator.reports.drop_model import doomed
 
-    configured = [settings().settings.model.path]
+    given = settings().settings
+    configured = [given.model.path, given.embedding.model]
     with told():
         return doomed(name, models_folder(), [path for path in (running, *configured) if path])
 

@@ -77,3 +77,12 @@ def header(path: Path) -> Header:
     except OSError as error:
         return Header(fault=error.strerror or str(error))
     return Header(gguf, shape)
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
+    try:
+        read_gguf(path)
+    except GgufError as error:
+        return str(error)
+    return ""

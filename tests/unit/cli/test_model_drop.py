@@ -43,7 +43,9 @@ def test_nothing_goes_unasked(drop, store):
 def test_the_model_that_runs_or_is_configured_stays(drop, store, lorekeep):
     path = store / "owner--repo" / "small.gguf"
     lorekeep.service.running = str(path)
-    for environment in ({}, {"LORE_SOCKET": "/nonexistent", "LORE_MODEL": str(path)}):
+    elsewhere = {"LORE_SOCKET": "/nonexistent"}
+    configured = ({**elsewhere, "LORE_MODEL": str(path)}, {**elsewhere, "LORE_EMBEDDING__MODEL": str(path)})
+    for environment in ({}, *configured):
         done = drop("small", "--yes", **environment)
         assert (done.returncode, "is in use" in done.stderr) == (1, True), done.stderr
     assert path.exists()
