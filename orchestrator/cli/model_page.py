@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.cli.figures import count, size, table
+from orchestrator.cli.figures import count, plural, size, table
 
 Part = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ def heads(model: Part) -> str:
     if not model["heads"]:
         return "no attention heads"
     shared = model["heads"] != model["kv_heads"]
-    return f"{model['heads']} heads" + (f" on {model['kv_heads']} KV heads" if shared else "")
+    return plural(model["heads"], "head") + (f" on {plural(model['kv_heads'], 'KV head')}" if shared else "")
 
 
 def kv_lines(kv: Part) -> list[str]:

@@ -5,6 +5,7 @@ Figures of what flash attention and quantised KV cost on a CPU were measured wit
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from governor.budget import Budget, weights_on_gpu
 from governor.errors import FootprintError
@@ -12,6 +13,7 @@ from governor.fit import short_count, size
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.shape import ModelShape
+from orchestrator.settings.model import KvType
 
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
 WITHOUT_FLASH = "without it the scores of a step are held whole: 150 instead of 20 MiB of buffers at 8k, and growing"
@@ -131,8 +133,8 @@ def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
 
 
 def per_type(shape: ModelShape, plan: KvPlan) -> Iterator[tuple[str, int, KvPlan]]:
-    """Each KV type the model's heads can be kept in, with its bytes per token and its plan, largest first."""
-    for name in kv_types(shape):
+    """Each KV type that can be set and suits the model's heads, with its bytes per token and its plan, largest first."""
+    for name in [one for one in kv_types(shape) if one in get_args(KvType)]:
         with_it = replace(plan, keys=name, values=name)
         yield name, bytes_per_token(shape, with_it), with_it
 

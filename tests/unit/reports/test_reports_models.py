@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,6 +16,7 @@ from orchestrator.reports.idle_gpu import unused_gpu
 from orchestrator.reports.model_files import at_hand, chosen, header
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
+from orchestrator.settings.model import KvType
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
 tiny = importlib.util.module_from_spec(spec)
@@ -71,6 +73,7 @@ def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
     report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
     costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
     assert costs == sorted(costs, reverse=True)
+    assert set(report["kv"]["types"]) <= set(get_args(KvType)), "each can be set"
     assert report["kv"]["types"]["f16"]["bytes_per_token"] == report["kv"]["bytes_per_token"]
     assert report["ranges"]["cut"] is True
     assert report["template"]["way"] in ("system", "first_user", "none")
