@@ -4,7 +4,7 @@ Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what Lan
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from codex.archive import Match
@@ -64,10 +64,10 @@ def scan(table: Any) -> Iterator[Match]:
 
 def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
     """The chunks at these places, with their texts."""
-    if not places or not table.count_rows():
+    if not places:
         return {}
     where = among([row_id(place.path, place.start) for place in places], "id")
-    rows = table.search().where(where).select(["card", "text"]).to_arrow().to_pylist()
+    rows = _answered(table, lambda there: there.query().where(where).select(["card", "text"]))
     asked = set(places)
     texts = {match.place: (match, row["text"]) for row in rows for match in [_match(row["card"])]}
     return {place: text for place, text in texts.items() if place in asked}
@@ -92,16 +92,30 @@ def _searched(
     table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None, every: bool = False
 ) -> list[Any]:
     """Rows that hold any of the words, or every one."""
-    if not table.count_rows():
-        return []
     from lancedb.query import FullTextOperator, MatchQuery
 
     operator = FullTextOperator.AND if every else FullTextOperator.OR
     match = MatchQuery(" ".join(query), "words", operator=operator)
-    search = table.search(match, query_type="fts").select(list(columns)).limit(n)
-    if where is not None:
-        search = search.where(where, prefilter=True)
-    rows: list[Any] = search.to_arrow().to_pylist()
+
+    def asked(there: Any) -> Any:
+        search = there.query().nearest_to_text(match).select(list(columns)).limit(n)
+        return search if where is None else search.where(where)
+
+    return _answered(table, asked)
+
+
+def _answered(table: Any, asked: Callable[[Any], Any]) -> list[Any]:
+    """The rows of a query, [] of an empty table.
+
+    In one trip to LanceDB's own thread: its synchronous calls make five of one query, and with both cores busy each
+    takes up to a millisecond.
+    """
+    from lancedb.background_loop import LOOP
+
+    async def answer(there: Any) -> Any:
+        return (await asked(there).to_arrow()).to_pylist() if await there.count_rows() else []
+
+    rows: list[Any] = LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
     return rows
 
 
