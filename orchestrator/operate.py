@@ -65,7 +65,9 @@ class Operations:
     async def codices(self, principal: Principal) -> list[Report]:
         del principal
         found: list[Report] = []
-        for codex in await asyncio.to_thread(self.shelf.library.codices):
+        with translated():
+            codices = await asyncio.to_thread(self.shelf.library.codices)
+        for codex in codices:
             standing = self.shelf.seen(codex.name)
             bare = bare_report(codex, self.gauge.of(codex.name, stands=codex.newest is not None))
             found.append(self.codex_report(standing) if standing else bare)

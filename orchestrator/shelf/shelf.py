@@ -64,8 +64,9 @@ class Shelf:
     # -- looking
 
     async def candidates(self) -> list[Candidate]:
-        """What can be asked about, with its root."""
-        codices = await asyncio.to_thread(self.library.codices)
+        """What can be asked about, with its root. Raises LoreError for a catalog that cannot be read."""
+        with translated():
+            codices = await asyncio.to_thread(self.library.codices)
         return [Candidate(one.name, root) for one in codices if one.newest is not None for root in one.roots]
 
     def seen(self, name: str) -> Standing | None:
