@@ -19,7 +19,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from orchestrator.context.sizes import gib
+from governor.sizes import size
 from orchestrator.context.steps import steps_of
 from orchestrator.context.tasks import Task
 from orchestrator.context.tier import FloorTier, Room, TierDecision, TierSizes, decide_tier, share
@@ -154,9 +154,9 @@ def retrieval_budget(strategy: Strategy, retrieval: Retrieval, left: int, settin
 
 def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
     content, tier = floor.content, floor.tier
-    size = f"{content:,} tokens"
+    amount = f"{content:,} tokens"
     if tier is FloorTier.FULL:
-        whole = f"all {size} of the codex stand in the prefix"
+        whole = f"all {amount} of the codex stand in the prefix"
         if task is Task.RAG_CRITICAL:
             return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", tier)
         if content <= settings.small_content:
@@ -164,13 +164,13 @@ def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
         confidence = 0.85 if task is Task.STUFF_FRIENDLY else 0.75
         return _Row(3 if task is Task.STUFF_FRIENDLY else 4, Strategy.CAG, Retrieval.NONE, confidence, whole, tier)
     if content > settings.graph_content:
-        because = f"{size} of codex are more than {settings.graph_content:,}"
+        because = f"{amount} of codex are more than {settings.graph_content:,}"
         return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, tier)
     if tier is FloorTier.SKELETON:
         near = content <= settings.medium_content and task in (Task.HYBRID, Task.STUFF_FRIENDLY)
-        because = f"{floor.tokens:,} of {size} stand in the prefix, the rest is searched"
+        because = f"{floor.tokens:,} of {amount} stand in the prefix, the rest is searched"
         return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, tier)
-    because = f"{floor.tokens:,} of {size} stand in the prefix (tier {tier}), so the answer is searched for"
+    because = f"{floor.tokens:,} of {amount} stand in the prefix (tier {tier}), so the answer is searched for"
     return _Row(8, Strategy.RAG, Retrieval.SEARCH, 0.80, because, tier)
 
 
@@ -281,5 +281,5 @@ def _retrieval_for(strategy: Strategy, tier: FloorTier) -> Retrieval:
 
 def _cost(other: TierDecision, room: Room) -> str:
     tokens = room.identity + other.tokens
-    kv = f", {gib(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
+    kv = f", {size(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
     return f"a floor of tier {other.tier} beside the one that stands: {tokens:,} tokens to compute{kv}"

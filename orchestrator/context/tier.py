@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.context.sizes import gib, short
+from governor.sizes import short_count, size
 from orchestrator.errors import InvalidRequest, OverBudget
 
 Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16
@@ -229,7 +229,7 @@ def _too_large(tokens: int, room: Room, settings: TierSettings, about: str = "")
     if room.kv_tokens > limit or not room.kv_bytes_per_token:
         return f"{about}{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
     need, free = tokens * room.kv_bytes_per_token, max(0, room.kv_tokens) * room.kv_bytes_per_token
-    return f"{about}{short(tokens)} tokens need {gib(need)} of KV and {gib(free)} are free"
+    return f"{about}{short_count(tokens)} tokens need {size(need)} of KV and {size(free)} are free"
 
 
 def _hint(tokens: int, room: Room, settings: TierSettings) -> str:
@@ -241,7 +241,7 @@ def _hint(tokens: int, room: Room, settings: TierSettings) -> str:
         return f"a model with a window of {_window_for(tokens, room, settings):,} would hold it"
     if room.kv_type == "f16" and tokens <= room.kv_tokens / Q8_0_OF_F16:
         return "KV type q8_0 would make it fit"
-    return f"{gib((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
+    return f"{size((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
 
 
 def _window_for(tokens: int, room: Room, settings: TierSettings) -> int:

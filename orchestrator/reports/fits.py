@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from governor.budget import Budget, Demand, Stores, plan_budget
 from governor.errors import FootprintError
-from governor.fit import short_count, size
 from governor.footprint import KvPlan
 from governor.readings import MemoryReading
 from governor.settings import MemorySettings
 from governor.shape import ModelShape
+from governor.sizes import short_count, size
 
 LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 

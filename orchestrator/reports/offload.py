@@ -9,10 +9,10 @@ from typing import get_args
 
 from governor.budget import Budget, weights_on_gpu
 from governor.errors import FootprintError
-from governor.fit import short_count, size
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.shape import ModelShape
+from governor.sizes import short_count, size
 from orchestrator.settings.model import KvType
 
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"

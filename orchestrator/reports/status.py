@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from formatters.errors import BrokenFormatter
-from governor.fit import size
 from governor.outlook import Outlook
+from governor.sizes import size
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
 from orchestrator.model_file import ModelFile

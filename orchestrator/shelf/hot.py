@@ -11,7 +11,7 @@ from codex.git import Git, available
 from codex.sources import Forest
 from codex.tiers import Heat, hot
 from codex.walk import DiskTree
-from orchestrator.context.sizes import BYTES_PER_TOKEN
+from orchestrator.shelf.tiers import BYTES_PER_TOKEN
 
 Count = Callable[[Sequence[str]], list[int]]
 CANDIDATES = 3  # times the budget: so much is counted exactly, the rest is too cold

@@ -22,10 +22,10 @@ from codex.repomap import repo_map
 from codex.roles import ROLE_SHARES, role_of
 from codex.symbols import OUTLINE_VERSION, Outline, outline
 from codex.tiers import skeleton
-from orchestrator.context.sizes import BYTES_PER_TOKEN
 from orchestrator.context.tier import FloorTier, Room, TierSettings, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
+BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
 HEADING = 12  # tokens that a file's heading line takes beside its text, about
 PAGE = 256
 MAP_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s, and 300 MB of outlines, on one core

@@ -96,7 +96,7 @@ def test_a_forced_tier_that_fits_is_taken(tier: FloorTier) -> None:
 def test_a_forced_tier_that_cannot_fit_is_refused_with_the_numbers() -> None:
     with pytest.raises(OverBudget) as refusal:
         decide_tier(SIZES, room(kv_tokens=1_000), forced=FloorTier.FULL)
-    assert refusal.value.message == "tier full was forced, but 60k tokens need 7.3 GiB of KV and 125.0 MiB are free"
+    assert refusal.value.message == "tier full was forced, but 60k tokens need 7.3 GiB of KV and 125 MiB are free"
 
 
 def test_a_forced_tier_that_is_not_made_is_refused() -> None:

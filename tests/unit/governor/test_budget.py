@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, stores_of, weights_on_gpu
 from governor.errors import FootprintError, SettingError
-from governor.fit import fit, short_count, size
 from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
 from governor.readings import MemoryReading
@@ -143,33 +142,7 @@ def test_a_grant_that_moves_less_than_a_step_is_the_same_grant() -> None:
     assert not budget.same_grant(replace(budget, gpu_layers=10), 0.02)
 
 
-# ---- sentences, limits and stores ----------------------------------------------------------------------------------
-
-
-def test_what_does_not_fit_is_said_in_gib_with_the_kv_type_that_would_help() -> None:
-    budget = replace(granted(vram(24)), kv=int(6.9 * GIB))
-    found = fit(budget, LLAMA_8B, KvPlan(), 100_000)
-    assert not found.fits
-    assert found.kv_type == "q8_0"
-    assert found.sentence == (
-        "100k tokens need 12.2 GiB of KV and 6.9 GiB of VRAM are free; KV type q8_0 would make it fit"
-    )
-    assert 0 < found.granted < 100_000
-    assert kv_cost(LLAMA_8B, KvPlan(), found.granted).total <= found.free
-
-
-def test_what_fits_is_granted_whole_and_others_promises_are_taken_off() -> None:
-    budget = replace(granted(vram(24)), kv=int(13 * GIB))
-    assert fit(budget, LLAMA_8B, KvPlan(), 100_000).granted == 100_000
-    shared = fit(budget, LLAMA_8B, KvPlan(), 100_000, taken=12 * GIB)
-    assert shared.free == 1 * GIB
-    assert shared.kv_type == ""
-    assert shared.granted == 8_192
-
-
-def test_sizes_and_counts_read_as_a_person_writes_them() -> None:
-    assert [size(count) for count in (13_100_000_000, 340 * MIB, 12 * 1024)] == ["12.2 GiB", "340 MiB", "12 KiB"]
-    assert [short_count(count) for count in (900, 8_192, 8_000, 100_000)] == ["900", "8.2k", "8k", "100k"]
+# ---- limits and stores --------------------------------------------------------------------------------------------
 
 
 def test_the_margin_is_the_larger_of_its_two_and_the_limit_counts_when_it_is_less() -> None:
