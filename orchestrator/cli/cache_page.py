@@ -41,6 +41,8 @@ def traffic(report: dict[str, Any]) -> list[str]:
     if any(faults.values()):
         told = f"{count(faults['damaged'])} damaged, {count(faults['write_failures'])} not written"
         lines.append(f"faults       {plural(faults['misses'], 'miss', 'misses')}, {told}")
+    if faults["failed_steps"]:
+        lines.append(f"             {plural(faults['failed_steps'], 'step')} failed: its pool was made anew")
     if faults["broken_pools"]:
         lines.append(
             f"             {plural(faults['broken_pools'], 'pool')} given up: its cells were not what they should be"

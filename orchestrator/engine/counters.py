@@ -22,7 +22,7 @@ class Counters:
     drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
-    pool_failures: int = 0
+    pool_failures: int = 0  # made anew after a step that failed
     broken_pools: int = 0  # thrown away because a law of theirs was broken
 
     def admitted(self, parts: Iterable[Reuse]) -> None:

@@ -45,6 +45,7 @@ def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str,
         "faults": {
             **{name: figure(counted, f"tier_{name}") for name in ("misses", "damaged", "write_failures")},
             "broken_pools": figure(counted, "broken_pools"),
+            "failed_steps": figure(counted, "pool_failures"),
         },
         "drafts": {
             "answers": figure(counted, "drafts"),

@@ -44,7 +44,7 @@ def test_other_kv_types_find_nothing_compute_and_come_back_to_what_they_left(mod
             assert answer["answer"].strip().startswith(CODES["walrus"])
             restored = daemon.json("stats", "cache")["restores"]["disk_segments"]
             assert (restored > 0) == (source == "disk")
-            assert faults(daemon) == {"misses": 0, "damaged": 0, "write_failures": 0, "broken_pools": 0}
+            assert not any(faults(daemon).values())
 
 
 def test_a_conversation_on_a_model_without_ranges_goes_on_after_the_daemon_was_killed(models, tmp_path):

@@ -82,7 +82,7 @@ def test_faults_are_counted_each_by_its_kind(tmp_path):
     machine.loop.admission.pools["code"].tree.spare_sequences().pop()
     machine.loop.audit()
     found = report(machine)
-    assert found["faults"] == {"misses": 0, "damaged": 1, "write_failures": 0, "broken_pools": 1}
+    assert found["faults"] == {"misses": 0, "damaged": 1, "write_failures": 0, "broken_pools": 1, "failed_steps": 0}
     assert "1 damaged, 0 not written" in page(found)
     assert "1 pool given up" in page(found)
 
