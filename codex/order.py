@@ -38,13 +38,3 @@ def next_order(old: Sequence[tuple[str, str]], new: Mapping[str, str], volatilit
     kept = [path for path, digest in old if new.get(path) == digest]
     rest = new.keys() - set(kept)
     return kept + fresh_order(rest, volatility)
-
-
-def shared_prefix(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> int:
-    """How many leading (path, digest) pairs are equal."""
-    count = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

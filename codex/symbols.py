@@ -9,7 +9,6 @@ Lines are 1-based and inclusive. A symbol begins at its decorators, not at the c
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -166,15 +165,6 @@ def _nested(definitions: Iterable[_Definition], language: Language) -> Iterator[
         symbol = replace(symbol, qualname=qualname, kind=kind)
         holders.append((one.last, symbol))
         yield symbol
-
-
-def enclosing(symbols: tuple[Symbol, ...], line: int) -> Symbol | None:
-    """The innermost symbol that holds a line."""
-    last = bisect_right(symbols, line, key=lambda one: one.start)
-    for symbol in reversed(symbols[:last]):
-        if symbol.end >= line:
-            return symbol
-    return None
 
 
 def _text(node: Node) -> str:

@@ -132,12 +132,6 @@ class AnswerParser:
         return Said(text)
 
 
-def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as the model writes it: for history that a client sends."""
-    body = json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)
-    return f"{CALL[0]}{body}{CALL[1]}"
-
-
 def _called(body: str, raw: str) -> Called | None:
     try:
         said = json.loads(body)

@@ -7,11 +7,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.prefixes import shared_prefix
 
 from codex.amendments import effective
 from codex.documents import digest_of
 from codex.library import Library
-from codex.order import next_order, shared_prefix
+from codex.order import next_order
 from codex.sources import LoadRequest
 
 PATHS = st.sampled_from(["a.py", "b.py", "deep/c.py", "deep/er/d.py", "grün.md", "e\udcff.py"])

@@ -4,8 +4,9 @@ from itertools import permutations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.prefixes import shared_prefix
 
-from codex.order import fresh_order, next_order, shared_prefix
+from codex.order import fresh_order, next_order
 
 DIGESTS = st.dictionaries(st.sampled_from("abcde"), st.sampled_from("123"), max_size=5)
 STEPS = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 3))

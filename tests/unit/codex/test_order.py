@@ -1,4 +1,6 @@
-from codex.order import by_age, by_commits, fresh_order, next_order, shared_prefix
+from support.prefixes import shared_prefix
+
+from codex.order import by_age, by_commits, fresh_order, next_order
 
 DAY = 86_400 * 10**9
 

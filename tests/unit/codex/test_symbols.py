@@ -6,7 +6,7 @@ import pytest
 
 from codex.documents import Document
 from codex.languages import LANGUAGES, language_of, query_of
-from codex.symbols import enclosing, outline
+from codex.symbols import outline
 
 
 def of(path: str, text: str) -> list[tuple[str, str, int, int]]:
@@ -118,13 +118,6 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
         assert language is not None
         assert language.name == name
     assert language_of("bin/run", "text") is None
-
-
-def test_the_innermost_symbol_holds_a_line() -> None:
-    text = "class A:\n    x = 1\n    def m(self):\n        pass\n\n\ny = 1\n"
-    symbols = outline(Document("a.py", text, "", 0)).symbols
-    names = [found.qualname if (found := enclosing(symbols, line)) else None for line in range(1, 8)]
-    assert names == ["A", "A", "A.m", "A.m", None, None, "y"]
 
 
 @pytest.mark.parametrize(

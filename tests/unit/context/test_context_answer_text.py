@@ -1,11 +1,12 @@
 """What a model's text says to whom, however it is cut into pieces."""
 
+import json
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.context.answer_text import AnswerParser, Called, Part, Said, Thought, call_text
+from orchestrator.context.answer_text import AnswerParser, Called, Part, Said, Thought
 
 CALL = '<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>'
 
@@ -106,7 +107,8 @@ def test_no_text_is_lost(words: list[str], size: int) -> None:
 
 
 @given(st.text(min_size=1, max_size=20), st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3))
-def test_a_call_that_we_write_is_read_again(name: str, arguments: dict[str, str]) -> None:
-    text = call_text(name, arguments)
+def test_a_call_of_any_name_and_arguments_is_read(name: str, arguments: dict[str, str]) -> None:
+    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    text = f"<tool_call>{body}</tool_call>"
     closing = text.count("</tool_call>") > 1
     assert closing or parsed(text) == [Called(name, arguments, text)]
