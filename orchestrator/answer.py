@@ -158,7 +158,12 @@ class Answers:
         citations = citations_of(heard.finished.text, ground_of(prepared, heard.finished))
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
-            update={"trace": trace, "timings": timings, "citations": citations}
+            update={
+                "trace": trace,
+                "timings": timings,
+                "drafts": accounts.drafts(completions),
+                "citations": citations,
+            }
         )
         if prepared.standing is not None:
             used = used_of(citations, prepared.turn.state.evidence)

@@ -92,7 +92,7 @@ class Program:
         self.close()
 
     async def silence(self) -> None:
-        """Everything that runs ends: the engine's child last, answers that are left with a fault that may be tried again."""
+        """Everything that runs ends, the engine's child last; answers that are left end with a retryable fault."""
         self._silenced.set()
         for task in self._tasks:
             task.cancel()

@@ -29,6 +29,7 @@ def test_a_question_is_answered_with_the_exact_words_of_the_code_and_where_they_
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert answer["lore"]["citations"][0] == {"path": "zebra.py", "start": 3, "end": 3, "valid": True}
     assert answer["lore"]["strategy"]["name"] == "CAG"
+    assert 0 <= answer["lore"]["drafts"]["accepted"] <= answer["lore"]["drafts"]["drafted"]
     assert [block["kind"] for block in answer["lore"]["blocks"]] == [
         "identity",
         "codex",

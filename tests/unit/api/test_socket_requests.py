@@ -67,7 +67,10 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (b'{"messages": "x"}', "messages: should be a list"),
         (b'{"messages": [{"role": "user", "content": 3}]}', "messages.0.content: should be text"),
         (b'{"messages": [{"role": "king", "content": "x"}]}', "messages.0.role: should be 'system', "),
-        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "a lone surrogate, half a character that is no text"),
+        (
+            b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+            "a lone surrogate, half a character that is no text",
+        ),
         (b'{"messages": [{"role": "user", "content": "\\udc00 x"}]}', "a lone surrogate"),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', "not UTF-8"),
         (json.dumps(asked("  ")).encode(), "empty"),
@@ -107,7 +110,11 @@ def test_a_codex_may_be_named_without_its_prefix(http, lorekeep):
 
 def test_the_model_is_changed_by_its_name_and_a_wrong_one_is_refused_in_our_shape(http, lorekeep):
     changed = http.put("/v1/model", json={"model": "builtin:noise-s"}).json()
-    assert (changed["changed"], changed["model"]["name"], changed["cold"][0]["name"]) == (True, "builtin:noise-s", "demo")
+    assert (changed["changed"], changed["model"]["name"], changed["cold"][0]["name"]) == (
+        True,
+        "builtin:noise-s",
+        "demo",
+    )
     assert http.put("/v1/model", json={"model": "builtin:noise-s"}).json()["changed"] is False
     for body, words in (({}, "model: is missing"), ({"model": ""}, "model: is empty"), ({"model": "broken"}, "broken")):
         refused = http.put("/v1/model", json=body)
