@@ -61,12 +61,11 @@ class FileMatch:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStats:
-    """What is stored for one codex, and its size on disk in bytes (0 in memory)."""
+    """What is stored for one codex."""
 
     codex: str
     files: int
     chunks: int
-    size_bytes: int
     unindexed: int = 0  # chunks that are found by scanning, until `optimize`
 
 

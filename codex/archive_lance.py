@@ -61,10 +61,9 @@ class LanceArchive:
         with self._translated(codex):
             opened = self._opened(codex)
             if opened is None:
-                return ArchiveStats(codex, 0, 0, 0)
-            size = sum(path.stat().st_size for path in self._folder(codex).rglob("*") if path.is_file())
+                return ArchiveStats(codex, 0, 0)
             files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
-            return ArchiveStats(codex, files, chunks, size, tables.unindexed(opened.chunks))
+            return ArchiveStats(codex, files, chunks, tables.unindexed(opened.chunks))
 
     def revision(self, codex: str) -> int:
         return self._revisions[codex]

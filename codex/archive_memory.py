@@ -150,7 +150,7 @@ class MemoryArchive:
 
     def stats(self, codex: str) -> ArchiveStats:
         shelf = self._shelf(codex)
-        return ArchiveStats(codex, len(shelf.files), len(shelf.chunks()), 0)
+        return ArchiveStats(codex, len(shelf.files), len(shelf.chunks()))
 
     def revision(self, codex: str) -> int:
         return self._revisions[codex]

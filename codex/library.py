@@ -18,6 +18,7 @@ from codex.catalog import Catalog
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
 from codex.errors import NameTaken, SourceError
+from codex.forest import Forest
 from codex.generations import Codex, Entry, Generation
 from codex.ignore import Globs
 from codex.loading import Job, Loaded, Loader
@@ -28,7 +29,7 @@ from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
 from codex.sampling import Sampled
 from codex.settings import CodexSettings
-from codex.sources import Forest, LoadRequest, Source
+from codex.sources import LoadRequest, Source
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from codex import sources
 from codex.catalog import Catalog
 from codex.documents import Document
 from codex.errors import LoadCancelled, SourceError, UnknownGeneration
+from codex.forest import Forest
 from codex.generations import Codex, Entry, Generation
 from codex.ingest import Ingest, Taken
 from codex.order import fresh_order, next_order
@@ -19,7 +20,7 @@ from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reconcile import Changes, changes_between
 from codex.sampling import Sampled, drawn
 from codex.settings import CodexSettings
-from codex.sources import Forest, LoadRequest, Source
+from codex.sources import LoadRequest, Source
 from codex.trees import Candidate, TreeState
 
 _PAGE = 64  # documents told to the token counter at once

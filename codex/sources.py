@@ -11,19 +11,20 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex.documents import name_of
 from codex.errors import GitError, SourceError
+from codex.forest import Forest, joined
 from codex.git import Git, available, mirror
 from codex.ignore import Globs, Selection
 from codex.locks import in_turn
 from codex.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
 from codex.revision import RevisionTree
 from codex.settings import CodexSettings, SecretSettings
-from codex.trees import Candidate, Read, Scan, Skipped, Tree, TreeState
+from codex.trees import Tree
 from codex.walk import DiskTree
 
 _URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
@@ -78,7 +79,7 @@ class Source:
 
     def named(self, globs: Globs) -> frozenset[str]:
         """Safe names, as the codex has them, of files that the user named one by one."""
-        files = {name_of(_join(root.label, name)) for root in self.roots for name in root.files or ()}
+        files = {name_of(joined(root.label, name)) for root in self.roots for name in root.files or ()}
         return frozenset(files) | {name_of(path) for path in globs.literal()}
 
     @property
@@ -107,7 +108,7 @@ def resolve(request: LoadRequest, folder: Path) -> Source:
 
 def open_tree(
     source: Source, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
-) -> "Forest":
+) -> Forest:
     """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
     return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
 
@@ -125,47 +126,6 @@ def lore_file_of(source: Source, clones: Path) -> LoreFile:
 def clones_of(request: LoadRequest) -> set[str]:
     """Names of the mirrors in the clones' folder that a load of this request uses."""
     return {_clone_name(one.partition("#")[0]) for one in request.sources if _URL.match(one)}
-
-
-class Forest:
-    """Several trees under one name. Holds the tree port; one tree alone is passed through unchanged."""
-
-    def __init__(self, trees: Sequence[tuple[str, Tree]]) -> None:
-        self.trees = tuple(trees)
-
-    def scan(self) -> Scan:
-        candidates: list[Candidate] = []
-        skipped: list[Skipped] = []
-        notices: list[str] = []
-        for number, (label, tree) in enumerate(self.trees):
-            scan = tree.scan()
-            notices += scan.notices
-            skipped += (Skipped(_join(label, one.path), one.reason) for one in scan.skipped)
-            candidates += (
-                Candidate(_join(label, one.path), f"{number}:{one.origin}", one.size, one.stamp)
-                for one in scan.candidates
-            )
-        return Scan(tuple(candidates), tuple(skipped), tuple(notices))
-
-    def read(self, candidate: Candidate) -> Read:
-        number, _, origin = candidate.origin.partition(":")
-        return self.trees[int(number)][1].read(Candidate(candidate.path, origin, candidate.size, candidate.stamp))
-
-    def state(self) -> TreeState:
-        """Of a single root its own state; several have no common branch, only a number of changed files."""
-        states = [tree.state() for _, tree in self.trees]
-        return states[0] if len(states) == 1 else TreeState(dirty=sum(one.dirty for one in states))
-
-    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for number, (label, tree) in enumerate(self.trees):
-            own = [_own(one, number, label) for one in candidates if one.origin.startswith(f"{number}:")]
-            found |= {_join(label, path): steps for path, steps in tree.volatility(own).items()}
-        return found
-
-    def close(self) -> None:
-        for _, tree in self.trees:
-            tree.close()
 
 
 def _root(source: str, revision: str | None, folder: Path) -> Root:
@@ -291,12 +251,3 @@ def _title(root: Root) -> str:
 def _shown(url: str) -> str:
     """A URL as it may be printed and logged: a token before the host is a secret."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
-
-
-def _join(label: str, path: str) -> str:
-    return f"{label}/{path}" if label else path
-
-
-def _own(one: Candidate, number: int, label: str) -> Candidate:
-    path = one.path.removeprefix(f"{label}/") if label else one.path
-    return Candidate(path, one.origin.removeprefix(f"{number}:"), one.size, one.stamp)

@@ -1,7 +1,7 @@
 """The port between where files lie and the load that takes them in: a tree is scanned, then read file by file.
 
 Two trees implement it: `codex.walk` (folders on disk) and `codex.revision` (a commit inside a git repository); several
-of them under one name are a `codex.sources.Forest`. Nothing here does any work.
+of them under one name are a `codex.forest.Forest`. Nothing here does any work.
 """
 
 from collections import Counter

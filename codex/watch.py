@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codex.forest import Forest
 from codex.gathering import Batch, Gathering
 from codex.inotify import FolderWatches, Happened, WatchLimit
 from codex.settings import WatchSettings
-from codex.sources import Forest
 from codex.walk import DiskTree
 from codex.watched import folders, is_rule_file, relevant, version_control
 

@@ -10,12 +10,11 @@ from typing import Any
 from orchestrator.cli import connect, local
 from orchestrator.cli.check import Check
 from orchestrator.cli.faults import Failure
+from orchestrator.cli.figures import size
 from orchestrator.cli.model_checks import model
 from orchestrator.wire import faults
 
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
-
-
 NVCC = "sudo apt install nvidia-cuda-toolkit"
 
 
@@ -99,7 +98,7 @@ def folders() -> Check:
 def room() -> Check:
     folder = above(local.folders()[0])
     free = shutil.disk_usage(folder).free
-    detail = f"{free / 1024**3:.1f} GiB free at {folder}{most_checkpoints(free)}"
+    detail = f"{size(free)} free at {folder}{most_checkpoints(free)}"
     return checked("disk", free >= LEAST_FREE, detail, "make room, or set XDG_CACHE_HOME to a larger disk")
 
 
@@ -109,7 +108,7 @@ def most_checkpoints(free: int) -> str:
     except Failure:
         return ""
     most = min(kept.checkpoint_disk, int(free * kept.checkpoint_disk_share))
-    return f", of which checkpoints take {most / 1024**3:.1f} GiB at most"
+    return f", of which checkpoints take {size(most)} at most"
 
 
 def above(folder: Path) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from codex.documents import Document
 from codex.errors import GitError, LoadCancelled
+from codex.forest import Forest
 from codex.generations import Entry, Generation
 from codex.git import Git, available
-from codex.sources import Forest
 from codex.tiers import Heat, hot
 from codex.walk import DiskTree
 from orchestrator.shelf.tiers import BYTES_PER_TOKEN
