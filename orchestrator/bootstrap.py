@@ -64,30 +64,22 @@ def build(settings: Settings, paths: Paths) -> Program:
     host = host_of(settings, paths)
     archive = LanceArchive(paths.archive)
     meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
-    disk = disk_of(settings, paths, archive, meaning.filling)
+    filling = meaning.filling
+    disk = disk_of(settings, paths, archive, filling)
     voice, loads, registry = Awaited(), Loads(), discover()
     identities = Identities(paths.identities)
     shelf = Shelf(
         disk.library, identities, host.machine, Floors(host.client), loads, disk.ledger, forced_tier(settings)
     )
     watching = Watching(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
-    tending = Tending(disk.library, archive, shelf.disk, meaning.filling.wanted)
+    tending = Tending(disk.library, archive, shelf.disk, filling.wanted)
     gauge = Gauge(shelf, loads, tending, watching)
-    blind = joined(gauge.blind, meaning.filling.blind)
+    blind = joined(gauge.blind, filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     answers = answers_of(settings, host, disk, shelf, gauge, identities, searcher, answerer, voice)
     operations = Operations(
-        shelf,
-        searcher,
-        disk.sessions,
-        host.machine,
-        host.client,
-        watching,
-        tending,
-        gauge,
-        meaning.filling.report,
-        voice,
+        shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, filling.report, voice
     )
     about = about_of(settings, paths, host, registry)
 

@@ -48,9 +48,7 @@ class Admission:
         self._sequences = sequences
         self._on_evict = on_evict
         self._round = 0
-        self._grown_out: set[str] = (
-            set()
-        )  # pools for which the machine had no larger context: asked once, not each round
+        self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
     def take(self, grant: Grant) -> None:
         """From now on this grant holds. In whole rounds, as llama.cpp makes contexts: a part of one is nobody's."""

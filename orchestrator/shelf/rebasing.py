@@ -84,9 +84,9 @@ class Rebasing(Generic[Grown]):
 
     def _decided(self, name: str) -> RebaseDecision:
         case = self._steps.case(name)
-        return (
-            RebaseDecision(False, "it does not stand") if case is None else should_rebase(case, self._steps.share(name))
-        )
+        if case is None:
+            return RebaseDecision(False, "it does not stand")
+        return should_rebase(case, self._steps.share(name))
 
     async def _run(self, name: str) -> None:
         try:
