@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from codex.cited import Cited, cited
+from codex.cited import Cited
 
 NO_FILE = "no such file in this codex"
 NOT_SHOWN = "these lines were not shown"
@@ -97,12 +97,6 @@ class Files:
 def check(places: Iterable[Cited], files: Files, shown: Shown | None = None) -> tuple[Citation, ...]:
     """Each distinct place once, in order of its first appearance."""
     return tuple(dict.fromkeys(_checked(one, files, shown) for one in places))
-
-
-def citations(answer: str, line_counts: Mapping[str, int], shown: Shown | None = None) -> tuple[Citation, ...]:
-    """The checked citations of an answer. `line_counts`: lines by path."""
-    files = Files(line_counts)
-    return check(cited(answer, files.is_file), files, shown)
 
 
 def _checked(place: Cited, files: Files, shown: Shown | None) -> Citation:

@@ -16,7 +16,7 @@ SECONDS = 1.0  # between looks; the kernel counts in hundredths
 
 
 @dataclass(frozen=True)
-class Reading:
+class CoreTimes:
     """Seconds since some start: of the clock, that the cores at hand were busy (all together), and of them ours."""
 
     clock: float
@@ -27,10 +27,10 @@ class Reading:
 class Crowding:
     """`use` is told the number of threads whenever it changes; `most` is how many compute on a quiet machine."""
 
-    def __init__(self, most: int, use: Callable[[int], None], read: Callable[[], Reading] | None = None) -> None:
+    def __init__(self, most: int, use: Callable[[int], None], read: Callable[[], CoreTimes] | None = None) -> None:
         self._most = most
         self._use = use
-        self._read = read or reading
+        self._read = read or core_times
         self._last = self._read()
         self._threads = most
 
@@ -68,8 +68,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def reading() -> Reading:
+def core_times() -> CoreTimes:
     every = psutil.cpu_times(percpu=True)
     mine = [every[core] for core in os.sched_getaffinity(0) if core < len(every)]
     busy = sum(core.user + core.nice + core.system + core.irq + core.softirq + core.steal for core in mine)
-    return Reading(time.monotonic(), busy, time.process_time())
+    return CoreTimes(time.monotonic(), busy, time.process_time())

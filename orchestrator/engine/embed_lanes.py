@@ -33,7 +33,7 @@ STOP_SECONDS = 2.0
 Post = Callable[[Sequence[FromEmbedder]], None]
 
 
-class Embedder:
+class Lanes:
     """`load` gives the model, or raises BackendError; None where none is configured. `post` may be called by any thread."""
 
     def __init__(self, load: Callable[[], EmbeddingModel] | None, post: Post, idle: float = IDLE_SECONDS) -> None:

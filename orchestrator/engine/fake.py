@@ -16,7 +16,6 @@ from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import ModelInfo
 
 END = 256
-VOCABULARY = 257
 
 
 class FakeSampler:
@@ -124,7 +123,7 @@ class FakeBackend:
     ) -> None:
         self.end_every = end_every
         self.info = ModelInfo(
-            name="fake", architecture="fake", fingerprint="fake-1", vocabulary="bytes", vocabulary_size=VOCABULARY,
+            name="fake", architecture="fake", fingerprint="fake-1", vocabulary="bytes",
             trained_context=trained_context, parameters=0, weight_bytes=0,
             kv_bytes_per_token=0.0 if constant else 8.0,
             chat_template="{% for m in messages %}{{ m.content }}{% endfor %}", bos="", eos="", add_bos=False,

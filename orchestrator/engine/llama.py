@@ -88,7 +88,6 @@ class LlamaBackend:
             architecture=architecture,
             fingerprint=fingerprint(self._spec),
             vocabulary=self.vocabulary.fingerprint,
-            vocabulary_size=int(lib.llama_vocab_n_tokens(vocabulary)),
             trained_context=int(lib.llama_model_n_ctx_train(model)),
             parameters=int(lib.llama_model_n_params(model)),
             weight_bytes=int(lib.llama_model_size(model)),

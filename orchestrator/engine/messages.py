@@ -289,7 +289,6 @@ class Snapshot:
     prefilling: str = ""
     kv_bytes: int = 0
     steps: int = 0
-    decoded_tokens: int = 0
     counters: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -44,7 +44,6 @@ class ModelInfo:
     architecture: str
     fingerprint: str
     vocabulary: str  # fingerprint of the vocabulary: equal names give equal ids
-    vocabulary_size: int
     trained_context: int
     parameters: int
     weight_bytes: int

@@ -8,7 +8,7 @@ from orchestrator.engine.tickets import Phase, Ticket
 
 
 def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> Snapshot:
-    """`figures` are counters by name, of which `steps` and `generated_tokens` stand out."""
+    """`figures` are counters by name."""
     phases = [ticket.phase for ticket in tickets]
     computing = (ticket for ticket in tickets if ticket.phase is Phase.PREFILL)
     prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
@@ -20,6 +20,5 @@ def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[s
         prefilling=prefilling.job.floor if prefilling else "",
         kv_bytes=sum(pool.memory.footprint for pool in admission.pools.values()),
         steps=int(figures["steps"]),
-        decoded_tokens=int(figures["generated_tokens"]),
         counters=figures,
     )

@@ -24,7 +24,7 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cost_file import load_costs, save_costs
 from orchestrator.engine.crowding import Crowding
 from orchestrator.engine.desk import Desk
-from orchestrator.engine.embed_lanes import Embedder
+from orchestrator.engine.embed_lanes import Lanes
 from orchestrator.engine.embed_messages import ToEmbedder
 from orchestrator.engine.embed_port import EmbeddingModel
 from orchestrator.engine.loop import Loop
@@ -122,7 +122,7 @@ class Worker:
         if self._cost_file is not None:
             load_costs(self._loop.costs, self._cost_file)
         embedding = spec.embedding
-        self._embedder = Embedder(partial(load_embedding, embedding) if embedding else None, wire.send)
+        self._lanes = Lanes(partial(load_embedding, embedding) if embedding else None, wire.send)
         self._shadows: Shadows = {}
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
@@ -143,7 +143,7 @@ class Worker:
                     self._loop.close()
                     if self._cost_file is not None:
                         save_costs(self._loop.costs, self._cost_file)
-                    if not self._embedder.close():
+                    if not self._lanes.close():
                         leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
                     return
                 self._loop.handle(message)
@@ -165,7 +165,7 @@ class Worker:
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):
-            self._embedder.take(message)
+            self._lanes.take(message)
             return
         # Noted here and not in the loop: the socket's end, which follows, must not cut off what is being written.
         self._closing = self._closing or isinstance(message, Shutdown)

@@ -1,13 +1,21 @@
 """Places that answers cite: found in prose, checked against the codex and against what was shown."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.citations import Citation, Files, Shown, citations
+from codex.citations import Citation, Files, Shown, check
 from codex.cited import cited
 
 LINES = {"src/a.py": 20, "src/b.py": 5, "lib/b.py": 5, "Makefile": 3, "docs/My-file.v2.md": 9}
+
+
+def citations(answer: str, line_counts: Mapping[str, int], shown: Shown | None = None) -> tuple[Citation, ...]:
+    """The checked citations of an answer. `line_counts`: lines by path."""
+    files = Files(line_counts)
+    return check(cited(answer, files.is_file), files, shown)
 
 
 def places(answer: str) -> list[tuple[str, int, int]]:

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.crowding import Crowding, Reading, cores, default_threads, reading, threads_beside
+from orchestrator.engine.crowding import CoreTimes, Crowding, core_times, cores, default_threads, threads_beside
 
 
 def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int]:
     """What is told when the machine and we are so busy in one second after the other."""
     found: list[int] = []
 
-    def seconds() -> Iterator[Reading]:
+    def seconds() -> Iterator[CoreTimes]:
         busy = own = 0.0
-        yield Reading(0.0, busy, own)
+        yield CoreTimes(0.0, busy, own)
         for second, (all_of_us, we) in enumerate(zip(busy_cores, own_cores, strict=True), 1):
             busy, own = busy + all_of_us, own + we
-            yield Reading(float(second), busy, own)
+            yield CoreTimes(float(second), busy, own)
 
     crowding = Crowding(most, found.append, seconds().__next__)
     for _ in busy_cores:
@@ -46,9 +46,9 @@ def test_nothing_is_told_while_nothing_changes() -> None:
 
 
 def test_the_kernel_s_figures_are_read() -> None:
-    first = reading()
+    first = core_times()
     sum(range(100_000))
-    second = reading()
+    second = core_times()
     assert second.clock > first.clock
     assert second.own > first.own
     assert second.busy >= first.busy

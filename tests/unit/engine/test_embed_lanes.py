@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.embed_fake import FakeContext, FakeEmbedding
-from orchestrator.engine.embed_lanes import NICE, Embedder
+from orchestrator.engine.embed_lanes import NICE, Lanes
 from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Unload
 
 SOON = 10.0
@@ -53,7 +53,7 @@ class Room:
         self.model = Gated()
         self.loads = 0
         self.answers = queue.Queue()
-        self.embedder = Embedder(load or self._load, lambda messages: [self.answers.put(one) for one in messages], idle)
+        self.embedder = Lanes(load or self._load, lambda messages: [self.answers.put(one) for one in messages], idle)
 
     def _load(self):
         self.loads += 1
@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_loaded_fails_each_call_with_its_reason_and_is_tr
 
 def test_without_a_model_every_call_is_told_so():
     answers = []
-    embedder = Embedder(None, answers.extend)
+    embedder = Lanes(None, answers.extend)
     embedder.take(Embed(7, ("a",)))
     embedder.take(Unload())
     assert answers == [EmbedFailed(7, "no embedding model is configured")]
