@@ -1,5 +1,8 @@
 """What a question asks for, read from its words: names written as code, plain words, exact strings, whether tests are
-meant.
+meant, and whether they are what it wants.
+
+Speaking of tests and wanting them differ: "why does the test of x fail" is answered by source as well, "which tests
+check x" by tests alone. Tests are wanted where a sentence asks for them by its first words, or ends in "tested".
 
 Exact is what stands in double quotes; in backticks, where it is more than a name; and a question that is one piece of
 code with its punctuation (`__init__`, `foo->bar`, `std::move`, `--no-color`). Words alone would lose the punctuation.
@@ -13,6 +16,16 @@ from codex.identifiers import identifiers, query_words, split
 from codex.stems import stem
 
 _TESTS = re.compile(r"\b(?i:test)|_test\b|\bTest[A-Z]|\b(?i:fixture)|\b(?i:spec)s?\b")
+_TEST_NAMED = r"(?:tests\b|test (?:case|class|file|function|method|module|suite|checks|covers|fails|verifies))"
+_OF_ANY_KIND = r"(?:(?:of|the|all|any|our|existing|unit|integration|regression|functional|end-to-end) )*"
+_NO_CLAUSE = r"(?:(?!that\b|which\b|who\b|how\b|why\b|what\b|where\b|when\b|of\b|in\b|to\b)[\w.'-]+ ){0,3}"
+_TESTS_WANTED = re.compile(
+    r"(?i)(?:^|[.?!:]\s+)(?:please )?(?:(?:can|could|would) you )?"
+    rf"(?:(?:which|what|run) {_OF_ANY_KIND}{_TEST_NAMED}"
+    rf"|(?:where (?:are|is)|are there|is there|list|show|show me|find|give me) {_NO_CLAUSE}{_TEST_NAMED}"
+    rf"|{_OF_ANY_KIND}tests? (?:for|of|that|which)\b"
+    r"|(?:where|how) (?:are|is) [^.?!:]* tested\W*$)"
+)
 _CAPITALISED = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][A-Za-z]{3,}\b")  # a class named in a sentence
 _QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^”\n]{2,})”")
 _TICKED = re.compile(r"`([^`\n]{2,})`")
@@ -24,6 +37,7 @@ _EXACT_AT_MOST = 3
 class Asked:
     """A question as search sees it. `names` are identifiers that it writes out, last part of a dotted one.
 
+    `tests` says that it speaks of tests, `tests_wanted` that they are the answer.
     `exact` are strings to be found as they are; `quoted` says that they were written as such.
     """
 
@@ -31,6 +45,7 @@ class Asked:
     stems: frozenset[str]
     names: frozenset[str]
     tests: bool
+    tests_wanted: bool = False
     exact: tuple[str, ...] = ()
     quoted: bool = False
 
@@ -41,8 +56,8 @@ def asked(question: str) -> Asked:
     names = {name.rsplit(".", 1)[-1] for name in identifiers(question)} | set(_CAPITALISED.findall(question))
     quoted = _quoted(question)
     exact = quoted or _one_piece(question)
-    tests = bool(_TESTS.search(question))
-    return Asked(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, exact, bool(quoted))
+    tests, wanted = bool(_TESTS.search(question)), bool(_TESTS_WANTED.search(question))
+    return Asked(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted))
 
 
 def _quoted(question: str) -> tuple[str, ...]:
@@ -75,4 +90,4 @@ def name_stems(name: str) -> frozenset[str]:
 def overlap(question: Asked, name: str) -> float:
     """Share of a name's parts that the question speaks of, 0 to 1."""
     parts = name_stems(name)
-    return len(parts & question.stems) / len(parts) if parts else 0.0
+    return 0.0 if parts.isdisjoint(question.stems) else len(parts & question.stems) / len(parts)

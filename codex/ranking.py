@@ -4,7 +4,10 @@
     2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
     3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
     4 exact    what holds a string that was asked for as it is comes before what does not
-    5 role     tests below source unless asked for, generated and vendored files last
+    5 role     tests below source unless spoken of, generated and vendored files last
+
+Where tests are what is wanted, source stands below them as they else stand below source, and 3 is left out: references
+lead from a test to what it uses, never to a test.
 
 Every score is a share of the best of its kind in this one search; none is compared with a threshold. Cosines lie close
 together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). The other
@@ -71,7 +74,7 @@ def rank(
         path: (_chunks_share(by_file.get(path, {})) + _FILE_SHARE * whole.get(path, 0.0)) / (1 + _FILE_SHARE)
         for path in {*by_file, *whole}
     }
-    linked = _linked(question, chunks, raised, words, definitions)
+    linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     ranked = [
         _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, words)
         for path in {*words, *linked}
@@ -117,7 +120,7 @@ def _raise(question: Asked, match: Match) -> float:
 def _spoken(question: Asked, name: str) -> float:
     """How far a question speaks of a name: the share of its parts, less for names of one or two parts."""
     share = overlap(question, name)
-    return share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
+    return share and share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
 
 
 def _by_file(raised: Mapping[Place, float]) -> dict[str, dict[Place, float]]:
@@ -140,12 +143,16 @@ def _linked(
     words: Mapping[str, float],
     definitions: Definitions,
 ) -> dict[str, dict[Place, float]]:
-    """Graph weight by file and chunk, from the references of the best chunks."""
+    """Graph weight by file and chunk, from the references of the best chunks.
+
+    A chunk points at a file once, by its most telling name: using many names of a hub says no more about the question.
+    """
     seeds = sorted(chunks, key=lambda one: (-(raised[one.place] + words[one.place.path]), one.place))[:_SEEDS]
     found = definitions(dict.fromkeys(name for seed in seeds for name in seed.references))
     linked: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
     for seed in seeds:
         weight = raised[seed.place] ** _SEED_POWER
+        best: dict[str, tuple[float, Place]] = {}
         for name in seed.references:
             places = found.get(name, ())
             paths = {place.path for place in places}
@@ -153,7 +160,10 @@ def _linked(
                 continue
             share = weight / len(paths) * (1 + _SPOKEN * overlap(question, name))
             for place in {place.path: place for place in reversed(places)}.values():
-                linked[place.path][place] += share
+                if place.path not in best or share > best[place.path][0]:
+                    best[place.path] = (share, place)
+        for path, (share, place) in best.items():
+            linked[path][place] += share
     return linked
 
 
@@ -175,6 +185,11 @@ def _file(
         scores["graph"] = share
         for place in sorted(linked, key=lambda one: (-linked[one], one)):
             places.setdefault(place, 0.0)
-    role = role_of(path)
-    factor = 1.0 if role is Role.TEST and question.tests else ROLE_SHARES[role]
+    factor = _role_share(role_of(path), question)
     return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)
+
+
+def _role_share(role: Role, question: Asked) -> float:
+    if role is Role.TEST and (question.tests or question.tests_wanted):
+        return 1.0
+    return min(ROLE_SHARES[role], ROLE_SHARES[Role.TEST]) if question.tests_wanted else ROLE_SHARES[role]

@@ -43,6 +43,31 @@ def test_tests_come_first_when_they_are_asked_for() -> None:
     assert paths("which test checks test_parse_header?")[0] == "tests/test_parse.py"
 
 
+def test_where_tests_are_wanted_a_source_stands_below_its_test_even_if_its_words_fit_better() -> None:
+    files = {
+        "src/parse.py": "def parse_header(line):\n    return line  # the header line\n",
+        "tests/test_parse.py": "def test_header():\n    assert parse_header('a: b') == 'a: b'\n",
+    }
+    assert paths("parse_header line", files=files) == ["src/parse.py", "tests/test_parse.py"]
+    assert paths("which tests cover parse_header line", files=files) == ["tests/test_parse.py", "src/parse.py"]
+
+
+def test_where_tests_are_wanted_what_they_use_is_no_answer() -> None:
+    hits = search().search("which tests cover parse_header", "c").hits
+    assert not any("graph" in hit.scores for hit in hits)
+    assert "src/fields.py" not in [hit.path for hit in hits]
+
+
+def test_a_chunk_that_uses_many_names_of_a_file_points_at_it_no_harder_than_by_one() -> None:
+    hub = "def alpha():\n    pass\n\n\ndef beta():\n    pass\n"
+    one, many = "def parse_header(line):\n    alpha()\n", "def parse_header(line):\n    alpha()\n    beta()\n"
+    graph = [
+        next(hit for hit in search(files).search("parse_header", "c").hits if hit.path == "src/hub.py").scores["graph"]
+        for files in ({"src/parse.py": one, "src/hub.py": hub}, {"src/parse.py": many, "src/hub.py": hub})
+    ]
+    assert graph[0] == graph[1] > 0
+
+
 def test_vendored_copies_come_last() -> None:
     assert paths("parse_header")[0] == "src/parse.py"
     assert paths("parse_header")[-1] == "vendor/parse.py"
@@ -173,6 +198,40 @@ def test_identifiers_are_words_whole_and_in_parts() -> None:
 def test_stop_words_leave_the_query_unless_nothing_else_is_left() -> None:
     assert query_words("how does the parser do it") == ["parser"]
     assert query_words("if not") == ["if", "not"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which tests check this change? Fixed a crash.",
+        "which of the existing unit tests cover the parser",
+        "What test class verifies redirects?",
+        "Where are the parser tests?",
+        "Show me all tests for cookies",
+        "tests for the cookie parser",
+        "Can you find tests of the loader?",
+        "How is the loader tested?",
+    ],
+)
+def test_a_question_can_want_tests(question: str) -> None:
+    assert asked(question).tests_wanted
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Why does the test that checks the handler add one?",
+        "Which class runs tests?",
+        "Which function tests whether a path is absolute?",
+        "Find where tests are collected",
+        "Where is the code that runs tests?",
+        "How are tests collected?",
+        "Where is the helper, which the test function uses, defined?",
+        "What is the latest contest?",
+    ],
+)
+def test_a_question_that_only_speaks_of_tests_does_not_want_them(question: str) -> None:
+    assert not asked(question).tests_wanted
 
 
 def test_a_question_says_whether_it_is_about_tests() -> None:
