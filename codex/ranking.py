@@ -75,8 +75,9 @@ def rank(
         for path in {*by_file, *whole}
     }
     linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
+    highest = _BELOW_BEST * max(words.values(), default=0.0)
     ranked = [
-        _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, words)
+        _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, highest)
         for path in {*words, *linked}
     ]
     if holding:
@@ -154,14 +155,13 @@ def _linked(
         weight = raised[seed.place] ** _SEED_POWER
         best: dict[str, tuple[float, Place]] = {}
         for name in seed.references:
-            places = found.get(name, ())
-            paths = {place.path for place in places}
-            if not paths or len(paths) > _PLACES or seed.place.path in paths:
+            firsts = {place.path: place for place in reversed(found.get(name, ()))}
+            if not firsts or len(firsts) > _PLACES or seed.place.path in firsts:
                 continue
-            share = weight / len(paths) * (1 + _SPOKEN * overlap(question, name))
-            for place in {place.path: place for place in reversed(places)}.values():
-                if place.path not in best or share > best[place.path][0]:
-                    best[place.path] = (share, place)
+            share = weight / len(firsts) * (1 + _SPOKEN * overlap(question, name))
+            for path, place in firsts.items():
+                if path not in best or share > best[path][0]:
+                    best[path] = (share, place)
         for path, (share, place) in best.items():
             linked[path][place] += share
     return linked
@@ -174,14 +174,14 @@ def _file(
     whole: float | None,
     linked: Mapping[Place, float] | None,
     question: Asked,
-    all_words: Mapping[str, float],
+    highest: float,
 ) -> RankedFile:
     scores = {"chunk": max(chunks.values(), default=0.0), "file": whole or 0.0}
     score, places = words, dict(chunks)
     if linked:
         total = sum(linked.values())
         share = total / (total + _HALF)
-        score = max(words + _GRAPH_ADDS * share, min(_GRAPH_ALONE * share, _BELOW_BEST * max(all_words.values())))
+        score = max(words + _GRAPH_ADDS * share, min(_GRAPH_ALONE * share, highest))
         scores["graph"] = share
         for place in sorted(linked, key=lambda one: (-linked[one], one)):
             places.setdefault(place, 0.0)
