@@ -79,6 +79,24 @@ def no_chat(gguf: Gguf) -> str:
     return ""
 
 
+def no_embedding(gguf: Gguf) -> str:
+    """Why this model gives no vectors of texts; "" where it does."""
+    architecture = gguf.text("general.architecture")
+    pooling = gguf.number(f"{architecture}.pooling_type") or 0
+    if pooling == _RANK:
+        return "it is a ranking model: it gives a score"
+    if not pooling and gguf.metadata.get(f"{architecture}.attention.causal") is not False:
+        return f"it is a model of architecture {architecture} that writes text"
+    return "" if vector_length(gguf) else "its header does not tell the length of its vectors"
+
+
+def vector_length(gguf: Gguf) -> int:
+    """Numbers in a vector of this model; 0 where its header does not tell."""
+    architecture = gguf.text("general.architecture")
+    told = gguf.number(f"{architecture}.embedding_length_out") or gguf.number(f"{architecture}.embedding_length")
+    return told or 0
+
+
 def _most(gguf: Gguf, key: str) -> int:
     value = gguf.metadata.get(key)
     if isinstance(value, tuple):

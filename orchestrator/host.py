@@ -10,7 +10,7 @@ from governor.budget import Stores, stores_of
 from governor.readings import chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
-from orchestrator.embedding_model import EmbeddingModel, find_embedding
+from orchestrator.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine import Costs, Machine
@@ -27,7 +27,7 @@ class Host:
     """The machine and the engine on it."""
 
     model: ModelFile
-    embedding: EmbeddingModel
+    embedding: EmbeddingChoice
     governor: GovernorSettings
     client: EngineClient
     machine: Machine
@@ -64,7 +64,7 @@ def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
 
 
 def spec_of(
-    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingModel, stores: Stores
+    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingChoice, stores: Stores
 ) -> EngineSpec:
     given = settings.model
     return EngineSpec(

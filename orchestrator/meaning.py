@@ -10,7 +10,7 @@ from codex.embed import Embedder
 from codex.search import Search
 from codex.vector_lance import LanceVectors
 from orchestrator.embedding import Bridge, embedders
-from orchestrator.embedding_model import EmbeddingModel
+from orchestrator.embedding_model import EmbeddingChoice
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.embed_client import EmbeddingRefused
 from orchestrator.engine.supervisor import EngineUnavailable
@@ -22,14 +22,14 @@ from orchestrator.settings.embedding import EmbeddingSettings
 
 @dataclass(frozen=True)
 class Meaning:
-    model: EmbeddingModel
+    model: EmbeddingChoice
     search: Search
     filling: Filling
     bridge: Bridge
 
     @staticmethod
     def of(
-        given: EmbeddingSettings, model: EmbeddingModel, client: EngineClient, archive: Archive, folder: Path
+        given: EmbeddingSettings, model: EmbeddingChoice, client: EngineClient, archive: Archive, folder: Path
     ) -> "Meaning":
         """`folder`: where the vectors lie."""
         bridge, vectors = Bridge(client), LanceVectors(folder)

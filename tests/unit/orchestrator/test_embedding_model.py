@@ -3,7 +3,7 @@
 import gguf
 import pytest
 
-from orchestrator.embedding_model import EmbeddingModel, find_embedding
+from orchestrator.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.engine.builtin import ensure
 from orchestrator.settings.embedding import EmbeddingSettings
 
@@ -28,7 +28,7 @@ def header(path, pooling=None, causal=None, length=64):
 
 
 def test_no_setting_is_no_model_and_no_fault(models):
-    assert find_embedding(EmbeddingSettings(), models) == EmbeddingModel()
+    assert find_embedding(EmbeddingSettings(), models) == EmbeddingChoice()
 
 
 def test_the_built_in_model_is_made_and_its_dimensions_read(models):
