@@ -101,10 +101,16 @@ async def talked(client: EngineClient, turns: int) -> list[int]:
     return talk
 
 
-async def written(client: EngineClient, cache: Path, files: int) -> None:
-    """Waits for what is written behind the answers."""
-    while len(states(cache)) < files:
+async def talked_and_kept(client: EngineClient, cache: Path) -> list[int]:
+    """Three turns, of which each is on disk: they are written behind the answers."""
+    talk = await talked(client, 2)
+    while len(states(cache)) < 3:  # the floor and two turns
         await client.encode(["x"])
+    before = set(states(cache))
+    talk, _ = await turn(client, talk)
+    while not set(states(cache)) - before:
+        await client.encode(["x"])
+    return talk
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding"])
@@ -115,8 +121,7 @@ async def test_a_conversation_on_a_memory_without_ranges_comes_back_after_a_kill
     async with engine(model, batch=64) as client:
         wanted = await talked(client, 5)
     async with engine(model, cache, batch=64) as client:
-        talk = await talked(client, 3)
-        await written(client, cache, 3 if kind == "recurrent" else 4)
+        talk = await talked_and_kept(client, cache)
         os.kill(client.pid or 0, signal.SIGKILL)
         await next_child(client)
         talk, end = await turn(client, talk)
