@@ -2,7 +2,8 @@
 meant, and whether they are what it wants.
 
 Speaking of tests and wanting them differ: "why does the test of x fail" is answered by source as well, "which tests
-check x" by tests alone. Tests are wanted where a sentence asks for them by its first words, or ends in "tested".
+check x" by tests alone. Tests are wanted where a sentence asks for them by its first words ("run the tests" does not) or
+ends in "tested", and where a question is nothing but "tests for x".
 
 Exact is what stands in double quotes; in backticks, where it is more than a name; and a question that is one piece of
 code with its punctuation (`__init__`, `foo->bar`, `std::move`, `--no-color`). Words alone would lose the punctuation.
@@ -21,10 +22,10 @@ _OF_ANY_KIND = r"(?:(?:of|the|all|any|our|existing|unit|integration|regression|f
 _NO_CLAUSE = r"(?:(?!that\b|which\b|who\b|how\b|why\b|what\b|where\b|when\b|of\b|in\b|to\b)[\w.'-]+ ){0,3}"
 _TESTS_WANTED = re.compile(
     r"(?i)(?:^|[.?!:]\s+)(?:please )?(?:(?:can|could|would) you )?"
-    rf"(?:(?:which|what|run) {_OF_ANY_KIND}{_TEST_NAMED}"
+    rf"(?:(?:which|what) {_OF_ANY_KIND}{_TEST_NAMED}"
     rf"|(?:where (?:are|is)|are there|is there|list|show|show me|find|give me) {_NO_CLAUSE}{_TEST_NAMED}"
-    rf"|{_OF_ANY_KIND}tests? (?:for|of|that|which)\b"
     r"|(?:where|how) (?:are|is) [^.?!:]* tested\W*$)"
+    rf"|\A{_OF_ANY_KIND}tests? (?:for|of|covering) (?!.*\bfail)[\w.'` -]+\??\Z"  # and nothing else is said
 )
 _CAPITALISED = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][A-Za-z]{3,}\b")  # a class named in a sentence
 _QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^”\n]{2,})”")
