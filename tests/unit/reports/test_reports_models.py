@@ -91,7 +91,9 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
 
 
 def settings_of(tiny_model, plan=PLAN, gpus=(), **changed):
-    return {one.setting: one for one in choices(header(tiny_model("llama")).shape, Offload(plan, **changed), None, gpus)}
+    return {
+        one.setting: one for one in choices(header(tiny_model("llama")).shape, Offload(plan, **changed), None, gpus)
+    }
 
 
 def test_quantised_values_without_flash_attention_do_not_suit(tiny_model):
@@ -127,7 +129,9 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
     report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False)
     held = report["memory"]["gpus"]
     assert [gpu["name"] for gpu in held] == ["big", "small"]
-    assert sum(gpu["layers"] for gpu in held) == report["memory"]["gpu_layers"] == len(header(one.path).shape.layers) + 1
+    assert (
+        sum(gpu["layers"] for gpu in held) == report["memory"]["gpu_layers"] == len(header(one.path).shape.layers) + 1
+    )
     assert held[0]["weights"] > held[1]["weights"] > 0
     settings = {one["setting"]: one["costs"] for one in report["settings"]}
     assert settings["model.tensor_split"] == "75%, 25% on 2 GPUs"
