@@ -26,7 +26,7 @@ class SqliteRemembered:
         with self._lock:
             try:
                 row = self._connected().execute("SELECT value FROM remembered WHERE key = ?", (key,)).fetchone()
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
                 self._begin_again()
                 return None
         return None if row is None else bytes(row[0])
@@ -41,7 +41,7 @@ class SqliteRemembered:
                     self._sweep(database)
             except sqlite3.OperationalError:
                 return  # disk full, or another process writes: not remembering is no fault
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
                 self._begin_again()
 
     def close(self) -> None:

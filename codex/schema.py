@@ -74,11 +74,11 @@ def translated(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"no room left for {path}; free some and load again: it continues") from error
         raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
         code = getattr(error, "sqlite_errorcode", None)
         if code in _NO_ROOM:
             raise DiskFull(f"no room left for {path} ({error}); free some and load again: it continues") from error
-        if code in _DAMAGED:
+        if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
             raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and load the codices again") from error

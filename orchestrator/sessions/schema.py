@@ -55,7 +55,7 @@ def opened(path: Path) -> sqlite3.Connection:
         raise StoreError(f"cannot open {path}: {error}", "check that the folder may be written to") from error
     try:
         prepare(connection, path)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes
         connection.close()
         # Moved with its log: SQLite would play that into the file that is made next.
         move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"

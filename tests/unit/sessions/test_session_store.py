@@ -205,3 +205,10 @@ def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
     assert copy.execute("SELECT name FROM sessions").fetchall() == [("kept",)]
     assert copy.execute("PRAGMA user_version").fetchone() == (1,)
     copy.close()
+
+
+def test_damage_that_sqlite_quotes_byte_for_byte_is_damage(store, path):
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \x9eABLE"))
+    with pytest.raises(StoreError, match="damaged"):
+        SessionStore(path)
