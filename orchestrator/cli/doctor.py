@@ -1,13 +1,12 @@
 """`lore doctor`: checks the installation, and on request runs it once from end to end."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.terminal import bold, result, result_json
+from orchestrator.cli.terminal import result, result_json
 from orchestrator.wire import faults
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
@@ -24,7 +23,7 @@ def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: giv
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            result(f"{bold('good' if check.ok else 'BAD ', sys.stdout)}  {check.name:10} {check.detail}")
+            result(f"  {check.name:10} {check.detail}", lead="good" if check.ok else "BAD ")
             if check.fix:
                 result(f"{'':17}{'fix' if not check.ok else 'tip'}: {check.fix}")
     if not ok:

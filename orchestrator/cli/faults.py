@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any
 
+from orchestrator.cli.terminal import safe
 from orchestrator.wire import faults
 
 
@@ -18,7 +19,8 @@ class Failure(Exception):
 
     def show(self) -> None:
         sys.stdout.flush()
-        sys.stderr.write(f"lore: {self.message}\n" + (f"      {self.hint}\n" if self.hint else ""))
+        lines = f"lore: {self.message}\n" + (f"      {self.hint}\n" if self.hint else "")
+        sys.stderr.write(safe(lines, sys.stderr))
 
 
 def failure_of(answer: Any) -> Failure:

@@ -8,7 +8,7 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
 from orchestrator.cli.question import working_directory
-from orchestrator.cli.terminal import bold, note, result, result_json
+from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire import faults
 
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
@@ -31,7 +31,10 @@ def search(
         result_json(report)
     else:
         for hit in report["hits"]:
-            result(place(hit) if sys.stdout.isatty() else line(hit))
+            if sys.stdout.isatty():
+                result(place(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
+            else:
+                result(line(hit))
         for notice in report.get("notices", ()):
             note(notice)
     if not report["hits"]:
@@ -40,16 +43,16 @@ def search(
 
 
 def place(hit: dict[str, Any]) -> str:
+    """What stands behind the place's name, and its text below."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
-    head = f"{hit['path']}:{hit['start']}-{hit['end']}"
     about = "  ".join(part for part in (hit.get("symbol") or "", f"{hit.get('score', 0):.3f} ({scores})") if part)
     snippet = "\n".join(f"    {text}" for text in hit.get("snippet", "").rstrip().splitlines())
-    return f"{bold(head, sys.stdout)}  {about}\n{snippet}\n"
+    return f"  {about}\n{snippet}\n"
 
 
 def line(hit: dict[str, Any]) -> str:
     """The first line of the place that says something, with its own number, as grep would print it."""
-    for offset, text in enumerate(hit.get("snippet", "").splitlines()):
+    for number, text in enumerate(hit.get("snippet", "").splitlines(), start=hit.get("line", hit["start"])):
         if text.strip():
-            return f"{hit['path']}:{hit['start'] + offset}:{text.strip()}"
+            return f"{hit['path']}:{number}:{text.strip()}"
     return f"{hit['path']}:{hit['start']}:"

@@ -5,8 +5,10 @@ import os
 import sys
 from typing import Any, TextIO
 
-# Control characters in a model's or a file's text must not drive the terminal; tab and newline may.
-HARMLESS = {code: "�" for code in [*range(32), 127, *range(128, 160)] if code not in (9, 10)}
+# Control characters in a model's or a file's text must not drive the terminal; tab and newline may. Nor may marks of
+# direction, which show a line in another order than it has.
+DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -18,8 +20,9 @@ def safe(text: str, stream: TextIO) -> str:
     return text.translate(HARMLESS) if is_terminal(stream) else text
 
 
-def result(text: str, end: str = "\n") -> None:
-    sys.stdout.write(safe(text, sys.stdout) + end)
+def result(text: str, end: str = "\n", lead: str = "") -> None:
+    """`lead` stands before the text, in bold on a terminal."""
+    sys.stdout.write(bold(safe(lead, sys.stdout), sys.stdout) + safe(text, sys.stdout) + end)
     sys.stdout.flush()
 
 
@@ -58,4 +61,4 @@ def faint(text: str, stream: TextIO) -> str:
 
 
 def bold(text: str, stream: TextIO) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if coloured(stream) else text
+    return f"\x1b[1m{text}\x1b[0m" if text and coloured(stream) else text
