@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 from contextlib import asynccontextmanager
 
 import pytest
@@ -127,8 +128,11 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
     async with program(tmp_path / "home", quoter_model, {"model": str(model)}, models) as made:
         await load(made, code)
         await embedded(made)
-        made.client.unload_embedding()
         model.unlink()
+        os.kill(made.client.pid, signal.SIGKILL)  # the next child loads its models anew
+        while not made.client.restarts:
+            await asyncio.sleep(0.02)
+        await made.client.ensure_ready()
         report = await found(made, "socket")
         assert report["hits"][0]["path"] == "net.py"
         assert "searched by words and names only" in report["notices"][0]
