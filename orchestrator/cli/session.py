@@ -47,7 +47,7 @@ def export(name: Name, as_json: given.Json = False, socket: given.Socket = None)
     report = fetched(name, socket)
     session = report["session"]
     heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
-    turns = [f"## {turn['role']}\n\n{turn['text']}" for turn in session["turns"]]
+    turns = [f"## {turn['role']}\n\n{turn.get('text', '')}".rstrip() for turn in session["turns"]]
     result_json(report) if as_json else result("\n\n".join([*heads, *turns]))
 
 
@@ -70,4 +70,4 @@ def fetched(name: str, socket: str | None) -> Any:
 
 
 def turn_text(turn: dict[str, Any]) -> str:
-    return f"{turn['role']}: {turn['text']}"
+    return f"{turn['role']}: {turn.get('text', '')}".rstrip()

@@ -23,6 +23,7 @@ SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
 """
 TITLE_LENGTH = 80
+NAMED_AT_MOST = 10  # more names are no help to read
 
 
 class SessionStore:
@@ -54,9 +55,7 @@ class SessionStore:
         with self.lock:
             found = self.row(uid, name)
         if found is None:
-            near = difflib.get_close_matches(name, [known.name for known in self.all_of(uid)], n=3)
-            begin = "`lore session list` shows yours; a question without -s begins one and names it"
-            raise NotFound(f"no session {name}", f"there are: {', '.join(near)}" if near else begin)
+            raise NotFound(f"no session {name}", instead(name, [known.name for known in self.all_of(uid)]))
         return found
 
     def all_of(self, uid: int) -> list[Session]:
@@ -127,7 +126,7 @@ class SessionStore:
         turns = [asdict(turn) for turn in self.turns(session.id)]
         return {
             **report(session),
-            "turns": [{k: v for k, v in turn.items() if k != "ids" and v != ""} for turn in turns],
+            "turns": [{k: v for k, v in turn.items() if k == "text" or (k != "ids" and v != "")} for turn in turns],
         }
 
     def count(self) -> int:
@@ -173,6 +172,16 @@ def report(session: Session) -> dict[str, Any]:
 
 def stored(turn: Turn) -> tuple[object, ...]:
     return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
+
+
+def instead(name: str, known: Sequence[str]) -> str:
+    """What to name instead: one of all, or where they are many, one of the nearest."""
+    if not known:
+        return "you have none; a question without -s begins one and names it"
+    if len(known) <= NAMED_AT_MOST:
+        return f"there are: {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
+    return f"the nearest of {len(known):,}: {', '.join(near)}; `lore session list` shows all"
 
 
 def title_of(text: str) -> str:
