@@ -32,7 +32,7 @@ class Hit:
 
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
     exact, vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
-    lines, `text` the whole.
+    lines, the first of them the file's `line`; `text` is the whole.
     """
 
     path: str
@@ -44,6 +44,7 @@ class Hit:
     score: float
     scores: Mapping[str, float]
     snippet: str
+    line: int
     text: str
 
 
@@ -150,5 +151,15 @@ def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], q
     strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
     shown = snippet(text, [*question.words, *strings])
     return Hit(
-        place.path, place.start, place.end, match.symbol, match.kind, match.signature, score, scores, shown, text
+        place.path,
+        place.start,
+        place.end,
+        match.symbol,
+        match.kind,
+        match.signature,
+        score,
+        scores,
+        shown.text,
+        place.start + shown.before,
+        text,
     )

@@ -1,12 +1,21 @@
 """The few lines of a chunk that show why it was found."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 _LINES = 3
 _CHARS = 400
 
 
-def snippet(text: str, query: Collection[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """`before`: lines of the chunk that stand before the first one shown."""
+
+    before: int
+    text: str
+
+
+def snippet(text: str, query: Collection[str]) -> Snippet:
     """At most three lines: those around the line that holds most of the query's words, the first lines on a tie."""
     lines = text.split("\n")
     best, best_count = 0, 0
@@ -15,5 +24,5 @@ def snippet(text: str, query: Collection[str]) -> str:
         count = sum(word in seen for word in query)
         if count > best_count:
             best, best_count = number, count
-    shown = [line for line in lines[best : best + 2 * _LINES] if line.strip()][:_LINES]
-    return "\n".join(shown)[:_CHARS]
+    shown = [number for number in range(best, min(len(lines), best + 2 * _LINES)) if lines[number].strip()][:_LINES]
+    return Snippet(shown[0] if shown else best, "\n".join(lines[number] for number in shown)[:_CHARS])

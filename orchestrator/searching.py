@@ -41,6 +41,7 @@ class ArchiveSearch:
                 "score": one.score,
                 "scores": dict(one.scores),
                 "snippet": one.snippet,
+                "line": one.line,
             }
             for one in found.hits
         ]
