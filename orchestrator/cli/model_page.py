@@ -12,8 +12,10 @@ def page(model: Part) -> str:
     lines = [
         f"model      {model['id']}" + (", loaded" if model.get("loaded") else ""),
         f"file       {model.get('path') or 'none'}",
-        f"fits       {model.get('words', 'unknown')}",
+        f"{'use' if 'embedding' in model else 'fits':<11}{model.get('words', 'unknown')}",
     ]
+    if "embedding" in model:
+        return "\n".join([*lines, *embedding_lines(model)])
     if "architecture" not in model:
         return "\n".join(lines)
     lines += [*made_of(model), *kv_lines(model["kv"]), *memory_lines(model.get("memory")), *cut_lines(model["ranges"])]
@@ -28,6 +30,17 @@ def made_of(model: Part) -> list[str]:
         f"{count(model['vocabulary'])} tokens of vocabulary",
         f"trained    {count(model['trained_context'])} tokens",
         f"weights    {size(model['weights']['total'])} in {model['quantisation']}: {types}",
+    ]
+
+
+def embedding_lines(model: Part) -> list[str]:
+    embedding = model["embedding"]
+    return [
+        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, {model['quantisation']}, "
+        f"{count(model['vocabulary'])} tokens of vocabulary",
+        f"vectors    {count(embedding['dimensions'])} dimensions",
+        f"window     {count(embedding['window'])} tokens of a text",
+        f"size       {size(model.get('bytes') or 0)}",
     ]
 
 

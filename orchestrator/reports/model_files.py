@@ -17,11 +17,13 @@ BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)
 
 @dataclass(frozen=True)
 class AtHand:
-    """`path` is where it lies or would lie; `about` the bytes of a built-in one that has not been made yet."""
+    """`path` is where it lies or would lie; `about` the bytes of a built-in one that has not been made yet, and `embeds`
+    whether a built-in one is for `embedding.model`."""
 
     id: str
     path: Path
     about: int = 0
+    embeds: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def at_hand(folder: Path, setting: str, path: Path) -> tuple[AtHand, ...]:
 def builtins(folder: Path) -> Iterator[AtHand]:
     for model in BUILTINS.values():
         path = folder / f"{model.name.removeprefix(PREFIX)}-{recipe_hash()}.gguf"
-        yield AtHand(model.name, path, 0 if path.exists() else model.bytes)
+        yield AtHand(model.name, path, 0 if path.exists() else model.bytes, model.embeds)
 
 
 def files(folder: Path) -> Iterator[AtHand]:

@@ -6,15 +6,17 @@ from typing import Any
 
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
+from governor.gguf import Gguf
 from governor.offload import Offload
 from governor.shape import ModelShape
-from governor.told import no_chat, told_of
+from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
 from orchestrator.reports.placement import placement_of, placement_report
 
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
+EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
 
 
 def row(model: AtHand, header: Header, chosen: Offload, ground: Ground, *, loaded: bool) -> dict[str, Any]:
@@ -32,10 +34,14 @@ def row(model: AtHand, header: Header, chosen: Offload, ground: Ground, *, loade
 
 
 def answer(model: AtHand, header: Header, chosen: Offload, ground: Ground) -> Fitting:
+    if model.embeds and model.about:
+        return Fitting(None, None, f"{EMBEDS}; it is made on first need")
     if model.about:
         return Fitting(None, None, NOT_MADE.format(model.id))
     if header.shape is None or header.gguf is None:
         return Fitting(False, None, f"no: {header.fault}")
+    if embeds(header.gguf):
+        return Fitting(False, None, EMBEDS)
     if why := no_chat(header.gguf):
         return Fitting(False, None, f"no: {why}")
     return fitting(header.shape, chosen.plan, ground, chosen.gpu_layers)
@@ -48,6 +54,8 @@ def described(
     report = row(model, header, chosen, ground, loaded=loaded)
     if header.shape is None or header.gguf is None:
         return report
+    if embeds(header.gguf):
+        return report | embedding_report(header.gguf, header.shape)
     shape, budget, told = header.shape, answer(model, header, chosen, ground).budget, told_of(header.gguf)
     return report | {
         "name": shape.name,
@@ -74,6 +82,23 @@ def described(
         },
         "template": placement_report(placement_of(header.gguf)),
         "settings": [asdict(one) for one in choices(shape, chosen, budget, gpus)],
+    }
+
+
+def embeds(gguf: Gguf) -> bool:
+    """Whether a model gives vectors and cannot talk."""
+    return bool(no_chat(gguf)) and not no_embedding(gguf)
+
+
+def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
+    """A model that embeds has no KV, no context to share out and no template."""
+    return {
+        "name": shape.name,
+        "architecture": shape.architecture,
+        "layers": len(shape.layers),
+        "quantisation": told_of(gguf).quantisation,
+        "vocabulary": shape.vocabulary,
+        "embedding": {"dimensions": vector_length(gguf), "window": shape.trained},
     }
 
 

@@ -10,10 +10,10 @@ from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
-from orchestrator.engine.builtin.files import BUILTINS
+from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.reports.fits import Ground
 from orchestrator.reports.idle_gpu import unused_gpu
-from orchestrator.reports.model_files import at_hand, chosen, header
+from orchestrator.reports.model_files import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 from orchestrator.settings.model import KvType
@@ -147,7 +147,7 @@ def test_a_model_that_embeds_does_not_fit_because_it_is_none_to_talk_with(tiny_m
     path = tiny_model("llama", pooling_type=1)
     found = row(at_hand(tmp_path, "mine", path)[0], header(path), Offload(PLAN), ground(), loaded=False)
     assert found["fits"] is False
-    assert "embedding model" in found["words"]
+    assert "for embedding.model alone" in found["words"]
 
 
 def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
@@ -155,3 +155,16 @@ def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
     assert unused_gpu(["RTX 9"], offloads=True, gpu_layers=-1) == ""
     assert unused_gpu(["RTX 9"], offloads=False, gpu_layers=0) == ""
     assert unused_gpu([], offloads=False, gpu_layers=-1) == ""
+
+
+def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it_is(tmp_path):
+    words = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
+    waiting = row(words, Header(), Offload(PLAN), ground(), loaded=False)
+    assert "embedding.model" in waiting["words"]
+    assert "--model" not in waiting["words"]
+    path = ensure("builtin:words", tmp_path)
+    made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
+    report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    assert report["embedding"] == {"dimensions": 256, "window": 2048}
+    assert report["context"] is None
+    assert "kv" not in report
