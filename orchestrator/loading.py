@@ -119,6 +119,7 @@ class Loading:
             info.kv_bytes_per_token if info else 0.0,
             replace(self.gauge.of(name), loading=""),
             self.shelf.floors.progress(name),
+            self.shelf.floors.left_s(name),
         )
         emit({"event": "loaded", "codex": report})
 
@@ -158,9 +159,13 @@ class Loading:
             sizes,
             decision,
             info.kv_bytes_per_token if info else 0.0,
-            f"estimated from {len(found.sample):,} of {found.files:,} files",
+            known_from(len(found.sample), found.files),
         )
         return {"event": "loaded", "codex": report}
+
+
+def known_from(read: int, files: int) -> str:
+    return f"estimated from {read:,} of {files:,} files" if read < files else "all its files were read"
 
 
 def wanted_of(request: LoadRequest) -> Wanted:

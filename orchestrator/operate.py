@@ -58,8 +58,8 @@ class Operations:
 
     def codex_report(self, standing: Standing) -> dict[str, Any]:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
-        progress = self.shelf.floors.progress(standing.name)
-        told = codex_report(standing, per_token, self.gauge.of(standing.name), progress)
+        floors, name = self.shelf.floors, standing.name
+        told = codex_report(standing, per_token, self.gauge.of(name), floors.progress(name), floors.left_s(name))
         return {**told, "embedding": self.embedded(standing.name)}
 
     async def codices(self, principal: Principal) -> list[Report]:

@@ -165,7 +165,7 @@ def _full(row: int, sizes: TierSizes, room: Room, limit: int) -> TierDecision:
         row,
         sizes.full,
         limit,
-        f"full{_by_force(row)}, because its {sizes.about}{sizes.full:,} tokens fit in {limit:,} "
+        f"full{_by_force(row)}, because {sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} "
         f"of a window of {room.window:,}",
         steps=(f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache",),
     )

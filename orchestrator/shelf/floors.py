@@ -106,6 +106,16 @@ class Floors:
         warming = self._warming.get(codex)
         return (warming.done, warming.total) if warming and not warming.task.done() else None
 
+    def left_s(self, codex: str) -> float | None:
+        """Seconds that the rest of a floor being computed takes, as predicted; None where nothing is known or computed."""
+        per_token, at = self._client.snapshot.counters.get("ms_per_token", 0.0), self.progress(codex)
+        return round(per_token * (at[1] - at[0]) / 1000, 1) if at and per_token else None
+
+    def codex_of(self, name: str) -> str:
+        """The codex of a floor by the floor's name; "" where it is none that is kept, or the bare identity's."""
+        kept = self._kept.get(name)
+        return kept.pool.partition("/")[2] if kept else ""
+
     def of(self, codex: str) -> Floor | None:
         kept = self._kept.get(self._current.get(codex, ""))
         return kept.floor if kept else None

@@ -13,9 +13,14 @@ Event = Mapping[str, Any]
 
 
 def codex_report(
-    standing: Standing, kv_bytes_per_token: float, fresh: Freshness, prefill: tuple[int, int] | None
+    standing: Standing,
+    kv_bytes_per_token: float,
+    fresh: Freshness,
+    prefill: tuple[int, int] | None,
+    left_s: float | None = None,
 ) -> dict[str, Any]:
-    """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed."""
+    """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed, `left_s`
+    the seconds that the rest should take."""
     generation, decision = standing.generation, standing.decision
     return {
         "name": standing.name,
@@ -40,7 +45,7 @@ def codex_report(
         "amendments": len(standing.log),
         "amended_tokens": standing.amended,
         **fresh_report(fresh),
-        "prefill": {"done": prefill[0], "total": prefill[1]} if prefill else None,
+        "prefill": {"done": prefill[0], "total": prefill[1], "left_s": left_s} if prefill else None,
     }
 
 
@@ -78,7 +83,7 @@ def survey_report(
         "tokens": tokens_of(sizes),
         "estimated": list(sizes.estimated),
         "tier": decision.tier.value,
-        "reason": f"{how}: {decision.reason}",
+        "reason": f"{decision.reason}; {how}",
         "hint": decision.hint,
         "kv_bytes": round(decision.tokens * kv_bytes_per_token),
         "indexed_chunks": 0,

@@ -69,8 +69,8 @@ def test_a_survey_marks_its_figures_and_says_about():
     assert report["estimated"] == ["full", "skeleton", "map"]
     assert report["tokens"] == {"full": 90_000, "skeleton": 9_000, "map": 2_000}
     assert report["reason"] == (
-        "estimated from 3 of 9 files: skeleton+hot, because about 90,000 tokens do not fit in the 22,400 that a window of "
-        "32,000 leaves"
+        "skeleton+hot, because about 90,000 tokens do not fit in the 22,400 that a window of 32,000 leaves; "
+        "estimated from 3 of 9 files"
     )
     json.dumps(report)
 
