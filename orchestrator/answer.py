@@ -27,7 +27,7 @@ from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.grounding import Ground, citations_of, used_of
 from orchestrator.patience import refuse_waiting, until_first, within
-from orchestrator.planning import plan_report
+from orchestrator.planning import expected_s, plan_report
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.schema import StoreError
@@ -137,7 +137,9 @@ class Answers:
             heard.admitted = event
         elif isinstance(event, Progress):
             floor = prepared.composed.assembled.floor.tokens
-            return Waiting("floor" if event.done < floor else "prompt", event.done, event.total)
+            phase, codex = "floor" if event.done < floor else "prompt", prepared.standing
+            left = expected_s(event.total - event.done, self.client.snapshot)
+            return Waiting(phase, event.done, event.total, codex.name if codex else "", left)
         elif isinstance(event, Finished):
             heard.finished = event
         elif isinstance(event, Text | Thought | ToolCall):
@@ -257,8 +259,9 @@ def refuse_other_floor(decision: Decision) -> None:
     """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
     if decision.needs_tier is not None:
         raise InvalidRequest(
-            f"{decision.strategy} needs the tier {decision.needs_tier}, which does not stand: {decision.cost}",
-            f"load the codex with --tier {decision.needs_tier}, or ask without --strategy",
+            f"{decision.strategy} needs the tier {decision.needs_tier}, and this codex stands in another",
+            "ask without --strategy, or load it in that tier first: "
+            f"lore load PATH --tier {decision.needs_tier} ({decision.cost})",
         )
 
 

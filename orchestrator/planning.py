@@ -3,8 +3,15 @@
 from typing import Any
 
 from orchestrator.context.prefetch import decide_prefetch
+from orchestrator.engine.messages import Snapshot
 from orchestrator.preparing import Prepared
 from orchestrator.wire.lore import Lore
+
+
+def expected_s(tokens: int, snapshot: Snapshot) -> float | None:
+    """Seconds that so many tokens take to compute, as a plan predicts them; None before anything was measured."""
+    per_token = snapshot.counters.get("ms_per_token", 0.0)
+    return per_token * tokens / 1000 if per_token else None
 
 
 def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float) -> dict[str, Any]:

@@ -197,6 +197,8 @@ class Program:
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)
         report = self.about.status(await self.operations.codices(principal), sessions)
+        engine = report["engine"]
+        engine["prefilling_codex"] = self.operations.shelf.floors.codex_of(engine["prefilling"])
         return {**report, "embedding": self.meaning.report()}
 
     async def cache(self, principal: Principal) -> Report:

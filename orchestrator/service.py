@@ -84,11 +84,13 @@ class Ask:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Progress before the first token: phase is queue, model, floor or prompt."""
+    """Progress before the first token: phase is queue, model, floor or prompt. `left_s` is what it will take, if known."""
 
     phase: str
     done: int
     total: int
+    codex: str = ""
+    left_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.api.replies import packed
@@ -90,7 +91,7 @@ class Chunks:
             case Thought():
                 return [self.choice({"reasoning_content": event.delta})]
             case Waiting():
-                return [comment({"progress": {"phase": event.phase, "done": event.done, "total": event.total}})]
+                return [comment({"progress": asdict(event)})]
             case ToolCall():
                 self.calls += 1
                 return [self.choice({"tool_calls": [{"index": self.calls - 1, **call_of(event)}]})]

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
 from orchestrator.cli.faults import Failure
+from orchestrator.cli.figures import about, count
 from orchestrator.cli.footer import footer
 from orchestrator.cli.question import Options, body_of
-from orchestrator.cli.terminal import clear_progress, faint, note, progress, result, result_json, safe
+from orchestrator.cli.terminal import clear_progress, faint, is_terminal, note, progress, result, result_json, safe
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Event
 
 ROUTE = "/v1/chat/completions"
+WORTH_TELLING_S = 5.0  # a shorter wait is over before it is read
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Answer:
     lore: dict[str, Any] = field(default_factory=dict)
     usage: dict[str, Any] = field(default_factory=dict)
     waited: bool = False  # a line of progress stands on the terminal
+    told: bool = False  # that a floor is waited for, where no terminal shows how far it is
 
 
 def ask(
@@ -80,8 +83,7 @@ def received(events: "Iterator[Event]", *, show: bool) -> Answer:
     answer = Answer()
     for event in events:
         if event.aside:
-            progress(waiting(event.data))
-            answer.waited = True
+            tell_waiting(answer, event.data, show=show)
             continue
         if answer.waited:
             clear_progress()
@@ -112,16 +114,37 @@ def think(thought: str, *, show: bool) -> None:
         sys.stderr.flush()
 
 
-def waiting(aside: Any) -> str:
-    """`floor 1,024/8,000 tokens`; the phases are the daemon's: queue, model, floor, prompt."""
+def tell_waiting(answer: Answer, aside: Any, *, show: bool) -> None:
     at = aside.get("progress", {}) if isinstance(aside, dict) else {}
+    if is_terminal(sys.stderr):
+        progress(waiting(at))
+        answer.waited = True
+    elif show and not answer.told and is_long(at):
+        note(long_wait(at))
+        answer.told = True
+
+
+def is_long(at: dict[str, Any]) -> bool:
+    left = at.get("left_s")
+    return at.get("phase") == "floor" and left is not None and left >= WORTH_TELLING_S
+
+
+def long_wait(at: dict[str, Any]) -> str:
+    of = f" of {at['codex']}" if at.get("codex") else ""
+    return f"waiting for the floor{of}: {about(at['left_s'])}, {count(at['done'])} of {count(at['total'])} tokens stand"
+
+
+def waiting(at: dict[str, Any]) -> str:
+    """`floor 1,024/8,000 tokens`; the phases are the daemon's: queue, model, floor, prompt."""
     done, total = at.get("done", 0), at.get("total", 0)
     return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
 
 
 def finish(answer: Answer, max_tokens: int) -> None:
-    if not (answer.text and answer.text[-1].endswith("\n")):
+    if answer.text and not answer.text[-1].endswith("\n"):
         result("")
+    if not "".join(answer.text).strip():
+        note("the model answered nothing")
     if answer.finish_reason == "length":
         note(f"cut at {max_tokens:,} tokens; --max-tokens allows more")
     for line in footer(answer.lore):

@@ -25,6 +25,11 @@ def duration(amount: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
+def about(amount: float) -> str:
+    """Of seconds that were predicted: no finer than the prediction."""
+    return f"about {amount / 60:.0f} min" if amount >= 90 else f"about {max(1, round(amount))} s"
+
+
 def plural(number: int, one: str, many: str = "") -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 

@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
 from orchestrator.cli.faults import Failure
-from orchestrator.cli.figures import count, duration, plural, size
+from orchestrator.cli.figures import about, count, duration, plural, size
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
 from orchestrator.wire import faults
 from orchestrator.wire.places import is_url
@@ -120,26 +120,31 @@ def step(event: dict[str, Any]) -> str:
 
 def show(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
     result("\n".join([*summary(codex), *more]))
-    if codex.get("prefill"):
-        note("the prefix is being computed; a first question waits for it, as `lore load --wait` would")
+    if prefill := codex.get("prefill"):
+        note(being_computed(prefill.get("left_s")))
     for notice in codex.get("notices") or ():
         note(notice)
+
+
+def being_computed(left_s: float | None) -> str:
+    time = f" ({about(left_s)})" if left_s is not None else ""
+    return f"the prefix is being computed{time}; a first question waits for it, as `lore load --wait` would"
 
 
 def summary(codex: dict[str, Any]) -> list[str]:
     """Counts, tokens per tier, the tier and why."""
     skipped = codex.get("skipped", {})
     reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
-    about = codex.get("estimated") or ()
+    estimated = codex.get("estimated") or ()
     tokens = ", ".join(
-        f"{tier} {'≈' if tier in about else ''}{count(number)}"
+        f"{tier} {'≈' if tier in estimated else ''}{count(number)}"
         for tier, number in codex.get("tokens", {}).items()
         if number is not None
     )
     roots = ", ".join(codex.get("roots") or [codex.get("root", "")])
     lines = [
         f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}",
-        f"  skipped   {plural(sum(skipped.values()), 'file')}: {reasons}" if skipped else "",
+        f"  skipped   {left_out(sum(skipped.values()))}: {reasons}" if skipped else "",
         f"  tokens    {tokens}" if tokens else "",
         f"  tier      {tier_and_why(codex)}",
         f"            {codex['hint']}" if codex.get("hint") else "",
@@ -148,6 +153,11 @@ def summary(codex: dict[str, Any]) -> list[str]:
         f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
     ]
     return [line for line in lines if line]
+
+
+def left_out(number: int) -> str:
+    """A folder that is left out counts once, whatever it holds."""
+    return plural(number, "file or folder", "files or folders")
 
 
 def tier_and_why(codex: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ def numbers(report: dict[str, Any]) -> str:
     lines = [
         f"prompt     {count(prompt.get('tokens', 0))} tokens: {count(prompt.get('cached', 0))} cached, "
         f"{count(prompt.get('computed', 0))} to compute",
-        f"window     {count(strategy.get('window', 0))} tokens, {count(strategy.get('available_tokens', 0))} for the codex",
+        f"window     {count(strategy.get('window', 0))} tokens, {count(strategy.get('available_tokens', 0))} left",
         f"governor   {governor.get('level', '')}, {size(governor.get('kv_bytes', 0))} of KV, "
         f"budget {count(governor.get('budget_tokens', 0))} tokens",
         *(f"           {action}" for action in governor.get("actions", ())),

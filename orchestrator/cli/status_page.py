@@ -47,8 +47,14 @@ def engine_lines(engine: Part, queue: Part) -> list[str]:
         lines.append("           this model's memory cannot be cut: tails are kept whole, or computed again")
     lines.append(f"queue      {count(queue.get('running', 0))} running, {count(queue.get('waiting', 0))} waiting")
     if engine.get("prefilling"):
-        lines.append(f"           computing {engine['prefilling']}")
+        lines.append(f"           computing {computed(engine)}")
     return lines
+
+
+def computed(engine: Part) -> str:
+    """The codex's name; a floor's own name is a hash."""
+    codex = engine.get("prefilling_codex")
+    return f"the prefix of {codex}" if codex else "a prefix without a codex"
 
 
 def embedding_lines(embedding: Part | None) -> list[str]:

@@ -282,4 +282,4 @@ def _retrieval_for(strategy: Strategy, tier: FloorTier) -> Retrieval:
 def _cost(other: TierDecision, room: Room) -> str:
     tokens = room.identity + other.tokens
     kv = f", {size(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
-    return f"a floor of tier {other.tier} beside the one that stands: {tokens:,} tokens to compute{kv}"
+    return f"{tokens:,} tokens to compute{kv}"

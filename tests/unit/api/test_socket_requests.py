@@ -145,7 +145,9 @@ def test_every_answer_names_the_daemon_s_version(http):
 def test_waiting_is_told_in_comments_that_other_clients_ignore(http):
     with http.stream("POST", CHAT, json=asked("a", stream=True)) as answer:
         lines = [line for line in answer.iter_lines() if line]
-    assert json.loads(lines[0].removeprefix(": ")) == {"progress": {"phase": "floor", "done": 512, "total": 1024}}
+    assert json.loads(lines[0].removeprefix(": ")) == {
+        "progress": {"phase": "floor", "done": 512, "total": 1024, "codex": "demo", "left_s": 0.5}
+    }
     assert lines[-1] == "data: [DONE]"
 
 

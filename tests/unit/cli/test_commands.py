@@ -163,7 +163,7 @@ def test_load_prints_its_summary_and_as_json_every_event(lore, lorekeep, tmp_pat
     done = lore("load", str(tmp_path), "--name", "mine")
     assert done.returncode == 0
     assert "mine: 3 files of" in done.stdout
-    assert "1 file: 1 binary" in done.stdout
+    assert "1 file or folder: 1 binary" in done.stdout
     assert "full 1,200, skeleton 300, map 90" in done.stdout
     assert "full: 1,200 tokens fit" in done.stdout
     events = [json.loads(line) for line in lore("load", str(tmp_path), "--json").stdout.splitlines()]

@@ -137,7 +137,7 @@ def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
 def test_the_price_of_another_floor_is_told_and_counted() -> None:
     standing = Standing(FloorTier.MAP, 20_000, 500)
     decision = decide(standing, ASKED, forced="cag", sizes=TierSizes(full=20_000, map=500), room=ROOM)
-    assert decision.cost == "a floor of tier full beside the one that stands: 20,200 tokens to compute, 20 MiB of KV"
+    assert decision.cost == "20,200 tokens to compute, 20 MiB of KV"
     assert decision.used_tokens == 40_000 - 500 + 20_000
 
 

@@ -1,7 +1,8 @@
 """The port, small and deterministic: answers by repeating the question's words. For the tests of both edges.
 
 A question steers it: `forever` never ends, `break` fails after a word, `full`, `paused`, `loading`, `huge` are refused,
-`bug` is our own mistake, `think` thinks first, `call` calls a tool, `long` is cut.
+`bug` is our own mistake, `think` thinks first, `call` calls a tool, `long` is cut, `mute` is
+answered with nothing, `patience` waits for minutes.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class SmallService:
         self.asked.append(ask)
         question = ask.messages[-1].content
         self.check(ask, question)
-        yield Waiting("floor", 512, 1024)
+        yield Waiting("floor", 512, 1024, "demo", 240.0 if question == "patience" else 0.5)
         self.begun.set()
         try:
             if "forever" in question:
@@ -133,7 +134,7 @@ class SmallService:
             yield ToolCall("call-1", "search_archive", '{"query": "x"}')
             yield self.answered(ask, "tool_calls")
             return
-        for word in question.split():
+        for word in () if question == "mute" else question.split():
             yield Text(word + " ")
             if word == "break":
                 raise EngineFailed("the engine died", "ask again")

@@ -1,0 +1,69 @@
+"""What single lines of the pages say to somebody who reads them for the first time."""
+
+from orchestrator.cli.figures import about
+from orchestrator.cli.load import being_computed, summary
+from orchestrator.cli.model_page import page as model_page
+from orchestrator.cli.plan_page import numbers
+from orchestrator.cli.search import line
+from orchestrator.cli.session import turn_text
+from orchestrator.cli.status_page import engine_lines
+
+QUEUE = {"running": 1, "waiting": 0}
+
+
+def test_a_turn_without_text_is_shown_as_an_empty_one():
+    assert turn_text({"role": "assistant"}) == "assistant:"
+    assert turn_text({"role": "user", "text": "why?"}) == "user: why?"
+
+
+def test_a_piped_hit_has_the_number_of_the_line_that_it_prints():
+    hit = {"path": "a.py", "start": 10, "end": 60, "line": 42, "snippet": "    run()\n    stop()"}
+    assert line(hit) == "a.py:42:run()"
+
+
+def test_what_is_left_of_the_window_is_called_left():
+    report = {"strategy": {"window": 131_072, "available_tokens": 46_854}}
+    assert "window     131,072 tokens, 46,854 left" in numbers(report)
+
+
+def test_what_was_left_out_may_have_been_a_folder():
+    codex = {"name": "x", "root": "/x", "files": 1, "tier": "full", "reason": "full, because it fits"}
+    assert "  skipped   1 file or folder: 1 vendored" in summary({**codex, "skipped": {"vendored": 1}})
+    assert "  skipped   3 files or folders: 2 binary, 1 vendored" in summary(
+        {**codex, "skipped": {"vendored": 1, "binary": 2}}
+    )
+
+
+def test_a_load_that_returns_early_says_how_long_the_prefix_takes():
+    assert "(about 4 min)" in being_computed(240.0)
+    assert "(" not in being_computed(None)
+    assert [about(0.2), about(40.4), about(89.9), about(90)] == ["about 1 s", "about 40 s", "about 90 s", "about 2 min"]
+
+
+def test_what_is_computed_is_named_by_its_codex():
+    engine = {"state": "ready", "prefilling": "5" * 64, "prefilling_codex": "demo"}
+    assert "           computing the prefix of demo" in engine_lines(engine, QUEUE)
+    assert not any("5" * 64 in one for one in engine_lines({**engine, "prefilling_codex": ""}, QUEUE))
+
+
+def test_a_model_that_embeds_is_shown_without_kv_and_context():
+    shown = model_page(
+        {
+            "id": "builtin:words",
+            "path": "/m/words.gguf",
+            "bytes": 4 << 20,
+            "words": "for embedding.model alone: it gives vectors of texts and writes none",
+            "name": "words",
+            "architecture": "bert",
+            "layers": 1,
+            "quantisation": "F16",
+            "vocabulary": 16_000,
+            "embedding": {"dimensions": 256, "window": 2048},
+        }
+    )
+    assert "vectors    256 dimensions" in shown
+    assert "window     2,048 tokens of a text" in shown
+    assert "size       4.0 MiB" in shown
+    assert "use        for embedding.model alone" in shown
+    assert "KV" not in shown
+    assert "context" not in shown
