@@ -23,6 +23,10 @@ class EmbeddingFailed(CodexError):
     """The model that embeds is gone, or does not give what it promised."""
 
 
+class TextRefused(EmbeddingFailed):
+    """The model works, and can make nothing of one of these texts; others can be embedded."""
+
+
 class VectorError(CodexError):
     """Vectors cannot be stored because of the world."""
 
@@ -55,7 +59,10 @@ class Embedder(Protocol):
         """Length of every vector."""
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, in order. Blocks; raises CodexError when the model is gone."""
+        """A vector of length 1 for each text, in order. Blocks; raises CodexError when the model is gone.
+
+        Raises TextRefused when one of the texts has nothing to embed.
+        """
 
 
 def space_of(embedder: Embedder) -> Space:

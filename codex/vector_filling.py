@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from codex.archive import Archive
 from codex.definitions import Place
-from codex.embed import Embedder, EmbeddingFailed, VectorIndex, space_of
+from codex.embed import Embedder, EmbeddingFailed, TextRefused, VectorIndex, space_of
 from codex.errors import CodexError
 from codex.roles import ROLE_SHARES, role_of
 
@@ -21,7 +21,10 @@ _UNIT = 0.01  # how far from 1 a vector's length may be
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """How far the vectors of a codex are: distinct texts of its chunks, and how many of them have a vector."""
+    """How far the vectors of a codex are: distinct texts of its chunks, and how many of them are done.
+
+    A text that the model can make nothing of is done without a vector: nobody could find it by its meaning.
+    """
 
     codex: str
     texts: int
@@ -50,8 +53,9 @@ def fill(
     """Embeds every text of the codex's chunks that has no vector, sources first, and tells `heard` after each batch.
 
     Returns early, not `complete`, when `stopped()`; asked before each batch. When all is embedded, what nobody uses is
-    swept. Raises EmbeddingFailed when the model is gone or gives no vectors of its promised form, VectorError when they
-    cannot be stored, and what the archive raises; what was embedded until then stays.
+    swept. A text that the model refuses is passed over, and asked for again by the next fill. Raises EmbeddingFailed
+    when the model is gone or gives no vectors of its promised form, VectorError when they cannot be stored, and what
+    the archive raises; what was embedded until then stays.
     """
     space = space_of(embedder)
     texts = {digest: places[0] for digest, places in archive.digests(codex).items()}
@@ -66,7 +70,9 @@ def fill(
             return filled
         digests = order[at : at + batch]
         current = _current(archive, codex, {texts[digest]: digest for digest in digests})
-        vectors.add(codex, space, _embedded(embedder, current, filled))
+        made = _embedded(embedder, current, filled)
+        if made:
+            vectors.add(codex, space, made)
         filled = Filled(codex, filled.texts, filled.embedded + len(current), len(adopted))
         heard(filled)
     vectors.sweep(codex, space, texts.keys())
@@ -89,8 +95,12 @@ def _digest(text: str) -> str:
 
 
 def _embedded(embedder: Embedder, texts: dict[str, str], filled: Filled) -> dict[str, Sequence[float]]:
+    """By digest; without those of texts that the model refuses, which are looked for one by one."""
     try:
         vectors = embedder.embed(list(texts.values())) if texts else []
+    except TextRefused:
+        alone = [{digest: text} for digest, text in texts.items()] if len(texts) > 1 else []
+        return {digest: made for one in alone for digest, made in _embedded(embedder, one, filled).items()}
     except CodexError as error:
         raise EmbeddingFailed(
             f"embedding {filled.codex!r} stopped after {filled.embedded} of {filled.texts} texts: {error}; "

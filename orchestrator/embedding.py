@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codex.embed import EmbeddingFailed
+from codex.embed import EmbeddingFailed, TextRefused
 from orchestrator.embedding_model import EmbeddingFile
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.embed_client import EmbeddingRefused, Embeddings
@@ -30,7 +30,7 @@ class Bridge:
     def embed(self, texts: Sequence[str], urgency: Urgency, seconds: float | None) -> Embeddings:
         """Blocks, in a thread that is not the loop's. With `seconds` for it, an engine that starts is not waited for.
 
-        Raises EmbeddingFailed.
+        Raises EmbeddingFailed, as TextRefused where one of the texts is the reason.
         """
         if self._loop is None or (seconds is not None and self.client.state is not ChildState.READY):
             raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
@@ -40,7 +40,9 @@ class Bridge:
         except TimeoutError as error:
             asked.cancel()
             raise EmbeddingFailed(f"the embedding model took longer than {seconds:.0f} s") from error
-        except (EmbeddingRefused, EngineUnavailable) as error:
+        except EmbeddingRefused as error:
+            raise (TextRefused if error.text else EmbeddingFailed)(str(error)) from error
+        except EngineUnavailable as error:
             raise EmbeddingFailed(str(error)) from error
         except concurrent.futures.CancelledError as error:
             raise EmbeddingFailed("the daemon is stopping") from error

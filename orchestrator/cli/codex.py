@@ -10,7 +10,7 @@ from orchestrator.cli.figures import count, table
 from orchestrator.cli.footer import code_state
 from orchestrator.cli.load import follow
 from orchestrator.cli.load import show as loaded
-from orchestrator.cli.status_page import state
+from orchestrator.cli.status_page import faulty, state
 from orchestrator.cli.terminal import note, result, result_json
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
@@ -45,6 +45,8 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
         loaded(codex, [f"  taken in  {taken_in(codex)}", *([f"  state     {words}"] if words else [])])
         if codex.get("fresh_notice"):
             note(codex["fresh_notice"])
+        if faulty(codex.get("embedding")):
+            note(codex["embedding"]["fault"])
 
 
 def taken_in(codex: dict[str, Any]) -> str:

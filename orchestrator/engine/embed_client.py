@@ -19,7 +19,14 @@ MOST_LOSSES = 2  # of the child in a row while it embedded: more would have the 
 
 
 class EmbeddingRefused(Exception):
-    """There is no embedding of these texts, and asking again will not help; the message says why."""
+    """There is no embedding of these texts, and asking again will not help; the message says why.
+
+    `text`: one of the texts is the reason; others can be embedded.
+    """
+
+    def __init__(self, reason: str, *, text: bool = False) -> None:
+        super().__init__(reason)
+        self.text = text
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class EmbeddingCalls:
             raise EmbeddingRefused(f"the engine ended {self._losses} times while it embedded with {self._spec.model}")
         answer = await self._asked(tuple(texts), urgency is Urgency.BACKGROUND)
         if isinstance(answer, EmbedFailed):
-            raise EmbeddingRefused(answer.reason)
+            raise EmbeddingRefused(answer.reason, text=answer.text)
         assert isinstance(answer, Embedded)
         self._losses = 0
         vectors = np.frombuffer(answer.vectors, np.float32).reshape(len(texts), answer.dimensions)

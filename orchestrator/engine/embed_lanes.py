@@ -24,7 +24,7 @@ from orchestrator.engine.embed_messages import (
     ToEmbedder,
     Unload,
 )
-from orchestrator.engine.embed_port import Cut, EmbeddingContext, EmbeddingModel, batches, cut, normalised
+from orchestrator.engine.embed_port import Cut, EmbeddingContext, EmbeddingModel, TextRefused, batches, cut, normalised
 
 NICE = 10
 IDLE_SECONDS = 300.0  # after that the memory is worth more than the load (some hundred ms) at the next text
@@ -134,7 +134,7 @@ class Lane:
         try:
             answer: FromEmbedder | None = self._embed(message)
         except BackendError as error:
-            answer = EmbedFailed(message.call, str(error))
+            answer = EmbedFailed(message.call, str(error), isinstance(error, TextRefused))
         self._wanted.discard(message.call)
         if answer is not None:
             self._post([answer])
@@ -172,8 +172,8 @@ class Lane:
 
 
 def read(model: EmbeddingModel, number: int, text: str) -> Cut:
-    """A text as ids that fit the window. Raises BackendError for one that has none."""
+    """A text as ids that fit the window. Raises TextRefused for one that has none."""
     ids = model.encode(text)
     if not ids:
-        raise BackendError(f"text {number} is empty: there is nothing to embed")
+        raise TextRefused(f"text {number} is empty: there is nothing to embed")
     return cut(ids, model.window, model.ending)

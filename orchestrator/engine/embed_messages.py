@@ -40,10 +40,14 @@ class Embedded:
 
 @dataclass(frozen=True)
 class EmbedFailed:
-    """There is no embedding; asking again will not help unless the model's file changes."""
+    """There is no embedding; asking again will not help unless the model's file changes.
+
+    `text`: the model works, and one of the texts is what it can make nothing of.
+    """
 
     call: int
     reason: str
+    text: bool = False
 
 
 FromEmbedder = Embedded | EmbedFailed

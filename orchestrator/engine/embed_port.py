@@ -12,6 +12,11 @@ import numpy.typing as npt
 
 from orchestrator.engine.backend import BackendError
 
+
+class TextRefused(BackendError):
+    """The model works, and can make nothing of one of these texts."""
+
+
 Vectors = npt.NDArray[np.float32]
 
 BATCH_TOKENS = 512  # attention walks the whole batch, also for texts that do not see each other
@@ -73,9 +78,9 @@ def batches(lengths: Sequence[int], tokens: int = BATCH_TOKENS, texts: int = BAT
 
 
 def normalised(vectors: Vectors) -> Vectors:
-    """Rows of length 1. Raises BackendError for a row without a direction."""
+    """Rows of length 1. Raises TextRefused for a row without a direction."""
     lengths: npt.NDArray[Any] = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not (lengths > 0).all():
-        raise BackendError("the embedding model gave a vector without a direction")
+        raise TextRefused("the embedding model gave a vector without a direction")
     rows: Vectors = (vectors / lengths).astype(np.float32)
     return rows

@@ -191,3 +191,19 @@ def test_closing_drops_what_waits(room):
     room.model.gate.release()
     assert room.embedder.close()
     assert room.model.closed.is_set()
+
+
+def test_a_text_without_anything_to_embed_is_told_from_a_model_that_fails():
+    room = Room()
+    room.model.encode = lambda text: []
+    room.embedder.take(Embed(1, ("",)))
+    assert room.answers.get(timeout=SOON) == EmbedFailed(1, "text 0 is empty: there is nothing to embed", text=True)
+    assert room.embedder.close()
+
+    def broken():
+        raise BackendError("no such file")
+
+    failing = Room(broken)
+    failing.embedder.take(Embed(2, ("a",)))
+    assert failing.answers.get(timeout=SOON) == EmbedFailed(2, "no such file")
+    assert failing.embedder.close()

@@ -1,0 +1,37 @@
+"""A text that the model can make nothing of is passed over; it never holds up the rest of its codex."""
+
+import pytest
+from support.word_embedder import WordEmbedder
+
+from codex.archive_memory import MemoryArchive
+from codex.documents import Document, digest_of
+from codex.embed import TextRefused, space_of
+from codex.vector_filling import Filled, fill
+from codex.vector_memory import MemoryVectors
+
+
+class Choosy(WordEmbedder):
+    """Refuses whole calls that hold one text without its word, as a model does whose words they have none of."""
+
+    def embed(self, texts):
+        for number, text in enumerate(texts):
+            if "odd" in text:
+                raise TextRefused(f"text {number} is empty: there is nothing to embed")
+        return super().embed(texts)
+
+
+def archive_of(*names):
+    texts = {f"{name}.py": f"def {name}():\n    return '{name}'\n" for name in names}
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, digest_of(text.encode()), len(text)) for path, text in texts.items()])
+    return archive
+
+
+@pytest.mark.parametrize("names", [("one", "odd", "two"), ("odd",), ("odd", "odder", "one")])
+@pytest.mark.parametrize("batch", [1, 2, 16])
+def test_a_refused_text_is_passed_over_and_counted_as_done(names, batch):
+    vectors, embedder = MemoryVectors(), Choosy()
+    filled = fill(archive_of(*names), vectors, embedder, "c", batch=batch)
+    assert filled == Filled("c", len(names), len(names))
+    assert vectors.count("c", space_of(embedder)) == sum("odd" not in name for name in names)
+    assert fill(archive_of(*names), vectors, embedder, "c").complete  # after a restart too
