@@ -32,12 +32,21 @@ def codex_part(codex: dict[str, Any] | None) -> str:
 
 
 def code_state(codex: dict[str, Any]) -> str:
-    """`main@1a2b3c4 + 2 changed files`."""
+    """`main@1a2b3c4 + 1 changed, 1 removed file`: of a removed one, the last text may still be quoted."""
     revision = str(codex.get("revision") or "")[:7]
     branch = codex.get("branch") or ""
     state = f"{branch}@{revision}" if branch and revision else revision or branch
-    changed = len(codex.get("amendments", ()))
-    return f"{state} + {plural(changed, 'changed file')}".lstrip() if changed else state
+    words = changed_files(len(codex.get("amendments", ())), len(codex.get("removed", ())))
+    return f"{state} + {words}".lstrip() if words else state
+
+
+def changed_files(amended: int, removed: int) -> str:
+    """`removed` are some of the `amended`."""
+    changed = amended - removed
+    if changed and removed:
+        return f"{changed} changed, {plural(removed, 'removed file')}"
+    kind, number = ("removed file", removed) if removed else ("changed file", changed)
+    return plural(number, kind) if number else ""
 
 
 def strategy_part(strategy: dict[str, Any]) -> str:

@@ -53,5 +53,8 @@ class Standing:
             branch=self.generation.state.branch,
             revision=self.generation.state.revision,
             amendments=tuple(dict.fromkeys(entry.path for entry in self.log)),
+            removed=tuple(
+                path for path, digest in {one.path: one.digest for one in self.log}.items() if digest is None
+            ),
             indexing=indexing,
         )

@@ -21,6 +21,7 @@ class CodexState(Shape):
     branch: str | None = None
     revision: str | None = None
     amendments: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()  # those of `amendments` that are gone from the disk; their last text is still there
     indexing: bool = False
 
 

@@ -29,6 +29,8 @@ def test_columns_of_numbers_stand_right():
         ({"branch": "main", "revision": "1a2b3c4", "amendments": ["a"]}, "main@1a2b3c4 + 1 changed file"),
         ({"revision": "1a2b3c4"}, "1a2b3c4"),
         ({"amendments": ["a", "b"]}, "+ 2 changed files"),
+        ({"amendments": ["a", "b"], "removed": ["b"]}, "+ 1 changed, 1 removed file"),
+        ({"amendments": ["a", "b"], "removed": ["a", "b"]}, "+ 2 removed files"),
         ({}, ""),
     ],
 )
