@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from orchestrator.api.peers import Peer
 from orchestrator.service import Principal
 from orchestrator.settings import SettingsError
-from orchestrator.settings.model import Settings, SigilRule
+from orchestrator.settings.model import OWNER, Settings, SigilRule
 
-OWNER = "owner"
 NOBODY = "none"
 EVERYTHING = frozenset({"admin"})
 TOKEN_UIDS = 1 << 32  # token holders have no uid; theirs lie above all that the kernel gives
@@ -51,10 +50,10 @@ class Sigils:
     def of(settings: Settings, owner: int) -> "Sigils":
         """Raises SettingsError for a user, group or sigil that does not exist: silence would lock somebody out."""
         rules = tuple(resolved(name, rule) for name, rule in settings.sigils.items())
-        known = {OWNER, *settings.sigils}
         for name, token in settings.tokens.items():
-            if token.sigil not in known:
-                raise SettingsError(f"tokens.{name} has an unknown sigil {token.sigil}", f"there are {sorted(known)}")
+            wrong = settings.unknown_sigil(token.sigil)
+            if wrong:
+                raise SettingsError(f"tokens.{name}.sigil: {wrong}", "name one of them, or write its table")
         tokens = tuple(Token(name, token.sha256, token.sigil) for name, token in settings.tokens.items())
         return Sigils(owner, rules, tokens)
 

@@ -26,6 +26,13 @@ def settings(config: str | None = None, options: Mapping[str, Any] | None = None
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
+def known_sigil(name: str) -> None:
+    """Raises Failure for a sigil that the settings do not have."""
+    wrong = settings().settings.unknown_sigil(name)
+    if wrong:
+        raise Failure(faults.USAGE, wrong, f"name one of them, or write [sigils.{name}] into the configuration first")
+
+
 def settings_table(config: str | None, socket: str | None) -> list[dict[str, Any]]:
     from dataclasses import asdict
 

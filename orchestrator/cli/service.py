@@ -6,7 +6,9 @@ import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
+from orchestrator.cli.faults import Failure
 from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
 User = Annotated[bool, typer.Option("--user/--system", help="your own service, or the machine's")]
@@ -19,11 +21,10 @@ def install(user: User = True, as_json: given.Json = False) -> None:
     files = local.unit_files(user=user)
     if as_json:
         result_json({"files": files, "todo": complaints})
-        return
+        raise typer.Exit(faults.FAILED if complaints else faults.OK)
     for file in files:
         note(f"wrote {file}")
-    for complaint in complaints:
-        note(complaint)
+    complete(complaints, "the units are written, but not all else worked")
     if user:
         note("to keep it running after you log out: loginctl enable-linger")
 
@@ -34,9 +35,8 @@ def uninstall(user: User = True, as_json: given.Json = False) -> None:
     complaints = local.unit_action("uninstall", user=user)
     if as_json:
         result_json({"files": local.unit_files(user=user), "todo": complaints})
-        return
-    for complaint in complaints:
-        note(complaint)
+        raise typer.Exit(faults.FAILED if complaints else faults.OK)
+    complete(complaints, "the units are removed, but systemd could not be told")
     note("removed")
 
 
@@ -48,3 +48,11 @@ def status(user: User = True, as_json: given.Json = False) -> None:
         result_json({"units": states})
     else:
         result("\n".join(f"{name}  {state}" for name, state in states.items()))
+    if set(states.values()) == {"unknown"}:
+        raise Failure(faults.FAILED, "systemd cannot be asked here", "lore serve runs without it")
+
+
+def complete(complaints: list[str], done: str) -> None:
+    """Raises Failure where something is left to do: `done` says what stands."""
+    if complaints:
+        raise Failure(faults.FAILED, f"{done}: {'; '.join(complaints)}", "lore serve runs without systemd")

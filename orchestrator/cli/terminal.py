@@ -9,6 +9,7 @@ from typing import Any, TextIO
 # direction, which show a line in another order than it has.
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
+LEFT = 128 + 13  # as a shell shows SIGPIPE
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -22,13 +23,22 @@ def safe(text: str, stream: TextIO) -> str:
 
 def result(text: str, end: str = "\n", lead: str = "") -> None:
     """`lead` stands before the text, in bold on a terminal."""
-    sys.stdout.write(bold(safe(lead, sys.stdout), sys.stdout) + safe(text, sys.stdout) + end)
-    sys.stdout.flush()
+    written(bold(safe(lead, sys.stdout), sys.stdout) + safe(text, sys.stdout) + end)
 
 
 def result_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+    written(json.dumps(value) + "\n")
+
+
+def written(text: str) -> None:
+    """Who reads us may leave: then we end as `cat` does, without a word."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered must not fail once more at the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(LEFT)
 
 
 def note(text: str) -> None:

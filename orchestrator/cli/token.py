@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.terminal import note, result, result_json
 
@@ -18,6 +19,7 @@ def new(sigil: Sigil, name: Name = "client", as_json: given.Json = False) -> Non
     import hashlib
     import secrets
 
+    local.known_sigil(sigil)
     token = secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).hexdigest()
     table = f'[tokens.{name}]\nsha256 = "{digest}"\nsigil = "{sigil}"'

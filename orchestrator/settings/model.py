@@ -191,6 +191,13 @@ class LogSettings(Slice):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
 
+OWNER = "owner"  # the sigil that permits all; it has no table
+
+
+def are(names: list[str]) -> str:
+    return f"is only {names[0]}" if len(names) == 1 else f"are {', '.join(names)}"
+
+
 class SigilRule(Slice):
     """Who carries a sigil, by user or group (names or numbers), and what it permits."""
 
@@ -230,3 +237,8 @@ class Settings(Slice):
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)
     tokens: dict[str, TokenRule] = Field(default_factory=dict)
+
+    def unknown_sigil(self, name: str) -> str:
+        """What is wrong with a sigil's name that a token shall carry; '' when it may."""
+        known = [OWNER, *sorted(self.sigils)]
+        return "" if name in known else f'no sigil "{name}"; there {are(known)}'

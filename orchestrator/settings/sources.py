@@ -104,10 +104,20 @@ def from_text(name: str, text: str) -> Any:
 
 def validated(values: Values, origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings.model_validate(nested(values, origins))
+        return sigils_known(Settings.model_validate(nested(values, origins)), origins)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         raise refusal(first["type"], first["loc"], first["msg"], origins, first["input"]) from error
+
+
+def sigils_known(settings: Settings, origins: Mapping[str, str]) -> Settings:
+    """The same. Raises SettingsError for a token whose sigil does not exist: silence would lock somebody out."""
+    for name, token in settings.tokens.items():
+        wrong = settings.unknown_sigil(token.sigil)
+        if wrong:
+            key = f"tokens.{name}.sigil"
+            raise SettingsError(f"{origin_of(key, origins)}: {key}: {wrong}", "name one of them, or write its table")
+    return settings
 
 
 def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:

@@ -399,3 +399,25 @@ def test_a_working_directory_that_is_gone_is_said_so(lorekeep, folder):
         ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, "is gone" in done.stderr) == (2, True)
+
+
+def test_who_reads_the_output_may_leave(folder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([LORE, "config", "show"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_token_for_a_sigil_that_does_not_exist_is_not_handed_out(lore, tmp_path):
+    done = lore("token", "new", "--sigil", "nosuch", LORE_CONFIG="", XDG_CONFIG_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'no sigil "nosuch"; there is only owner' in done.stderr
+
+
+@pytest.mark.parametrize("action", ["install", "status", "uninstall"])
+def test_a_service_that_systemd_was_not_told_of_is_no_success(lore, tmp_path, action):
+    done = lore("service", action, HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path), PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "systemctl" in done.stderr or "systemd" in done.stderr
+    assert "linger" not in done.stderr

@@ -77,6 +77,7 @@ def test_a_named_file_replaces_both_and_must_exist(files, tmp_path):
         ('[sigils.x]\nscopes = ["fly"]', 'unknown scope "fly"'),
         ('[sigils.x]\nscope = ["query"]', "unknown setting sigils.x.scope"),
         ('[tokens.x]\nsha256 = "abc"', "tokens.x.sha256"),
+        (f'[tokens.x]\nsha256 = "{"0" * 64}"\nsigil = "none"', 'tokens.x.sigil: no sigil "none"; there is only owner'),
         ("[model\n", "line 1"),
     ],
 )
