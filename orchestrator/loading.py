@@ -8,7 +8,7 @@ Leaving the stream leaves the load running. A watcher that takes changes in hold
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from codex.errors import LoadRunning
 from codex.ignore import Globs
 from codex.loading import Loaded
 from codex.progress import Progress, progress_at
+from codex.sampling import Sampled, head
 from codex.sources import LoadRequest as Wanted
 from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
 from orchestrator.engine.client import EngineClient
@@ -159,13 +160,17 @@ class Loading:
             sizes,
             decision,
             info.kv_bytes_per_token if info else 0.0,
-            known_from(len(found.sample), found.files),
+            known_from(found.sample, found.files),
         )
         return {"event": "loaded", "codex": report}
 
 
-def known_from(read: int, files: int) -> str:
-    return f"estimated from {read:,} of {files:,} files" if read < files else "all its files were read"
+def known_from(sample: Sequence[Sampled], files: int) -> str:
+    """How a survey knows its figures: a sample may leave out files, and the ends of long ones."""
+    if len(sample) < files:
+        return f"estimated from {len(sample):,} of {files:,} files"
+    whole = all(head(one.text or "") == (one.text or "") for one in sample)
+    return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
 
 
 def wanted_of(request: LoadRequest) -> Wanted:

@@ -35,9 +35,12 @@ def made_of(model: Part) -> list[str]:
 
 def embedding_lines(model: Part) -> list[str]:
     embedding = model["embedding"]
+    made = [
+        f"is         {model['name']}: {model['architecture']}, {plural(model['layers'], 'layer')}, "
+        f"{model['quantisation']}, {count(model['vocabulary'])} tokens of vocabulary"
+    ]
     return [
-        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, {model['quantisation']}, "
-        f"{count(model['vocabulary'])} tokens of vocabulary",
+        *(made if "architecture" in model else ()),
         f"vectors    {count(embedding['dimensions'])} dimensions",
         f"window     {count(embedding['window'])} tokens of a text",
         f"size       {size(model.get('bytes') or 0)}",

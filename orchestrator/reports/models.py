@@ -10,6 +10,7 @@ from governor.gguf import Gguf
 from governor.offload import Offload
 from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
+from orchestrator.engine.builtin import words
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
@@ -52,6 +53,8 @@ def described(
 ) -> dict[str, Any]:
     """Everything about one model."""
     report = row(model, header, chosen, ground, loaded=loaded)
+    if model.embeds and model.about:
+        return report | {"embedding": {"dimensions": words.WIDTH, "window": words.WINDOW}}
     if header.shape is None or header.gguf is None:
         return report
     if embeds(header.gguf):

@@ -65,5 +65,11 @@ def test_a_model_that_embeds_is_shown_without_kv_and_context():
     assert "window     2,048 tokens of a text" in shown
     assert "size       4.0 MiB" in shown
     assert "use        for embedding.model alone" in shown
+    assert "1 layer, F16" in shown
     assert "KV" not in shown
     assert "context" not in shown
+
+
+def test_a_model_that_embeds_and_is_not_made_yet_is_shown_too():
+    report = {"id": "builtin:words", "bytes": 4 << 20, "words": "w", "embedding": {"dimensions": 256, "window": 2048}}
+    assert "vectors    256 dimensions" in model_page(report)

@@ -162,9 +162,10 @@ def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it
     waiting = row(words, Header(), Offload(PLAN), ground(), loaded=False)
     assert "embedding.model" in waiting["words"]
     assert "--model" not in waiting["words"]
+    before = described(words, Header(), Offload(PLAN), ground(), gpus=(), loaded=False)
     path = ensure("builtin:words", tmp_path)
     made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
     report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)
-    assert report["embedding"] == {"dimensions": 256, "window": 2048}
+    assert before["embedding"] == report["embedding"] == {"dimensions": 256, "window": 2048}
     assert report["context"] is None
     assert "kv" not in report

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from codex.ignore import Globs
 from codex.library import Library
-from codex.sampling import FILES, HEAD, drawn, head, scaled
+from codex.sampling import FILES, HEAD, Sampled, drawn, head, scaled
 from codex.sources import LoadRequest
 from orchestrator.context.tier import Room, TierSizes, decide_tier
+from orchestrator.loading import known_from
 from orchestrator.shelf.estimating import surveyed, whole_tokens
 from orchestrator.shelf.report import survey_report
 
@@ -116,3 +117,16 @@ def test_a_head_begins_the_text_and_ends_a_line_where_it_can(line, times):
 def test_shares_are_weighed_by_size():
     assert scaled([(100, 0.5), (300, 0.1)], 4_000) == 800
     assert scaled([], 10) == 0
+
+
+def test_figures_are_called_estimates_only_where_something_was_not_read():
+    short, long = Sampled("a.py", 6, "a = 1\n"), Sampled("b.py", 90_000, "b = 1\n" * 15_000)
+    assert known_from([short], 1) == "all its files were read"
+    assert known_from([short], 3) == "estimated from 1 of 3 files"
+    assert known_from([short, long], 2) == "estimated from the beginnings of all 2 files"
+
+
+def test_an_estimate_that_fits_is_one_good_sentence():
+    sizes = TierSizes(9_000, estimated=("full",))
+    reason = decide_tier(sizes, Room(window=32_000, identity=0, kv_tokens=32_000)).reason
+    assert reason == "full, because about 9,000 tokens fit in 22,400 of a window of 32,000"

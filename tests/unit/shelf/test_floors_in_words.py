@@ -1,0 +1,48 @@
+"""What can be told of floors: whose one is, and how long the one that is being computed takes."""
+
+import asyncio
+
+import pytest
+
+from orchestrator.context.assembled import Floor
+from orchestrator.engine.messages import Progress, Snapshot
+from orchestrator.shelf.floors import Floors, pool_name
+
+
+class Engine:
+    """Tells one step of a prefill and then computes on for good; `ms_per_token` is what it has measured."""
+
+    def __init__(self, ms_per_token):
+        self.snapshot = Snapshot(0, counters={"ms_per_token": ms_per_token})
+        self.told = asyncio.Event()
+
+    def put_floor(self, name, ids, *, pool):
+        pass
+
+    async def run(self, job):
+        yield Progress(0, 200, 1200)
+        self.told.set()
+        await asyncio.Event().wait()
+
+
+def floor(name: str) -> Floor:
+    return Floor(name, ())
+
+
+@pytest.mark.anyio
+async def test_the_rest_of_a_floor_takes_what_was_measured_and_nothing_is_said_before():
+    for measured, left in ((30.0, 30.0), (0.0, None)):
+        engine = Engine(measured)
+        floors = Floors(engine)
+        assert floors.left_s("demo") is None
+        floors.warm("demo", floor("f" * 64), pool_name("lorekeep", "demo"))
+        await engine.told.wait()
+        assert floors.left_s("demo") == left
+        await floors.stop()
+
+
+@pytest.mark.anyio
+async def test_a_floor_is_known_by_its_codex():
+    floors = Floors(Engine(1.0))
+    with floors.held(floor("a"), pool_name("lorekeep", "demo")), floors.held(floor("b"), pool_name("lorekeep", "")):
+        assert [floors.codex_of(name) for name in ("a", "b", "unknown")] == ["demo", "", ""]
