@@ -6,13 +6,17 @@ The tokenizer is a port: the codex knows no model. Its name must be a fingerprin
 """
 
 import hashlib
+import logging
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from codex.schema import open_or_replace, transaction, translated
+from codex.errors import Damaged
+from codex.schema import open_or_replace, replaced, transaction, translated
+
+log = logging.getLogger("lorekeep.codex.tokens")
 
 SCHEMA = (
     """
@@ -23,6 +27,7 @@ SCHEMA = (
 _PAGE = 256  # keys in one query; texts tokenised and stored at once
 _PAGE_CHARS = 1 << 20  # of them: who tokenises for a load also tokenises for questions, which wait for a page
 assert array("I").itemsize == 4, "token ids are stored as uint32"
+Got = TypeVar("Got")
 
 
 class Tokenizer(Protocol):
@@ -37,7 +42,10 @@ class Tokenizer(Protocol):
 
 
 class TokenStore:
-    """The cache in one file. A damaged file is replaced by an empty one: what was in it can be computed again."""
+    """The cache in one file. A damaged file is replaced by an empty one: what was in it can be computed again.
+
+    So is one whose damage shows late, at a page that is read or written.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises DiskFull, NewerCatalog."""
@@ -67,17 +75,21 @@ class TokenStore:
 
     def bytes(self) -> int:
         """Bytes of all ids in the store."""
-        with self._lock, translated(self._path):
-            return int(self._database.execute("SELECT coalesce(sum(length(ids)), 0) FROM tokens").fetchone()[0])
+        query = "SELECT coalesce(sum(length(ids)), 0) FROM tokens"
+        return int(self._read(query)[0][0])
 
     def trim(self, limit_bytes: int) -> int:
         """Drop the oldest entries until at most `limit_bytes` of ids are left; returns how many were dropped."""
-        with self._lock, transaction(self._database, self._path) as database:
-            return database.execute(
-                "DELETE FROM tokens WHERE number IN (SELECT number FROM (SELECT number, sum(length(ids)) OVER "
-                "(ORDER BY number DESC) AS newer FROM tokens) WHERE newer > ?)",
-                (limit_bytes,),
-            ).rowcount
+
+        def drop() -> int:
+            with transaction(self._database, self._path) as database:
+                return database.execute(
+                    "DELETE FROM tokens WHERE number IN (SELECT number FROM (SELECT number, sum(length(ids)) OVER "
+                    "(ORDER BY number DESC) AS newer FROM tokens) WHERE newer > ?)",
+                    (limit_bytes,),
+                ).rowcount
+
+        return self._undamaged(drop)
 
     def _page_of_ids(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, "array[int]"]:
         known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
@@ -87,18 +99,40 @@ class TokenStore:
         by_key = {_key(text): text for text in page}
         marks = ",".join("?" * len(by_key))
         query = f"SELECT text, {column} FROM tokens WHERE tokenizer = ? AND text IN ({marks})"  # noqa: S608
-        with self._lock, translated(self._path):
-            rows = self._database.execute(query, (tokenizer, *by_key)).fetchall()
-        return {by_key[key]: value for key, value in rows}
+        return {by_key[key]: value for key, value in self._read(query, tokenizer, *by_key)}
 
     def _tokenise(self, tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, "array[int]"]:
         if not texts:
             return {}
         fresh = dict(zip(texts, tokenizer.encode_many(texts), strict=True))
         rows = [(tokenizer.name, _key(text), len(ids), ids.tobytes()) for text, ids in fresh.items()]
-        with self._lock, transaction(self._database, self._path) as database:
-            database.executemany("INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows)
+
+        def keep() -> None:
+            with transaction(self._database, self._path) as database:
+                database.executemany(
+                    "INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows
+                )
+
+        self._undamaged(keep)
         return fresh
+
+    def _read(self, query: str, *values: object) -> list[Any]:
+        def run() -> list[Any]:
+            with translated(self._path):
+                return self._database.execute(query, values).fetchall()
+
+        return self._undamaged(run)
+
+    def _undamaged(self, work: Callable[[], Got]) -> Got:
+        """A page that turns out damaged: the file is begun again, and the work done on the empty one."""
+        with self._lock:
+            try:
+                return work()
+            except Damaged:
+                log.warning("%s is damaged and begun again: texts are tokenised anew", self._path)
+                self._database.close()
+                self._database = replaced(self._path, SCHEMA)
+                return work()
 
 
 def _pages(texts: Iterable[str]) -> Iterator[list[str]]:

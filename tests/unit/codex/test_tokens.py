@@ -74,3 +74,28 @@ def test_a_tokenizer_that_returns_too_few_is_found_out(store: TokenStore) -> Non
 
     with pytest.raises(ValueError, match="shorter"):
         store.ids(Short(), ["a"])
+
+
+@pytest.mark.parametrize("work", ["ids", "counts", "bytes", "trim", "fresh"])
+def test_a_file_whose_pages_are_damaged_is_begun_again_by_whatever_meets_it(tmp_path: Path, work: str) -> None:
+    path, words = tmp_path / "tokens.sqlite", Words()
+    texts = [f"{'word ' * 300}{number}" for number in range(200)]
+    store = TokenStore(path)
+    wanted = store.ids(words, texts)
+    store.close()
+    body = bytearray(path.read_bytes())
+    body[4096:] = bytes(byte ^ 0xFF for byte in body[4096:])  # the first page is whole: the file opens
+    path.write_bytes(body)
+    again = TokenStore(path)
+    if work == "bytes":
+        assert again.bytes() == 0
+    elif work == "trim":
+        assert again.trim(0) == 0
+    elif work == "counts":
+        assert again.counts(words, texts) == [301] * len(texts)
+    elif work == "fresh":
+        assert again.ids(words, ["never seen"]) == [array("I", [5, 4])]
+    assert again.ids(words, texts) == wanted
+    words.asked.clear()
+    assert again.ids(words, texts) == wanted
+    assert words.asked == []
