@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable
 
 from orchestrator.engine import conservation, outcomes
-from orchestrator.engine.admission import Admission, Floor
+from orchestrator.engine.admission import Admission, Floor, Refusal
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
@@ -91,16 +91,26 @@ class Loop:
 
     def _arrive(self, job: Job) -> None:
         self._arrivals += 1
-        known = self.admission.floors.get(job.floor)
-        floor = known.ids if known else array("I")
-        ids = floor + ids_of(job.tail)
-        ticket = Ticket(job, ids, len(floor), self._arrivals, self._clock(), text=TextStream(job.stop))
+        ticket = Ticket(job, array("I"), 0, self._arrivals, self._clock())
         self._tickets[job.ticket] = ticket
-        refusal = out_of_range(job) or self.admission.refusal(job)
+        try:
+            refusal = self._checked(ticket)
+        except Exception as fault:  # one job that cannot be checked must not end everybody's answers
+            log.warning("job %s cannot be checked", job.ticket, exc_info=True)
+            refusal = Refusal(Reason.SAMPLING, f"the job cannot be checked ({type(fault).__name__}: {fault})")
         if refusal:
             self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
-        elif not ids:
-            self._end(ticket, Outcome.REFUSED, Reason.WINDOW, "the prompt is empty")
+
+    def _checked(self, ticket: Ticket) -> Refusal | None:
+        """Gives the ticket its prompt, and says what is wrong with the job."""
+        job = ticket.job
+        known = self.admission.floors.get(job.floor)
+        floor = known.ids if known else array("I")
+        ticket.ids, ticket.cut = floor + ids_of(job.tail), len(floor)
+        ticket.text = TextStream(job.stop)
+        if refusal := out_of_range(job) or self.admission.refusal(job):
+            return refusal
+        return None if ticket.ids else Refusal(Reason.WINDOW, "the prompt is empty")
 
     def _cancel(self, number: int) -> None:
         if number in self._tickets:

@@ -107,10 +107,10 @@ class ChatRequest(Request):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[Finite, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     min_p: Annotated[Finite, Field(ge=0, le=1)] | None = None
     repeat_penalty: Annotated[Finite, Field(gt=0, le=10)] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = None
     stop: str | tuple[str, ...] | None = None
     n: int | None = 1
     logprobs: bool | None = False

@@ -74,3 +74,18 @@ def test_the_loop_refuses_such_a_job_at_its_door_and_serves_the_next() -> None:
     reasons = [machine.ends[ticket][0].reason for ticket in (1, 2)]
     assert reasons == [Reason.SAMPLING, Reason.SAMPLING]
     assert machine.ends[3][0].outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"sampling": Sampling(top_k="many")}, {"tail": b"abc"}, {"stop": 7}, {"sampling": None}],  # type: ignore[arg-type]
+)
+def test_a_job_that_cannot_even_be_checked_is_refused_and_the_next_one_served(changed: dict[str, Any]) -> None:
+    machine = Machine()
+    machine.floor("code", [1, 2, 3])
+    machine.loop.handle(replace(JOB, **changed))
+    machine.ask(2, "code", [1], 2)
+    machine.finish()
+    assert machine.ends[1][0].outcome is Outcome.REFUSED
+    assert "cannot be checked" in machine.ends[1][0].detail
+    assert machine.ends[2][0].outcome is Outcome.DONE
