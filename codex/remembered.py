@@ -1,12 +1,16 @@
 """What was made of a text, kept in one SQLite file by key: a cache that may be deleted at any time.
 
-A damaged file is deleted and begun again; a full disk only means that less is remembered.
+A damaged file is deleted and begun again; a full disk only means that less is remembered, and a place that cannot be used
+that nothing is.
 """
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+
+log = logging.getLogger("lorekeep.codex.remembered")
 
 _MAX_ROWS = 400_000  # about 1 GB: four codebases as large as one codex may be
 _SWEPT = 0.1  # of them, when there are too many: the oldest
@@ -20,12 +24,16 @@ class SqliteRemembered:
         self._max_rows = max_rows
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
+        self._told = False
 
     def get(self, key: str) -> bytes | None:
         """What was put under the key, or None."""
         with self._lock:
             try:
                 row = self._connected().execute("SELECT value FROM remembered WHERE key = ?", (key,)).fetchone()
+            except OSError as error:
+                self._tell(error)
+                return None
             except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
                 self._begin_again()
                 return None
@@ -41,6 +49,8 @@ class SqliteRemembered:
                     self._sweep(database)
             except sqlite3.OperationalError:
                 return  # disk full, or another process writes: not remembering is no fault
+            except OSError as error:
+                self._tell(error)
             except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
                 self._begin_again()
 
@@ -72,5 +82,14 @@ class SqliteRemembered:
         if self._database is not None:
             self._database.close()
             self._database = None
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        except OSError as error:
+            self._tell(error)
+
+    def _tell(self, error: OSError) -> None:
+        """Once: it is met again with every text."""
+        if not self._told:
+            self._told = True
+            log.warning("%s cannot be used (%s): nothing is remembered there", self._path, error.strerror or error)
