@@ -34,13 +34,14 @@ def made_of(model: Part) -> list[str]:
 
 
 def embedding_lines(model: Part) -> list[str]:
-    embedding = model["embedding"]
-    made = [
-        f"is         {model['name']}: {model['architecture']}, {plural(model['layers'], 'layer')}, "
-        f"{model['quantisation']}, {count(model['vocabulary'])} tokens of vocabulary"
-    ]
+    embedding, lines = model["embedding"], []
+    if "architecture" in model:  # its file is made
+        lines.append(
+            f"is         {model['name']}: {model['architecture']}, {plural(model['layers'], 'layer')}, "
+            f"{model['quantisation']}, {count(model['vocabulary'])} tokens of vocabulary"
+        )
     return [
-        *(made if "architecture" in model else ()),
+        *lines,
         f"vectors    {count(embedding['dimensions'])} dimensions",
         f"window     {count(embedding['window'])} tokens of a text",
         f"size       {size(model.get('bytes') or 0)}",
