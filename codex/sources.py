@@ -20,6 +20,7 @@ from codex.errors import GitError, SourceError
 from codex.forest import Forest, joined
 from codex.git import Git, available, mirror
 from codex.ignore import Globs, Selection
+from codex.kernel_files import made_up_by_kernel
 from codex.locks import in_turn
 from codex.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
 from codex.revision import RevisionTree
@@ -134,6 +135,8 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
         return Root("", Path(), url=url, revision=named or revision)
     path = Path(os.path.realpath(folder / Path(source).expanduser()))
     kind = _kind_of(path)
+    if system := made_up_by_kernel(path):
+        raise SourceError(f"{path} holds no files of yours: the kernel makes it up ({system}); name a folder of code")
     if stat.S_ISREG(kind):
         return Root("", path.parent, files=(path.name,))
     if not stat.S_ISDIR(kind):
