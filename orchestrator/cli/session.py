@@ -54,19 +54,19 @@ def export(name: Name, as_json: given.Json = False, socket: given.Socket = None)
 @app.command()
 def rename(name: Name, new: New, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Gives it another name."""
-    report = daemon(socket).call("PATCH", f"/v1/sessions/{part(name)}", {"name": new})
+    report = daemon(socket).call("PATCH", f"/v1/sessions/{part(name, 'session')}", {"name": new})
     result_json(report) if as_json else note(f"{name} is now {new}")
 
 
 @app.command()
 def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Forgets a conversation."""
-    report = daemon(socket).call("DELETE", f"/v1/sessions/{part(name)}")
+    report = daemon(socket).call("DELETE", f"/v1/sessions/{part(name, 'session')}")
     result_json(report) if as_json else note(f"dropped {name}")
 
 
 def fetched(name: str, socket: str | None) -> Any:
-    return daemon(socket).call("GET", f"/v1/sessions/{part(name)}")
+    return daemon(socket).call("GET", f"/v1/sessions/{part(name, 'session')}")
 
 
 def turn_text(turn: dict[str, Any]) -> str:

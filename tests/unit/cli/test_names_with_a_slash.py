@@ -1,0 +1,18 @@
+"""A name that is no part of a route is refused in words, not with the route it would lead to."""
+
+import pytest
+
+
+@pytest.mark.parametrize("command", ["show", "drop", "reload"])
+@pytest.mark.parametrize("name", ["../..", "a/b", "..", "."])
+def test_there_is_no_codex_of_such_a_name(lore, lorekeep, command, name):
+    done = lore("codex", command, name)
+    assert done.returncode == 5
+    assert done.stderr == f"lore: no codex named {name!r}\n      lore codex list shows what there is\n"
+
+
+@pytest.mark.parametrize("command", [("show",), ("export",), ("drop",), ("rename", "x")])
+def test_there_is_no_conversation_of_such_a_name(lore, lorekeep, command):
+    done = lore("session", command[0], "../..", *command[1:])
+    assert done.returncode == 5
+    assert done.stderr == "lore: no session named '../..'\n      lore session list shows what there is\n"
