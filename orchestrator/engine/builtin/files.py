@@ -1,7 +1,7 @@
 """Makes the files of the built-in models on first need, and finds them afterwards.
 
-A file's name holds a hash of everything in this folder: a changed recipe makes a new file beside the old one. A file that
-stands under its name is whole, because it is written beside its place, synced and renamed.
+A file's name holds a hash of everything in this folder: a changed recipe makes a new file beside the old one. It is written
+beside its place, synced and renamed, and its digest kept beside it: one that was damaged since is made anew.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -68,7 +68,7 @@ def is_builtin(name: str) -> bool:
 
 
 def ensure(name: str, folder: Path) -> Path:
-    """The file of a built-in model in `folder`, made if it is not there (seconds). The same bytes on every machine.
+    """The file of a built-in model in `folder`, made if it is not there or damaged (seconds). The same bytes everywhere.
 
     Safe to call from several processes at once: one builds, the others wait. Raises BuiltinError.
     """
@@ -76,16 +76,40 @@ def ensure(name: str, folder: Path) -> Path:
         raise BuiltinError(f"there is no built-in model {name!r}; there are {', '.join(sorted(BUILTINS))}")
     model = BUILTINS[name]
     path = folder / f"{name.removeprefix(PREFIX)}-{recipe_hash()}.gguf"
-    if path.exists():
+    if sound(path):
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with only_builder(folder / f".{path.stem}.lock"):
-            if not path.exists():
+            if not sound(path):
                 build(model, path)
     except OSError as error:
         raise BuiltinError(f"{name} cannot be made in {folder}: {error.strerror or error}") from error
     return path
+
+
+def sound(path: Path) -> bool:
+    """Whether the file is there and as it was written. A large one is read once in a process, until it changes."""
+    try:
+        return digest_of(path) == sum_of(path).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def sum_of(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.sha256")
+
+
+def digest_of(path: Path) -> str:
+    """Raises OSError."""
+    found = path.stat()
+    return digest_at(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def digest_at(path: Path, _inode: int, _size: int, _written_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def build(model: Builtin, path: Path) -> None:
@@ -99,6 +123,7 @@ def build(model: Builtin, path: Path) -> None:
     try:
         model.write(part, tokens())
         sync(part)
+        sum_of(path).write_text(digest_of(part))
         part.replace(path)
         sync(path.parent)
     finally:

@@ -85,6 +85,30 @@ def test_what_a_dead_builder_left_is_written_over(tmp_path: Path) -> None:
     assert digest(ensure("builtin:quoter", tmp_path)) == wanted
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "no sum", "other sum"])
+def test_a_file_that_was_damaged_since_is_made_anew(tmp_path: Path, damage: str) -> None:
+    good = ensure("builtin:quoter", tmp_path)
+    wanted, body = digest(good), bytearray(good.read_bytes())
+    if damage == "cut":
+        good.write_bytes(body[:-4096])
+    elif damage == "flipped":
+        body[len(body) // 2] ^= 0xFF
+        good.write_bytes(body)
+    elif damage == "emptied":
+        good.write_bytes(b"")
+    elif damage == "no sum":
+        files.sum_of(good).unlink()
+    else:
+        files.sum_of(good).write_bytes(b"\xff\xfe")
+    assert digest(ensure("builtin:quoter", tmp_path)) == wanted
+    assert files.sound(good)
+
+
+def test_a_sound_file_is_not_made_again(tmp_path: Path) -> None:
+    before = ensure("builtin:quoter", tmp_path).stat()
+    assert ensure("builtin:quoter", tmp_path).stat().st_ino == before.st_ino
+
+
 def test_a_full_disk_is_named_with_its_figures_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
