@@ -43,7 +43,6 @@ class Switch:
         self._build = build
         self._stands = stands
         self._program: Program | None = None
-        self._busy = asyncio.Lock()
         self._work: asyncio.Task[dict[str, Any]] | None = None
 
     async def start(self, program: Program) -> None:
@@ -63,32 +62,31 @@ class Switch:
         Raises InvalidRequest for a model that cannot be used, with the old one standing; Conflict while codices are
         loaded or another change is under way.
         """
-        if self._busy.locked():
+        if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         self._work = asyncio.create_task(self._change(setting), name="change of the model")
         return await asyncio.shield(self._work)
 
     async def _change(self, setting: str) -> dict[str, Any]:
-        async with self._busy:
-            old, before = self._program, self._settings
-            assert old is not None
-            wanted = with_model(before, setting)
-            found = await asyncio.to_thread(self._check, wanted)
-            if found.states == old.about.model.states and (await old.ready())[0]:
-                return {"model": named(old), "changed": False, "cold": []}
-            if loads := old.shelf.loads.names():
-                raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
-            cold = await old.floors()
-            await self._end(old)
-            why = await self._begin(wanted)
-            if why:
-                await self._back(before, why)
-                raise InvalidRequest(
-                    f"{setting} cannot be loaded: {why}",
-                    f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
-                )
-            assert self._program is not None
-            return {"model": named(self._program), "changed": True, "cold": cold}
+        old, before = self._program, self._settings
+        assert old is not None
+        wanted = with_model(before, setting)
+        found = await asyncio.to_thread(self._check, wanted)
+        if found.states == old.about.model.states and (await old.ready())[0]:
+            return {"model": named(old), "changed": False, "cold": []}
+        if loads := old.shelf.loads.names():
+            raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
+        cold = await old.floors()
+        await self._end(old)
+        why = await self._begin(wanted)
+        if why:
+            await self._back(before, why)
+            raise InvalidRequest(
+                f"{setting} cannot be loaded: {why}",
+                f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
+            )
+        assert self._program is not None
+        return {"model": named(self._program), "changed": True, "cold": cold}
 
     async def _end(self, program: Program) -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
