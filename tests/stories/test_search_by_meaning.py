@@ -63,6 +63,14 @@ async def embedded(made, more_than=0):
             await asyncio.sleep(0.02)
 
 
+async def next_child(made):
+    async with asyncio.timeout(30):
+        while True:
+            if made.client.restarts:
+                return await made.client.ensure_ready()
+            await asyncio.sleep(0.02)
+
+
 async def found(made, query):
     return await made.search(OWNER, query, "demo", 10, False, "")
 
@@ -130,9 +138,7 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
         await embedded(made)
         model.unlink()
         os.kill(made.client.pid, signal.SIGKILL)  # the next child loads its models anew
-        while not made.client.restarts:
-            await asyncio.sleep(0.02)
-        await made.client.ensure_ready()
+        await next_child(made)
         report = await found(made, "socket")
         assert report["hits"][0]["path"] == "net.py"
         assert "searched by words and names only" in report["notices"][0]
