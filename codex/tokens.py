@@ -6,17 +6,13 @@ The tokenizer is a port: the codex knows no model. Its name must be a fingerprin
 """
 
 import hashlib
-import logging
-import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from sqlite3 import Connection
+from typing import Any, Protocol
 
-from codex.errors import Damaged
-from codex.schema import open_or_replace, replaced, transaction, translated
-
-log = logging.getLogger("lorekeep.codex.tokens")
+from codex.renewable import Renewable
 
 SCHEMA = (
     """
@@ -27,7 +23,6 @@ SCHEMA = (
 _PAGE = 256  # keys in one query; texts tokenised and stored at once
 _PAGE_CHARS = 1 << 20  # of them: who tokenises for a load also tokenises for questions, which wait for a page
 assert array("I").itemsize == 4, "token ids are stored as uint32"
-Got = TypeVar("Got")
 
 
 class Tokenizer(Protocol):
@@ -49,13 +44,10 @@ class TokenStore:
 
     def __init__(self, path: Path) -> None:
         """Raises DiskFull, NewerCatalog."""
-        self._path = path
-        self._lock = threading.RLock()
-        self._database = open_or_replace(path, SCHEMA)
+        self._file = Renewable(path, SCHEMA, "texts are tokenised anew")
 
     def close(self) -> None:
-        with self._lock:
-            self._database.close()
+        self._file.close()
 
     def ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list["array[int]"]:
         """Ids of each text, in order; what is not there yet is tokenised, once, and kept. Raises DiskFull."""
@@ -76,20 +68,19 @@ class TokenStore:
     def bytes(self) -> int:
         """Bytes of all ids in the store."""
         query = "SELECT coalesce(sum(length(ids)), 0) FROM tokens"
-        return int(self._read(query)[0][0])
+        return int(self._file.read(query)[0][0])
 
     def trim(self, limit_bytes: int) -> int:
         """Drop the oldest entries until at most `limit_bytes` of ids are left; returns how many were dropped."""
 
-        def drop() -> int:
-            with transaction(self._database, self._path) as database:
-                return database.execute(
-                    "DELETE FROM tokens WHERE number IN (SELECT number FROM (SELECT number, sum(length(ids)) OVER "
-                    "(ORDER BY number DESC) AS newer FROM tokens) WHERE newer > ?)",
-                    (limit_bytes,),
-                ).rowcount
+        def drop(database: Connection) -> int:
+            return database.execute(
+                "DELETE FROM tokens WHERE number IN (SELECT number FROM (SELECT number, sum(length(ids)) OVER "
+                "(ORDER BY number DESC) AS newer FROM tokens) WHERE newer > ?)",
+                (limit_bytes,),
+            ).rowcount
 
-        return self._undamaged(drop)
+        return self._file.write(drop)
 
     def _page_of_ids(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, "array[int]"]:
         known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
@@ -99,40 +90,19 @@ class TokenStore:
         by_key = {_key(text): text for text in page}
         marks = ",".join("?" * len(by_key))
         query = f"SELECT text, {column} FROM tokens WHERE tokenizer = ? AND text IN ({marks})"  # noqa: S608
-        return {by_key[key]: value for key, value in self._read(query, tokenizer, *by_key)}
+        return {by_key[key]: value for key, value in self._file.read(query, tokenizer, *by_key)}
 
     def _tokenise(self, tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, "array[int]"]:
         if not texts:
             return {}
         fresh = dict(zip(texts, tokenizer.encode_many(texts), strict=True))
         rows = [(tokenizer.name, _key(text), len(ids), ids.tobytes()) for text, ids in fresh.items()]
-
-        def keep() -> None:
-            with transaction(self._database, self._path) as database:
-                database.executemany(
-                    "INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows
-                )
-
-        self._undamaged(keep)
+        self._file.write(
+            lambda database: database.executemany(
+                "INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows
+            )
+        )
         return fresh
-
-    def _read(self, query: str, *values: object) -> list[Any]:
-        def run() -> list[Any]:
-            with translated(self._path):
-                return self._database.execute(query, values).fetchall()
-
-        return self._undamaged(run)
-
-    def _undamaged(self, work: Callable[[], Got]) -> Got:
-        """A page that turns out damaged: the file is begun again, and the work done on the empty one."""
-        with self._lock:
-            try:
-                return work()
-            except Damaged:
-                log.warning("%s is damaged and begun again: texts are tokenised anew", self._path)
-                self._database.close()
-                self._database = replaced(self._path, SCHEMA)
-                return work()
 
 
 def _pages(texts: Iterable[str]) -> Iterator[list[str]]:

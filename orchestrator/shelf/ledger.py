@@ -6,18 +6,12 @@ also when the damage shows late: floors are then chosen anew, and wishes must be
 """
 
 import json
-import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, TypeVar
 
-from codex.errors import Damaged
-from codex.schema import open_or_replace, replaced, transaction, translated
-
-log = logging.getLogger("lorekeep.shelf")
+from codex.renewable import Renewable
 
 SCHEMA = (
     """
@@ -29,7 +23,6 @@ SCHEMA = (
     """,
 )
 _MOST = 1 << 20  # a count beyond says nothing more
-Got = TypeVar("Got")
 
 
 @dataclass(frozen=True)
@@ -44,13 +37,10 @@ class Ledger:
     """Methods may be called from any thread. Raises DiskFull where it writes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._database = open_or_replace(path, SCHEMA)
+        self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
 
     def close(self) -> None:
-        with self._lock:
-            self._database.close()
+        self._file.close()
 
     # -- what people wished
 
@@ -66,10 +56,10 @@ class Ledger:
                 database.execute("UPDATE wished SET watch = ? WHERE codex = ?", (watch, codex))
 
         if tier is not None or watch is not None:
-            self._write(write)
+            self._file.write(write)
 
     def wishes(self, codex: str) -> Wishes:
-        rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
+        rows = self._file.read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
         return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
 
     # -- what questions touched
@@ -78,7 +68,7 @@ class Ledger:
         """One question more whose answer used these files."""
         rows = [(codex, path, _MOST) for path in dict.fromkeys(paths)]
         if rows:
-            self._write(
+            self._file.write(
                 lambda database: database.executemany(
                     "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
                     "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
@@ -88,14 +78,14 @@ class Ledger:
 
     def touched(self, codex: str) -> Mapping[str, int]:
         """Questions by path."""
-        return dict(self._read("SELECT path, times FROM touched WHERE codex = ?", codex))
+        return dict(self._file.read("SELECT path, times FROM touched WHERE codex = ?", codex))
 
     # -- what floors were made of
 
     def freeze(self, codex: str, generation: int, hot: Iterable[str]) -> None:
         """From now on these are the hot files of this generation; older generations' are forgotten."""
         said = json.dumps(list(hot))
-        self._write(
+        self._file.write(
             lambda database: database.execute(
                 "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)", (codex, generation, said)
             )
@@ -103,7 +93,7 @@ class Ledger:
 
     def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
         """The hot files of this generation, None while nothing was frozen."""
-        rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
+        rows = self._file.read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
         return tuple(json.loads(rows[0][0])) if rows else None
 
     def forget(self, codex: str) -> None:
@@ -111,31 +101,4 @@ class Ledger:
             for table in ("touched", "frozen", "wished"):
                 database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - the three above
 
-        self._write(write)
-
-    # -- inside
-
-    def _write(self, write: Callable[[Connection], object]) -> None:
-        def run() -> None:
-            with transaction(self._database, self._path) as database:
-                write(database)
-
-        self._undamaged(run)
-
-    def _read(self, query: str, *values: object) -> list[Any]:
-        def run() -> list[Any]:
-            with translated(self._path):
-                return self._database.execute(query, values).fetchall()
-
-        return self._undamaged(run)
-
-    def _undamaged(self, work: Callable[[], Got]) -> Got:
-        """A page that turns out damaged: the file is begun again, and the work done on the empty one."""
-        with self._lock:
-            try:
-                return work()
-            except Damaged:
-                log.warning("%s is damaged and begun again: tiers that were forced must be named again", self._path)
-                self._database.close()
-                self._database = replaced(self._path, SCHEMA)
-                return work()
+        self._file.write(write)
