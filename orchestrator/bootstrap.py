@@ -17,10 +17,10 @@ from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.tier import FloorTier, tier_named
 from orchestrator.context.tools import SearchArchive
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.filling import Filling
 from orchestrator.host import Host, host_of
 from orchestrator.identities import Identities
-from orchestrator.meaning import Meaning
+from orchestrator.meaning.filling import Filling
+from orchestrator.meaning.meaning import Meaning
 from orchestrator.offloading import offload_of
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing

@@ -10,10 +10,10 @@ from governor.budget import Stores, stores_of
 from governor.readings import chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
-from orchestrator.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine import Costs, Machine
+from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.model_file import ModelFile, find_model
 from orchestrator.offloading import layers_on, noted, offload_of, suited, usable
 from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu

@@ -12,7 +12,7 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.machine import Machine
-from orchestrator.meaning import Meaning
+from orchestrator.meaning.meaning import Meaning
 from orchestrator.operate import Operations
 from orchestrator.pump import pumped
 from orchestrator.reports.about import About

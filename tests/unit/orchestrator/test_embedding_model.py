@@ -3,8 +3,8 @@
 import gguf
 import pytest
 
-from orchestrator.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.engine.builtin import ensure
+from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.settings.embedding import EmbeddingSettings
 
 

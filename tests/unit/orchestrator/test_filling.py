@@ -11,8 +11,8 @@ from codex.archive_memory import MemoryArchive
 from codex.documents import Document
 from codex.embed import EmbeddingFailed
 from codex.vector_memory import MemoryVectors
-from orchestrator import filling
-from orchestrator.filling import Filling
+from orchestrator.meaning import filling
+from orchestrator.meaning.filling import Filling
 
 pytestmark = pytest.mark.anyio
 SOON = 10

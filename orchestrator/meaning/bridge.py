@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codex.embed import EmbeddingFailed, TextRefused
-from orchestrator.embedding_model import EmbeddingFile
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.embed_client import EmbeddingRefused, Embeddings
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.meaning.embedding_model import EmbeddingFile
 
 QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
 

@@ -9,13 +9,13 @@ from codex.archive import Archive
 from codex.embed import Embedder
 from codex.search import Search
 from codex.vector_lance import LanceVectors
-from orchestrator.embedding import Bridge, embedders
-from orchestrator.embedding_model import EmbeddingChoice
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.embed_client import EmbeddingRefused
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, NotFound
-from orchestrator.filling import Filling
+from orchestrator.meaning.bridge import Bridge, embedders
+from orchestrator.meaning.embedding_model import EmbeddingChoice
+from orchestrator.meaning.filling import Filling
 from orchestrator.service import Embedded
 from orchestrator.settings.embedding import EmbeddingSettings
 
