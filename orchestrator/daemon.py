@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import ExitStack
 
-from orchestrator import bootstrap
+from orchestrator import bootstrap, folders
 from orchestrator.api.app import create_app
 from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
@@ -27,15 +28,15 @@ def run(settings: Settings) -> int:
     paths = Paths.of(os.environ)
     paths.prepare()
     path = settings.serve.socket or str(paths.socket)
-    # The socket is taken first: a second daemon must not touch the first one's databases.
+    # The socket is taken first: who starts a daemon twice is told of the one that serves there.
     listeners = open_all(os.environ, type(paths.socket)(path), settings.serve.socket_group, settings.serve.tcp)
-    try:
-        program = bootstrap.build(settings, paths)
-    except BaseException:
+    with ExitStack() as undo:
         for listener in listeners:
-            listener.close()
-        raise
-    asyncio.run(live(program, settings, paths, listeners))
+            undo.callback(listener.close)
+        with folders.held(paths, path):  # until the engine has written its last, long after the sockets are closed
+            program = bootstrap.build(settings, paths)
+            undo.pop_all()
+            asyncio.run(live(program, settings, paths, listeners))
     return 0
 
 

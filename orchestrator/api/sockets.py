@@ -5,7 +5,6 @@ with the process, says who lives; a connection says it for servers that know no 
 """
 
 import errno
-import fcntl
 import grp
 import os
 import socket
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Conflict
+from orchestrator.lock_file import HeldError, taken
 from orchestrator.settings import SettingsError
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
@@ -66,21 +66,14 @@ def make_folder(folder: Path) -> None:
 
 
 def locked(path: Path) -> int:
-    """The lock's descriptor; open for as long as the daemon lives. The file stays: removing it would race."""
+    """The descriptor of the lock beside a socket; open for as long as the daemon lives."""
     file = path.with_name(path.name + ".lock")
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return taken(file)
+    except HeldError as other:
+        raise living(path, f" (pid {other.pid})" if other.pid else "") from None
     except OSError as error:
         raise SettingsError(f"cannot open {file}: {error.strerror}", "use another --socket") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-        os.close(descriptor)
-        raise living(path, f" (pid {pid})" if pid else "") from None
-    os.truncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
 
 
 def living(path: Path, who: str = "") -> Conflict:

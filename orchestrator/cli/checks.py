@@ -118,7 +118,9 @@ def above(folder: Path) -> Path:
 def stores() -> Check:
     """Conversations and codices are data: a damaged database is told before it is needed."""
     for store, fault in local.damaged_stores():
-        aside = f"stop the daemon, then: mv {store} {store}.damaged (what it held must be loaded again)"
+        other = local.other_daemon()
+        first = f"stop the daemon (kill {other[0]}), then: " if other else ""
+        aside = f"{first}mv {store} {store}.damaged (what it held must be loaded again)"
         return Check("databases", False, f"{store}: {fault}", aside)
     return Check("databases", True, "conversations and codices pass their check")
 
@@ -148,11 +150,20 @@ def daemon(socket: str | None) -> list[Check]:
     try:
         report: dict[str, Any] = connect.daemon(socket).call("GET", "/v1/status")
     except Failure as failure:
+        if failure.status == faults.UNREACHABLE and (other := local.other_daemon()):
+            return [elsewhere(failure, *other)]
         return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})
     models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]
     return [runs, *models, *pools(engine), *archives(report["codices"])]
+
+
+def elsewhere(failure: Failure, pid: str, socket: str) -> Check:
+    """It has our folders: no other one could start."""
+    return Check(
+        "daemon", False, f"{failure.message}; pid {pid} has its folders", f"lore --socket {socket}, or kill {pid}"
+    )
 
 
 def changed_file(model: dict[str, Any]) -> list[Check]:

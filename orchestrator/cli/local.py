@@ -182,6 +182,15 @@ def floors_on_disk(path: str) -> dict[str, int]:
     return held(path, settings().settings.model, Paths.of(os.environ).checkpoints)
 
 
+def other_daemon() -> tuple[str, str] | None:
+    """The daemon that has our folders, whatever socket was asked: its pid, and the socket that it serves."""
+    from orchestrator.folders import daemon_of
+    from orchestrator.settings import Paths
+
+    found = daemon_of(Paths.of(os.environ))
+    return (found.pid, found.about) if found else None
+
+
 def gpu_names() -> list[str]:
     """GPUs that the NVIDIA driver tells of, whatever the engine was built for."""
     from orchestrator.reports.findings import gpu_names as seen

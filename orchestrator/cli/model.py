@@ -135,6 +135,10 @@ def status(socket: str | None) -> dict[str, Any] | None:
 def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Removes a downloaded model from the models folder, after asking; never one in use, never another file."""
     report = status(socket)
+    if report is None and (other := local.other_daemon()):
+        raise Failure(
+            faults.FAILED, f"the daemon with pid {other[0]} may be using it", f"name its socket: --socket {other[1]}"
+        )
     found = local.doomed_model(name, report["model"].get("path") if report else None)
     words = ", ".join(str(path) for path in found.paths)
     if not yes:

@@ -1,5 +1,6 @@
 """What can be wrong when a daemon starts, and when none runs: each with its message and its exit status."""
 
+import json
 import os
 import select
 import signal
@@ -127,6 +128,28 @@ def test_a_second_daemon_on_the_same_socket_is_refused_and_the_first_goes_on(nob
     words = refusal(serve(nobody), 1)
     assert str(nobody.socket) in words
     assert nobody.lore("status").returncode == 0
+
+
+def test_a_second_daemon_on_the_same_folders_is_refused_whatever_its_socket_and_the_first_goes_on(nobody):
+    nobody.start()
+    place = nobody.folder / "run" / "other.sock"
+    words = refusal(serve(nobody, "--socket", place), 1)
+    assert f"a daemon (pid {nobody.process.pid}) already uses {nobody.folder / 'data' / 'lorekeep'}" in words
+    assert f"--socket {nobody.socket}" in words
+    assert not place.exists()
+    found = {one["name"]: one for one in nobody_listens(nobody, place)["checks"]}
+    assert f"pid {nobody.process.pid}" in found["daemon"]["detail"]
+    assert str(nobody.socket) in found["daemon"]["fix"]
+    assert "may be using it" in refusal(nobody.lore("model", "drop", "any", "--yes", "--socket", place), 1)
+    assert nobody.lore("status").returncode == 0
+    nobody.kill()
+    nobody.start("--socket", str(place))
+    assert nobody.lore("status", "--socket", place).returncode == 0
+
+
+def nobody_listens(daemon, place):
+    """The doctor's words on a socket that nobody serves."""
+    return json.loads(daemon.lore("doctor", "--json", "--socket", place).stdout)
 
 
 def test_the_socket_is_its_owner_s_alone_and_gone_after_a_clean_stop(nobody):
