@@ -26,6 +26,8 @@ from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
+from orchestrator.reports.idle_gpu import engine_offloads
+from orchestrator.reports.prefill import prefill_of
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
@@ -81,7 +83,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     operations = Operations(
         shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, filling.report, voice
     )
-    about = about_of(settings, paths, host, registry)
+    about = about_of(settings, paths, host, registry, shelf)
 
     def speak() -> Voice:
         made = voice_of(host, disk, registry, answerer)
@@ -106,7 +108,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         disk.sessions,
         voice,
         speak,
-        (disk.tokens.close, disk.outlines.close, host.sensors.close),
+        (disk.tokens.close, disk.outlines.close, meaning.refusals.close, host.sensors.close),
     )
 
 
@@ -161,9 +163,18 @@ def answers_of(
     )
 
 
-def about_of(settings: Settings, paths: Paths, host: Host, registry: Registry) -> About:
-    chosen = offload_of(settings.model)
-    return About(host.model, host.machine, host.client, paths.models, chosen, host.governor, RELEASE, registry.failures)
+def about_of(settings: Settings, paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> About:
+    return About(
+        host.model,
+        host.machine,
+        host.client,
+        paths.models,
+        offload_of(settings.model, offloads=engine_offloads()),
+        host.governor,
+        RELEASE,
+        lambda floor: prefill_of(shelf, floor),
+        registry.failures,
+    )
 
 
 def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> Voice:

@@ -148,9 +148,14 @@ class EngineClient:
         assert isinstance(answer, Matched)
         return answer
 
-    async def embed(self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE) -> Embeddings:
-        """Raises EngineUnavailable where asking again may help, EmbeddingRefused where not."""
-        return await self._embedding.embed(texts, urgency)
+    async def embed(
+        self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE, *, whole: bool = False
+    ) -> Embeddings:
+        """`whole`: texts beyond the model's window are read in pieces, else their beginnings.
+
+        Raises EngineUnavailable where asking again may help, EmbeddingRefused where not.
+        """
+        return await self._embedding.embed(texts, urgency, whole=whole)
 
     def unload_embedding(self) -> None:
         """Frees the embedding model's memory until the next text."""

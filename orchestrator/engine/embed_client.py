@@ -16,6 +16,7 @@ from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.supervisor import EngineUnavailable
 
 MOST_LOSSES = 2  # of the child in a row while it embedded: more would have the engine counted as broken
+LOST_SECONDS = 600.0  # for so long after them it is not tried again
 
 
 class EmbeddingRefused(Exception):
@@ -43,6 +44,10 @@ class Embeddings:
     cut: tuple[int, ...]
 
 
+class EmbeddingLost(EngineUnavailable):
+    """The child ended while it embedded these texts, which may be why."""
+
+
 Call = Callable[[Callable[[int], object]], Awaitable[object]]
 
 
@@ -55,14 +60,19 @@ class EmbeddingCalls:
         self._call = call
         self._send = send
         self._losses = 0
+        self._lost_at = 0.0
 
-    async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Raises EngineUnavailable where asking again may help, EmbeddingRefused where not. Cancelling stops the work."""
+    async def embed(self, texts: Sequence[str], urgency: Urgency, *, whole: bool) -> Embeddings:
+        """Raises EngineUnavailable where asking again may help (EmbeddingLost: the child ended over these texts),
+        EmbeddingRefused where not. Cancelling stops the work."""
         if self._spec is None:
             raise EmbeddingRefused("no embedding model is configured")
-        if self._losses >= MOST_LOSSES:
-            raise EmbeddingRefused(f"the engine ended {self._losses} times while it embedded with {self._spec.model}")
-        answer = await self._asked(tuple(texts), urgency is Urgency.BACKGROUND)
+        if self._losses >= MOST_LOSSES and asyncio.get_running_loop().time() < self._lost_at + LOST_SECONDS:
+            raise EmbeddingRefused(
+                f"the engine ended {self._losses} times while it embedded with {self._spec.model}; "
+                f"it is tried again after {LOST_SECONDS / 60:.0f} minutes"
+            )
+        answer = await self._asked(tuple(texts), urgency is Urgency.BACKGROUND, whole)
         if isinstance(answer, EmbedFailed):
             raise EmbeddingRefused(answer.reason, text=answer.text)
         assert isinstance(answer, Embedded)
@@ -73,22 +83,25 @@ class EmbeddingCalls:
     def unload(self) -> None:
         self._send([Unload()])
 
-    async def _asked(self, texts: tuple[str, ...], background: bool) -> object:
+    async def _asked(self, texts: tuple[str, ...], background: bool, whole: bool) -> object:
         number = 0
 
         def make(call: int) -> Embed:
             nonlocal number
             number = call
-            return Embed(call, texts, background)
+            return Embed(call, texts, background, whole)
 
         try:
             return await self._call(make)
         except asyncio.CancelledError:
             self._send([CallOff(number)])
             raise
-        except EngineUnavailable:
-            self._losses += number > 0  # it was sent, and the child that had it is gone
-            raise
+        except EngineUnavailable as error:
+            if not number:
+                raise
+            self._losses += 1  # it was sent, and the child that had it is gone
+            self._lost_at = asyncio.get_running_loop().time()
+            raise EmbeddingLost(str(error), broken=error.broken) from error
 
     def _named(self, spec: EmbeddingSpec) -> str:
         self._name = self._name or embedding_name(spec)
@@ -102,7 +115,7 @@ def embedding_name(spec: EmbeddingSpec) -> str:
     """
     if spec.model == "fake":
         return f"fake-{spec.window}"
-    digest = hashlib.sha256(f"{spec.window}\n".encode())
+    digest = hashlib.sha256(f"{spec.window}, in pieces\n".encode())
     path = Path(spec.model)
     for shard in shards(path):
         sample_file(shard, digest)

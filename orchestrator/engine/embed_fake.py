@@ -14,7 +14,7 @@ DIMENSIONS = 64
 
 class FakeEmbedding:
     dimensions = DIMENSIONS
-    ending = 1
+    starting = ending = 1
 
     def __init__(self, window: int = 0) -> None:
         self.window = window or 128

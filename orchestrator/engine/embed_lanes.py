@@ -11,6 +11,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,11 +25,22 @@ from orchestrator.engine.embed_messages import (
     ToEmbedder,
     Unload,
 )
-from orchestrator.engine.embed_port import Cut, EmbeddingContext, EmbeddingModel, TextRefused, batches, cut, normalised
+from orchestrator.engine.embed_port import (
+    EmbeddingContext,
+    EmbeddingModel,
+    TextRefused,
+    Vectors,
+    batches,
+    cut,
+    joined,
+    normalised,
+    pieces,
+)
 
 NICE = 10
 IDLE_SECONDS = 300.0  # after that the memory is worth more than the load (some hundred ms) at the next text
 STOP_SECONDS = 2.0
+HARMLESS = "a"  # a model that fails also at this is broken, and no text is to blame
 
 Post = Callable[[Sequence[FromEmbedder]], None]
 
@@ -144,14 +156,17 @@ class Lane:
         if message.call not in self._wanted:
             return None
         model, context = self._ready()
-        texts = [read(model, number, text) for number, text in enumerate(message.texts)]
-        parts = []
-        for batch in batches([len(text.ids) for text in texts]):
+        texts = [read(model, number, text, message.whole) for number, text in enumerate(message.texts)]
+        if not texts:
+            return Embedded(message.call, b"", model.dimensions, (), ())
+        parts = [piece for text in texts for piece in text.pieces]
+        lengths, rows = [len(part) for part in parts], []
+        for batch in batches(lengths):
             if message.call not in self._wanted:
                 return None
-            parts.append(normalised(context.vectors([texts[at].ids for at in batch])))
-        vectors = np.concatenate(parts) if parts else np.zeros((0, model.dimensions), np.float32)
-        tokens, lost = tuple(len(text.ids) for text in texts), tuple(text.lost for text in texts)
+            rows.append(normalised(computed(model, context, [parts[at] for at in batch])))
+        vectors = joined(np.concatenate(rows), lengths, [len(text.pieces) for text in texts])
+        tokens, lost = tuple(text.tokens for text in texts), tuple(text.lost for text in texts)
         return Embedded(message.call, vectors.tobytes(), model.dimensions, tokens, lost)
 
     def _ready(self) -> tuple[EmbeddingModel, EmbeddingContext]:
@@ -171,9 +186,33 @@ class Lane:
             self._shared.release()
 
 
-def read(model: EmbeddingModel, number: int, text: str) -> Cut:
-    """A text as ids that fit the window. Raises TextRefused for one that has none."""
+@dataclass(frozen=True)
+class Read:
+    """A text as ids that fit the window; `lost`: how many did not."""
+
+    pieces: list[list[int]]
+    lost: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+def read(model: EmbeddingModel, number: int, text: str, whole: bool) -> Read:
+    """Raises TextRefused for a text that has no ids."""
     ids = model.encode(text)
     if not ids:
         raise TextRefused(f"text {number} is empty: there is nothing to embed")
-    return cut(ids, model.window, model.ending)
+    if whole:
+        return Read(pieces(ids, model.window, model.starting, model.ending))
+    beginning = cut(ids, model.window, model.ending)
+    return Read([beginning.ids], beginning.lost)
+
+
+def computed(model: EmbeddingModel, context: EmbeddingContext, texts: Sequence[Sequence[int]]) -> Vectors:
+    """Raises TextRefused where the model fails at these texts and not at another one, BackendError where at all."""
+    try:
+        return context.vectors(texts)
+    except BackendError as error:
+        context.vectors([cut(model.encode(HARMLESS), model.window, model.ending).ids])
+        raise TextRefused(str(error)) from error

@@ -44,7 +44,9 @@ class LlamaEmbedding:
         self._vocabulary = lib.llama_model_get_vocab(self._model)
         self.dimensions = int(lib.llama_model_n_embd_out(self._model))
         self.window = min(int(lib.llama_model_n_ctx_train(self._model)), spec.window or MOST_WINDOW)
-        self.ending = shared_ending(self.encode(""), self.encode("a"))
+        empty, one = self.encode(""), self.encode("a")
+        self.ending = shared(empty[::-1], one[::-1])
+        self.starting = min(shared(empty, one), len(empty) - self.ending)
 
     def encode(self, text: str) -> list[int]:
         data = well_formed(text).encode()
@@ -129,9 +131,6 @@ def pooling_of(path: str, metadata: Mapping[str, str]) -> int:
     return int(POOLING[told])
 
 
-def shared_ending(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two texts end with alike."""
-    count = 0
-    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
-        count += 1
-    return count
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two texts begin with alike."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

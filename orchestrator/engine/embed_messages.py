@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Embed:
-    """Texts to vectors. `background` work is done beside everything else, at its own pace."""
+    """Texts to vectors. `background` work is done beside everything else, at its own pace.
+
+    `whole`: a text beyond the model's window is read in pieces; else only its beginning is, and what was cut is told.
+    """
 
     call: int
     texts: tuple[str, ...]
     background: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""The port to a model that embeds, and what is the same for all of them: cutting, batching, normalising.
+"""The port to a model that embeds, and what is the same for all of them: cutting, batching, normalising, joining.
 
 A model may be read from several threads; each thread that computes opens a context of its own.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,10 +35,12 @@ class EmbeddingContext(Protocol):
 
 
 class EmbeddingModel(Protocol):
-    """A loaded model. `window` in tokens, `ending`: how many of a text's last ids are the model's own and never cut."""
+    """A loaded model. `window` in tokens; `starting`, `ending`: how many of a text's first and last ids are the model's
+    own, which every piece of a text keeps."""
 
     dimensions: int
     window: int
+    starting: int
     ending: int
 
     def encode(self, text: str) -> list[int]:
@@ -65,6 +68,19 @@ def cut(ids: list[int], window: int, ending: int) -> Cut:
     return Cut(ids[: window - ending] + ids[len(ids) - ending :], lost) if lost else Cut(ids, 0)
 
 
+def pieces(ids: list[int], window: int, starting: int, ending: int) -> list[list[int]]:
+    """The whole text, in as few pieces as the window allows and about equally long ones, each with the model's own ids.
+
+    ids  [S a b c d e f g E]  window 5  ->  [S a b E] [S c d E] [S e f g E]
+    """
+    first, last = ids[:starting], ids[len(ids) - ending :]
+    own = ids[starting : len(ids) - ending]
+    room = max(1, window - starting - ending)
+    count = max(1, -(-len(own) // room))
+    cuts = [len(own) * at // count for at in range(count + 1)]
+    return [[*first, *own[start:end], *last] for start, end in pairwise(cuts)]
+
+
 def batches(lengths: Sequence[int], tokens: int = BATCH_TOKENS, texts: int = BATCH_TEXTS) -> Iterator[range]:
     """Neighbours that are computed together: at most so many texts, and tokens unless one text alone has more."""
     start, held = 0, 0
@@ -75,6 +91,17 @@ def batches(lengths: Sequence[int], tokens: int = BATCH_TOKENS, texts: int = BAT
         held += length
     if start < len(lengths):
         yield range(start, len(lengths))
+
+
+def joined(vectors: Vectors, lengths: Sequence[int], counts: Sequence[int]) -> Vectors:
+    """One row for each text: the mean of its pieces' rows, weighted by their tokens. `counts`: pieces of each text.
+
+    A long text is then found by any of its parts, and no part of it is left out.
+    """
+    weighted = vectors * np.asarray(lengths, np.float32)[:, None]
+    starts = [0, *accumulate(counts)][:-1]
+    rows: Vectors = np.add.reduceat(weighted, starts, axis=0)
+    return normalised(rows)
 
 
 def normalised(vectors: Vectors) -> Vectors:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from codex.embed import EmbeddingFailed, TextRefused
 from orchestrator.engine.client import EngineClient
-from orchestrator.engine.embed_client import EmbeddingRefused, Embeddings
+from orchestrator.engine.embed_client import EmbeddingLost, EmbeddingRefused, Embeddings
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.meaning.embedding_model import EmbeddingFile
+from orchestrator.meaning.refusals import Refusals
 
+HARMLESS = "a"
 QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
 
 
@@ -34,7 +36,7 @@ class Bridge:
         """
         if self._loop is None or (seconds is not None and self.client.state is not ChildState.READY):
             raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
-        asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency, whole=True), self._loop)
         try:
             return asked.result(seconds)
         except TimeoutError as error:
@@ -42,6 +44,11 @@ class Bridge:
             raise EmbeddingFailed(f"the embedding model took longer than {seconds:.0f} s") from error
         except EmbeddingRefused as error:
             raise (TextRefused if error.text else EmbeddingFailed)(str(error)) from error
+        except EmbeddingLost as error:
+            if seconds is not None:
+                raise EmbeddingFailed(str(error)) from error
+            self.embed([HARMLESS], urgency, seconds)  # where this one is lost too, no text is to blame
+            raise TextRefused(f"the engine ended while it embedded: {error}") from error
         except EngineUnavailable as error:
             raise EmbeddingFailed(str(error)) from error
         except concurrent.futures.CancelledError as error:
@@ -55,6 +62,7 @@ class EngineEmbedder:
     bridge: Bridge
     file: EmbeddingFile
     space: str  # what of the texts' side changes their vectors beside the model
+    refusals: Refusals
     prefix: str = ""
     urgency: Urgency = Urgency.INTERACTIVE
     seconds: float | None = QUESTION_SECONDS
@@ -68,17 +76,25 @@ class EngineEmbedder:
         return self.file.dimensions
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        found = self.bridge.embed([self.prefix + text for text in texts], self.urgency, self.seconds)
+        """A text that the model could make nothing of, or that ended the engine, is refused ever after."""
+        if self.refusals.any(self.name, texts):
+            raise TextRefused("one of these texts could not be embedded before")
+        try:
+            found = self.bridge.embed([self.prefix + text for text in texts], self.urgency, self.seconds)
+        except TextRefused as error:
+            if len(texts) == 1:
+                self.refusals.add(self.name, texts[0], str(error))
+            raise
         vectors: list[list[float]] = found.vectors.tolist()
         return vectors
 
 
 def embedders(
-    bridge: Bridge, file: EmbeddingFile, query_prefix: str, text_prefix: str
+    bridge: Bridge, file: EmbeddingFile, refusals: Refusals, query_prefix: str, text_prefix: str
 ) -> tuple[EngineEmbedder, EngineEmbedder]:
     """For questions, which somebody waits for, and for what is searched."""
-    question = EngineEmbedder(bridge, file, text_prefix, query_prefix)
-    return question, EngineEmbedder(bridge, file, text_prefix, text_prefix, Urgency.BACKGROUND, None)
+    question = EngineEmbedder(bridge, file, text_prefix, refusals, query_prefix)
+    return question, EngineEmbedder(bridge, file, text_prefix, refusals, text_prefix, Urgency.BACKGROUND, None)
 
 
 def _digest(text: str) -> str:

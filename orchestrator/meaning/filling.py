@@ -9,14 +9,14 @@ Without a model it does nothing. What is stored stays; what ends early goes on t
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
 from typing import Any
 
 from codex.archive import Archive
-from codex.embed import Embedder, VectorIndex
+from codex.embed import Embedder, TextRefused, VectorIndex
 from codex.errors import CodexError
 from codex.vector_filling import Filled, fill
 
@@ -30,6 +30,30 @@ log = logging.getLogger("lorekeep.embedding")
 class _Work:
     filled: Filled | None = None
     fault: str = ""
+    refused: int = 0  # of what is done: texts that the model can make nothing of
+
+
+@dataclass
+class _Counting:
+    """An embedder that counts the texts which it refuses."""
+
+    embedder: Embedder
+    refused: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.embedder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self.embedder.dimensions
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return self.embedder.embed(texts)
+        except TextRefused:
+            self.refused += len(texts) == 1
+            raise
 
 
 @dataclass
@@ -72,11 +96,13 @@ class Filling:
         self.vectors.drop(name)
 
     def report(self, name: str) -> dict[str, Any] | None:
-        """How far it is: distinct texts, how many have a vector, and why it does not go on. None without a model."""
+        """How far it is: distinct texts, how many are done, those of them that cannot be embedded, and why it does not go
+        on. None without a model."""
         work = self._work.get(name)
         if self.embedder is None or work is None or work.filled is None:
             return None
-        return {"texts": work.filled.texts, "embedded": work.filled.embedded, "fault": work.fault}
+        done = {"texts": work.filled.texts, "embedded": work.filled.embedded}
+        return {**done, "refused": work.refused, "fault": work.fault}
 
     def blind(self, name: str) -> str:
         """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
@@ -139,10 +165,11 @@ class Filling:
     def _fill(self, name: str, embedder: Embedder, work: _Work) -> Filled:
         told: list[Filled] = []  # the first is how it stands; a turn has one batch at least, however long that took
         end = monotonic() + TURN_SECONDS
+        counting = _Counting(embedder)
 
         def heard(filled: Filled) -> None:
             told.append(filled)
-            work.filled = filled
+            work.filled, work.refused = filled, counting.refused
             if filled.complete or len(told) > 1:
                 work.fault = ""
 
@@ -150,4 +177,4 @@ class Filling:
             over = len(told) > 1 and bool(self._line) and monotonic() > end
             return over or self._stopping.is_set() or name not in self._work
 
-        return fill(self.archive, self.vectors, embedder, name, heard=heard, stopped=stopped)
+        return fill(self.archive, self.vectors, counting, name, heard=heard, stopped=stopped)

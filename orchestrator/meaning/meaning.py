@@ -16,8 +16,11 @@ from orchestrator.errors import EngineFailed, NotFound
 from orchestrator.meaning.bridge import Bridge, embedders
 from orchestrator.meaning.embedding_model import EmbeddingChoice
 from orchestrator.meaning.filling import Filling
+from orchestrator.meaning.refusals import Refusals
 from orchestrator.service import Embedded
 from orchestrator.settings.embedding import EmbeddingSettings
+
+REFUSALS = "unembeddable.sqlite3"
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,19 @@ class Meaning:
     search: Search
     filling: Filling
     bridge: Bridge
+    refusals: Refusals
 
     @staticmethod
     def of(
         given: EmbeddingSettings, model: EmbeddingChoice, client: EngineClient, archive: Archive, folder: Path
     ) -> "Meaning":
         """`folder`: where the vectors lie."""
-        bridge, vectors = Bridge(client), LanceVectors(folder)
+        bridge, vectors, refusals = Bridge(client), LanceVectors(folder), Refusals(folder.with_name(REFUSALS))
         question: Embedder | None = None
         texts: Embedder | None = None
         if model.file is not None:
-            question, texts = embedders(bridge, model.file, given.query_prefix, given.text_prefix)
-        return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge)
+            question, texts = embedders(bridge, model.file, refusals, given.query_prefix, given.text_prefix)
+        return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge, refusals)
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """For who asks for vectors. Raises NotFound where there is no model, EngineFailed where it fails."""

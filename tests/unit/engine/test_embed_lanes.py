@@ -207,3 +207,42 @@ def test_a_text_without_anything_to_embed_is_told_from_a_model_that_fails():
     failing.embedder.take(Embed(2, ("a",)))
     assert failing.answers.get(timeout=SOON) == EmbedFailed(2, "no such file")
     assert failing.embedder.close()
+
+
+def test_a_text_that_is_wanted_whole_is_read_in_pieces_and_nothing_of_it_is_cut(room):
+    long, end = "word " * 300, "other " * 126
+    room.embedder.take(Embed(1, (long + end, "short"), whole=True))
+    found = room.answer()
+    assert (found.tokens, found.cut) == ((426 + 4 * 2, 3), (0, 0))
+    room.ask(2, long + end, end)
+    whole, (beginning, last) = vector(found)[0], vector(room.answer())
+    assert whole @ last > beginning @ last + 0.1
+
+
+def test_a_batch_that_fails_is_told_as_one_texts_fault_while_the_model_works_with_another(room):
+    real = FakeContext.vectors
+
+    def vectors(context, texts):
+        if any(len(ids) == 5 for ids in texts):
+            raise BackendError("embedding 5 tokens returned -1")
+        return real(context, texts)
+
+    GatedContext.vectors, before = vectors, GatedContext.vectors
+    try:
+        room.ask(1, "three words here", "two words")
+        assert room.answer() == EmbedFailed(1, "embedding 5 tokens returned -1", text=True)
+        room.ask(2, "two words")
+        assert isinstance(room.answer(), Embedded)
+        GatedContext.vectors = broken
+        room.ask(3, "two words")
+        assert room.answer() == EmbedFailed(3, "embedding 1 tokens returned -3")
+    finally:
+        GatedContext.vectors = before
+
+
+def broken(context, texts):
+    raise BackendError(f"embedding {len(texts)} tokens returned -3")
+
+
+def vector(answer):
+    return np.frombuffer(answer.vectors, np.float32).reshape(-1, answer.dimensions)

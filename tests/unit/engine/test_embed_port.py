@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.embed_port import BATCH_TEXTS, batches, cut, normalised
+from orchestrator.engine.embed_port import BATCH_TEXTS, batches, cut, joined, normalised, pieces
 
 LENGTHS = st.lists(st.integers(1, 900), max_size=200)
 
@@ -53,3 +53,21 @@ def test_vectors_have_length_one_and_keep_their_direction():
 def test_a_vector_without_a_direction_is_a_fault_of_the_model(row):
     with pytest.raises(BackendError, match="without a direction"):
         normalised(np.array([[1.0, 0.0], row], np.float32))
+
+
+@given(st.integers(0, 400), st.integers(4, 60), st.integers(0, 1), st.integers(0, 2))
+def test_pieces_hold_the_whole_text_once_and_each_the_models_own_ids(own, window, starting, ending):
+    first, last = [-1] * starting, [-2] * ending
+    found = pieces([*first, *range(own), *last], window, starting, ending)
+    assert all(len(piece) <= window for piece in found)
+    assert all(piece[:starting] == first and piece[len(piece) - ending :] == last for piece in found)
+    inner = [piece[starting : len(piece) - ending] for piece in found]
+    assert list(itertools.chain(*inner)) == list(range(own))
+    assert len(found) == max(1, -(-own // (window - starting - ending)))
+    assert max(map(len, inner)) - min(map(len, inner)) <= 1
+
+
+def test_pieces_of_a_text_become_one_vector_that_each_moves_by_its_length():
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], np.float32)
+    found = joined(vectors, [5, 3, 1], [1, 2])
+    assert np.allclose(found, [[1.0, 0.0], np.array([1.0, 3.0]) / np.sqrt(10)])
