@@ -17,7 +17,7 @@ from codex.amendments import Amendment, ChangedDefinitions, Teller, new_entries
 from codex.catalog import Catalog
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
-from codex.errors import NameTaken, SourceError
+from codex.errors import NameTaken, SourceError, UnknownGeneration
 from codex.forest import Forest
 from codex.generations import Codex, Entry, Generation
 from codex.ignore import Globs
@@ -203,6 +203,23 @@ class Library:
         for number in self.generations(name)[:-1]:
             if number not in keep:
                 self._catalog.release(name, number)
+
+    def take_back(self, before: Codex) -> None:
+        """The codex as it was before later loads: its newest generation (None: none) and how it was asked for.
+
+        What was read of its files stays known. Raises UnknownCodex, UnknownGeneration where that generation is kept no
+        longer, LoadRunning.
+        """
+        name = before.name
+        codex = self.codex(name)
+        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots)):
+            kept = self.generations(name)
+            if before.newest is not None and before.newest not in kept:
+                raise UnknownGeneration(f"codex {name!r} has no generation {before.newest} any more")
+            self._catalog.register(name, before.source, before.roots, before.request)
+            for number in kept:
+                if before.newest is None or number > before.newest:
+                    self._catalog.release(name, number)
 
     def drop(self, name: str) -> None:
         """Drop the codex here and in the index. Raises UnknownCodex, LoadRunning."""

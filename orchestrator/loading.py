@@ -3,6 +3,7 @@
     name it → refuse a second load → take in, index (library) → wait for the model → raise, compute the floor (shelf)
 
 Leaving the stream leaves the load running. A watcher that takes changes in holds the same lock; a load waits for it.
+Until the end of its last step a load can be cancelled: the codex then is what it was before.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from codex.errors import LoadRunning
 from codex.ignore import Globs
@@ -20,9 +22,10 @@ from codex.sampling import Sampled, head
 from codex.sources import LoadRequest as Wanted
 from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
 from orchestrator.engine.client import EngineClient
-from orchestrator.errors import Conflict, InvalidRequest, NotPermitted, OverBudget
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
 from orchestrator.machine import Machine
 from orchestrator.service import LoadEvent, LoadRequest, Principal
+from orchestrator.shelf.before import Before
 from orchestrator.shelf.estimating import surveyed
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.freshness import Gauge
@@ -84,49 +87,71 @@ class Loading:
                 yield event
 
     async def _load(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+        was = await self.shelf.before(name)
         try:
-            await self._loaded(name, wanted, request, load, emit)
+            with translated():
+                standing = await self._loaded(wanted, request, load, Teller(name, emit))
+                load.commit()
+            await self.shelf.settled(was)
             self.tending.forget(name)
+            emit({"event": "loaded", "codex": self._report(standing)})
+        except LoreError as fault:
+            if not load.unwanted:
+                raise
+            raise await self._gone_back(was) from fault
         finally:
             # One that ended early has left an archive ahead of what stands.
             self.tending.begin(name)
 
-    async def _loaded(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
-        loop = asyncio.get_running_loop()
-
-        def told(progress: Progress) -> None:
-            loop.call_soon_threadsafe(emit, progress_event(progress))
-
-        async with self.shelf.disk(name):
-            await self._taken_in(wanted, told, load)
-            load.stored = True
-        with translated():
-            await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
+    async def _loaded(self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "Teller") -> Standing:
+        """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
+        name, disk = tell.name, self.shelf.disk(tell.name)
+        await load.unless_cancelled(disk.acquire())
+        load.taking_in = True
+        try:
+            await self._taken_in(wanted, tell.of_thread(), load)
+        finally:
+            load.taking_in = False
+            disk.release()
+        load.check()
+        await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
         if not self.voice().done():
-            emit(progress_event(progress_at("model", 0, 1, 0.0)))
-        await asyncio.shield(self.voice())
-        standing = await self._raised(name, told)
+            tell(progress_at("model", 0, 1, 0.0))
+        await load.unless_cancelled(asyncio.shield(self.voice()))
+        standing = await self._raised(name, tell.of_thread(load.check))
+        load.check()
         self.watching.follow(name, (await asyncio.to_thread(self.shelf.ledger.wishes, name)).watch)
         if request.wait:
-            began = time.monotonic()
-            await self.shelf.floors.stands(
-                name,
-                lambda done, total: emit(progress_event(progress_at("prefill", done, total, time.monotonic() - began))),
-            )
-            standing = self.shelf.seen(name) or standing
-        info = self.client.info
-        report = codex_report(
+            await load.unless_cancelled(self._floor_stands(name, tell))
+        return self.shelf.seen(name) or standing
+
+    async def _floor_stands(self, name: str, tell: "Teller") -> None:
+        began = time.monotonic()
+        await self.shelf.floors.stands(
+            name, lambda done, total: tell(progress_at("prefill", done, total, time.monotonic() - began))
+        )
+
+    async def _gone_back(self, was: Before) -> LoreError:
+        """What a cancelled load is told, with the codex as it was."""
+        await self.shelf.go_back(was)
+        if was.number is None:
+            return LoreError("the load was cancelled", "load again: what was read of its files is not read again")
+        self.watching.follow(was.name, was.wishes.watch)
+        return LoreError(f"the load was cancelled: {was.name} stands as before")
+
+    def _report(self, standing: Standing) -> dict[str, Any]:
+        info, name = self.client.info, standing.name
+        return codex_report(
             standing,
             info.kv_bytes_per_token if info else 0.0,
             replace(self.gauge.of(name), loading=""),
             self.shelf.floors.progress(name),
             self.shelf.floors.left_s(name),
         )
-        emit({"event": "loaded", "codex": report})
 
     async def _raised(self, name: str, told: Callable[[Progress], None]) -> Standing:
         try:
-            return await self.shelf.raise_codex(name, told, strict=True)
+            return await self.shelf.raise_codex(name, told, strict=True, settle=False)
         except (OverBudget, InvalidRequest):
             # Refused with its numbers; the codex itself is taken in, and stands in the tier that fits from now on.
             await asyncio.to_thread(self.shelf.ledger.wish, name, "auto")
@@ -163,6 +188,27 @@ class Loading:
             known_from(found.sample, found.files),
         )
         return {"event": "loaded", "codex": report}
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Progress of one codex's load, as events with its name."""
+
+    name: str
+    emit: Emit
+
+    def __call__(self, progress: Progress) -> None:
+        self.emit({**progress_event(progress), "name": self.name})
+
+    def of_thread(self, check: Callable[[], None] = lambda: None) -> Callable[[Progress], None]:
+        """The same from a worker thread. What `check` raises ends the work that reports."""
+        loop = asyncio.get_running_loop()
+
+        def told(progress: Progress) -> None:
+            check()
+            loop.call_soon_threadsafe(self, progress)
+
+        return told
 
 
 def known_from(sample: Sequence[Sampled], files: int) -> str:

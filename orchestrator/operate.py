@@ -50,9 +50,13 @@ class Operations:
     def _loading(self) -> Loading:
         return Loading(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
 
-    async def cancel_load(self, principal: Principal, name: str) -> None:
+    async def cancel_load(self, principal: Principal, name: str) -> Report:
+        """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        self.shelf.loads.cancel(name)
+        if not self.shelf.loading(name) and self.shelf.floors.halt(name):
+            return {"cancelled": name, "what": "floor"}
+        await self.shelf.loads.cancel(name)
+        return {"cancelled": name, "what": "load"}
 
     # -- codices
 

@@ -52,10 +52,9 @@ def served(request: Request, events: AsyncIterator[LoadEvent]) -> AsyncIterator[
 
 
 async def cancel(request: Request) -> Response:
-    """Stops a load that runs."""
+    """Stops a load in any of its phases, and takes back what it did; after a load it stops the computing of the floor."""
     principal = permitted(request, "codex:write")
-    await service_of(request).cancel_load(principal, request.path_params["name"])
-    return Reply({"cancelled": request.path_params["name"]})
+    return Reply(dict(await service_of(request).cancel_load(principal, request.path_params["name"])))
 
 
 async def listed(request: Request) -> Response:

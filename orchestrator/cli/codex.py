@@ -8,7 +8,7 @@ from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
 from orchestrator.cli.figures import count, table
 from orchestrator.cli.footer import code_state
-from orchestrator.cli.load import follow
+from orchestrator.cli.load import Watch
 from orchestrator.cli.load import show as loaded
 from orchestrator.cli.status_page import faulty, state
 from orchestrator.cli.terminal import note, result, result_json
@@ -59,7 +59,7 @@ def taken_in(codex: dict[str, Any]) -> str:
 @app.command()
 def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Loads a codex anew from its directory."""
-    follow(daemon(socket).stream(f"/v1/codices/{part(name)}/reload"), as_json=as_json)
+    Watch(socket, as_json).until_loaded(daemon(socket).stream(f"/v1/codices/{part(name)}/reload"))
 
 
 @app.command()

@@ -1,7 +1,10 @@
 """`lore load`: directories, files or a git URL into the Codex, with progress. The daemon works; this only watches."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +14,7 @@ from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import about, count, duration, plural, size
-from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
+from orchestrator.cli.terminal import clear_progress, is_terminal, note, progress, result, result_json
 from orchestrator.wire import faults
 from orchestrator.wire.places import is_url
 
@@ -25,7 +28,7 @@ Paths = Annotated[
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="the codex's name; default: the path's last part")
 ]
-Watch = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
+Follow = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
 Include = Annotated[list[str] | None, typer.Option("--include", metavar="GLOB", help="take only files that match")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="GLOB", help="leave out files that match")]
 Revision = Annotated[
@@ -43,7 +46,7 @@ def load(
     paths: Paths = None,
     name: Name = None,
     revision: Revision = None,
-    watch: Watch = None,
+    watch: Follow = None,
     include: Include = None,
     exclude: Exclude = None,
     with_secrets: Secrets = False,
@@ -58,8 +61,8 @@ def load(
     """Loads directories, files or a git URL under one name, or brings a loaded codex up to date."""
     lorekeep = daemon(socket)
     if cancel is not None:
-        lorekeep.call("POST", f"/v1/codices/{part(cancel)}/cancel")
-        result_json({"cancelled": cancel}) if as_json else note(f"stopped the load of {cancel}")
+        stopped = lorekeep.call("POST", f"/v1/codices/{part(cancel)}/cancel")
+        result_json(stopped) if as_json else note(STOPPED[stopped["what"]].format(name=cancel))
         return
     first, *more = [place(path) for path in paths or ["."]]
     body = {
@@ -76,35 +79,63 @@ def load(
         "dry_run": dry_run,
         "wait": wait,
     }
-    follow(lorekeep.stream("/v1/codices", body), as_json=as_json)
+    Watch(socket, as_json).until_loaded(lorekeep.stream("/v1/codices", body))
 
 
-def follow(events: "Iterator[Event]", *, as_json: bool) -> None:
-    """Shows a load until it ends. Ctrl-C ends the watching, not the load."""
-    try:
-        codex = watched(events, as_json=as_json)
-    except KeyboardInterrupt:
-        note("\nthe daemon goes on loading; `lore status` shows it, `lore load --cancel NAME` stops it")
-        raise
-    if not as_json:
-        show(codex)
+STOPPED = {
+    "load": "stopped the load of {name}: what stood before stands",
+    "floor": "{name} is loaded; the rest of its prefix is no longer computed until a question needs it",
+}
 
 
-def watched(events: "Iterator[Event]", *, as_json: bool) -> dict[str, Any]:
-    codex: dict[str, Any] | None = None
-    for event in events:
-        if event.aside:
-            continue
-        if as_json:
-            result_json(event.data)
-        if event.data.get("event") == "loaded":
-            codex = event.data.get("codex", {})
-        elif not as_json:
-            progress(step(event.data))
-    clear_progress()
-    if codex is None:
-        raise Failure(faults.FAILED, "the daemon broke off the load", "load again; what was done is kept")
-    return codex
+@dataclass
+class Watch:
+    """Watches a load of the daemon behind `socket`."""
+
+    socket: str | None
+    as_json: bool
+    name: str = ""  # of what is loaded, as the daemon tells it
+
+    def until_loaded(self, events: "Iterator[Event]") -> None:
+        """Ctrl-C ends the watching; the load only where somebody says so."""
+        try:
+            codex = self.codex_of(events)
+        except KeyboardInterrupt:
+            name = self.name or "NAME"
+            note(f"\nthe daemon goes on loading; `lore status` shows it, `lore load --cancel {name}` stops it")
+            if self.name and may_be_asked():
+                with suppress(typer.Abort):  # a second Ctrl-C says no
+                    self.offer_to_stop()
+            raise
+        if not self.as_json:
+            show(codex)
+
+    def offer_to_stop(self) -> None:
+        if typer.confirm("stop it now?", default=False, err=True):
+            stopped = daemon(self.socket).call("POST", f"/v1/codices/{part(self.name)}/cancel")
+            note(STOPPED[stopped["what"]].format(name=self.name))
+
+    def codex_of(self, events: "Iterator[Event]") -> dict[str, Any]:
+        codex: dict[str, Any] | None = None
+        for event in events:
+            if event.aside:
+                continue
+            if self.as_json:
+                result_json(event.data)
+            if event.data.get("event") == "loaded":
+                codex = event.data.get("codex", {})
+            else:
+                self.name = event.data.get("name", self.name)
+            if codex is None and not self.as_json:
+                progress(step(event.data))
+        clear_progress()
+        if codex is None:
+            raise Failure(faults.FAILED, "the daemon broke off the load", "load again; what was done is kept")
+        return codex
+
+
+def may_be_asked() -> bool:
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def step(event: dict[str, Any]) -> str:

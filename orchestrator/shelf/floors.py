@@ -78,10 +78,23 @@ class Floors:
         self._put(floor, pool).leaving = False
         self._current[codex] = floor.name
         if new_generation:
-            for kept in self._kept.values():
-                kept.leaving = kept.leaving or (kept.pool == pool and kept.floor.name != floor.name)
+            self._leave(pool, floor.name)
         task = asyncio.create_task(self._warm(codex, floor), name=f"floor of {codex}")
         self._warming[codex] = Warming(task, 0, floor.tokens)
+
+    def settle(self, codex: str) -> None:
+        """The codex's floor is that of its generation for good: earlier ones go when nobody uses them and it stands."""
+        kept = self._kept.get(self._current.get(codex, ""))
+        if kept is not None:
+            self._leave(kept.pool, kept.floor.name)
+            if self.progress(codex) is None:
+                self._tidy(kept.pool)
+
+    def halt(self, codex: str) -> bool:
+        """Stops the background prefill of a codex, whose next question computes the rest; False where none runs."""
+        runs = self.progress(codex) is not None
+        self._stop(codex)
+        return runs
 
     async def grow(self, floor: Floor, pool: str) -> bool:
         """Computes a floor beside the current one, and returns whether it stands. Cancelling keeps what was computed."""
@@ -201,6 +214,10 @@ class Floors:
         staying = [name for name, kept in unused if not kept.leaving]
         for name in (*leaving, *staying[: max(0, len(staying) - MOST_EARLIER)]):
             self._forget(name)
+
+    def _leave(self, pool: str, but: str) -> None:
+        for kept in self._kept.values():
+            kept.leaving = kept.leaving or (kept.pool == pool and kept.floor.name != but)
 
     def _forget(self, name: str) -> None:
         del self._kept[name]

@@ -32,6 +32,8 @@ class Stock(Protocol):
 
     def seen(self, name: str) -> Standing | None: ...
 
+    def loading(self, name: str) -> bool: ...
+
     def overfull(self, standing: Standing) -> bool: ...
 
     def disk(self, name: str) -> asyncio.Lock: ...
@@ -91,8 +93,8 @@ class Generations:
 
     def _case(self, name: str) -> RebaseCase | None:
         standing = self._stock.seen(name)
-        if standing is None:
-            return None
+        if standing is None or self._stock.loading(name):
+            return None  # a load makes one itself
         return RebaseCase(
             idle=True,  # it begins only then
             codex=standing.tokens,

@@ -58,6 +58,15 @@ class Ledger:
         if tier is not None or watch is not None:
             self._file.write(write)
 
+    def rewish(self, codex: str, wishes: Wishes) -> None:
+        """These alone, whatever was wished since."""
+        self._file.write(
+            lambda database: database.execute(
+                "INSERT OR REPLACE INTO wished (codex, tier, watch) VALUES (?, ?, ?)",
+                (codex, wishes.tier, wishes.watch),
+            )
+        )
+
     def wishes(self, codex: str) -> Wishes:
         rows = self._file.read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
         return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()

@@ -1,25 +1,33 @@
-"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch."""
+"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch.
+
+runs ──▶ committed ──▶ ended          a person may cancel it until it is committed; it then leaves what stood before
+   └── cancelled ───────▲
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
+from codex.errors import LoadCancelled
 from orchestrator.errors import Conflict, LoreError, NotFound
 
+T = TypeVar("T")
 LoadEvent = Mapping[str, Any]
 Emit = Callable[[LoadEvent], None]
 
 
 class RunningLoad:
-    """Emits events to all who watch; the last is `loaded` or a fault."""
+    """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.cancelled = Event()
         self.latest: LoadEvent = {}
         self.failed = ""
-        self.stored = False  # its generation stands on disk: what remains is to raise it
+        self.taking_in = False  # a thread of it writes the catalog, and must end by itself
+        self._asked = asyncio.Event()  # a person wants it to end
+        self._committed = False
         self._watchers: set[asyncio.Queue[LoadEvent | LoreError | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -41,11 +49,50 @@ class RunningLoad:
         finally:
             self._watchers.discard(queue)
 
+    # -- its end
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether a person cancelled it."""
+        return self._asked.is_set()
+
+    def check(self) -> None:
+        """Raises LoadCancelled once somebody wants it to end; in any thread."""
+        if self.cancelled.is_set():
+            raise LoadCancelled("the load was cancelled")
+
+    async def unless_cancelled(self, work: Awaitable[T]) -> T:
+        """The work's result. Ends it and raises LoadCancelled when a person cancels the load first."""
+        job, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({job, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                self.check()
+            return job.result()
+        finally:
+            job.cancel()
+            asked.cancel()
+            await asyncio.gather(job, asked, return_exceptions=True)
+
+    def commit(self) -> None:
+        """From now on it cannot be cancelled. Raises LoadCancelled when it was."""
+        self.check()
+        self._committed = True
+
+    async def cancel(self) -> None:
+        """Returns when it has ended and what it did is taken back. Raises Conflict when it is too late."""
+        if self._committed:
+            raise Conflict(f"{self.name!r} is loaded already", f"take it out again: lore codex drop {self.name}")
+        self.cancelled.set()
+        self._asked.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     async def stop(self) -> None:
         """Ends it: while it is taking in, at the next file, so that no thread goes on behind; else at once."""
         self.cancelled.set()
         if self._task is not None:
-            if self.stored:
+            if not self.taking_in:
                 self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -95,14 +142,12 @@ class Loads:
         """What is being loaded now."""
         return [name for name, load in self._last.items() if load.running()]
 
-    def cancel(self, name: str) -> None:
-        """Raises NotFound when nothing of that name is being loaded, Conflict when it is taken in already."""
+    async def cancel(self, name: str) -> None:
+        """Raises NotFound when nothing of that name is being loaded, Conflict when it just has been."""
         load = self.find(name)
         if load is None:
             raise NotFound(f"no load of {name!r} is running", "`lore status` shows what is")
-        if load.stored:
-            raise Conflict(f"{name!r} is taken in already", f"take it out again: lore codex drop {name}")
-        load.cancelled.set()
+        await load.cancel()
 
     def indexing(self, name: str) -> bool:
         return self.find(name) is not None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from codex.errors import CodexError
 from codex.library import Library
-from codex.progress import Progress
+from codex.progress import Report
 from formatters.context import IdentityView, SigilView, TurnContext
 from orchestrator.context.assembled import Floor
 from orchestrator.context.codex_choice import Candidate
@@ -20,6 +20,7 @@ from orchestrator.context.tier import FloorTier, TierDecision, available, tier_n
 from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
+from orchestrator.shelf.before import Before, before, take_back
 from orchestrator.shelf.changed import changed_definitions
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floors import Floors, pool_name
@@ -72,6 +73,10 @@ class Shelf:
     def seen(self, name: str) -> Standing | None:
         """The codex as it stands now, without waiting."""
         return self._standing.get(name)
+
+    def loading(self, name: str) -> bool:
+        """Whether a load is taking it in or raising it."""
+        return self.loads.find(name) is not None
 
     def all_seen(self) -> list[Standing]:
         return list(self._standing.values())
@@ -126,28 +131,22 @@ class Shelf:
     async def raise_codex(
         self,
         name: str,
-        report: Callable[[Progress], None] = quiet,
+        report: Report = quiet,
         keep: TierDecision | None = None,
         *,
         strict: bool = False,
+        settle: bool = True,
     ) -> Standing:
-        """Raises the newest generation of a codex and has its floor computed; older generations are released.
-
-        `strict`: raises OverBudget for a forced tier that does not fit, instead of letting another one stand.
+        """Raises the newest generation of a codex and has its floor computed; older generations are released, without
+        `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced tier that does not fit, instead of
+        letting another one stand.
         """
         await self._generations.give_up(name)
         async with self._raise_locks.setdefault(name, asyncio.Lock()):
             standing = await self._raised(name, report, keep, strict=strict)
-            return await self._take(standing)
+            return await self._take(standing, settle=settle)
 
-    async def _raised(
-        self,
-        name: str,
-        report: Callable[[Progress], None] = quiet,
-        keep: TierDecision | None = None,
-        *,
-        strict: bool = False,
-    ) -> Standing:
+    async def _raised(self, name: str, report: Report, keep: TierDecision | None, *, strict: bool) -> Standing:
         raising = self._ready()
         room = self._machine.room(await self.identity_tokens())
         with translated():
@@ -155,7 +154,7 @@ class Shelf:
             forced = self._forced_by_settings if tier is None else tier_named(tier)
             return await raising.raised(Wanted(name, room, forced, keep, strict), self._identity(), report)
 
-    async def _take(self, standing: Standing) -> Standing:
+    async def _take(self, standing: Standing, *, settle: bool = True) -> Standing:
         """The codex stands as this from now on, with what was logged since it was raised."""
         name = standing.name
         async with self.disk(name):
@@ -168,8 +167,9 @@ class Shelf:
                 is_new = before is None or before.generation.number != standing.generation.number
                 if is_new:
                     self._generations.began(name)
+                if is_new and settle:
                     await asyncio.to_thread(self.library.release, name)
-        self.floors.warm(name, await self._floor(standing), self.pool(name), new_generation=is_new)
+        self.floors.warm(name, await self._floor(standing), self.pool(name), new_generation=is_new and settle)
         return standing
 
     def _ready(self) -> Raising:
@@ -192,6 +192,35 @@ class Shelf:
             identity=self._identity(), sigil=SigilView(name="owner", uid=0), codex=standing.view, query="?"
         )
         return (await self._ready().voice.composer.compose(context_of(turn))).assembled.floor
+
+    # -- a load's end
+
+    async def before(self, name: str) -> Before:
+        """What a load of this codex must leave when it is cancelled. No new generation is made beside a load."""
+        await self._generations.give_up(name)
+        with translated():
+            return await asyncio.to_thread(before, self.library, self.ledger, name, self._standing.get(name))
+
+    async def settled(self, was: Before) -> None:
+        """The load has ended well: what stood before goes."""
+        standing = self._standing.get(was.name)
+        if standing is not None and standing.generation.number != was.number:
+            with translated():
+                await asyncio.to_thread(self.library.release, was.name)
+            self.floors.settle(was.name)
+
+    async def go_back(self, was: Before) -> None:
+        """The codex stands as it did before a load. Raises LoreError."""
+        name = was.name
+        async with self._raise_locks.setdefault(name, asyncio.Lock()):
+            async with self.disk(name):
+                with translated():
+                    await asyncio.to_thread(take_back, self.library, self.ledger, was)
+            if was.standing is None:
+                self._standing.pop(name, None)
+                self.floors.drop(name)
+            elif self._standing.get(name) is not was.standing:
+                await self._take(was.standing)
 
     # -- following the disk
 
@@ -230,7 +259,7 @@ class Shelf:
 
     async def beside(self, name: str) -> Grown:
         """The newest generation, raised beside the one that stands."""
-        standing = await self._raised(name)
+        standing = await self._raised(name, quiet, None, strict=False)
         return Grown(standing, await self._floor(standing))
 
     async def move(self, grown: Grown) -> None:
@@ -252,14 +281,17 @@ class Shelf:
         self.loads.forget(name)
         self.floors.drop(name)
 
-    async def wake(self) -> None:
+    async def wake(self, told: Callable[[int, int], None]) -> None:
         """After a start: everything loaded is raised again, so that its floor is restored before the first question."""
-        for codex in await asyncio.to_thread(self.library.codices):
-            if codex.newest is not None and codex.name not in self._standing:
+        names = [one.name for one in await asyncio.to_thread(self.library.codices) if one.newest is not None]
+        for done, name in enumerate(names):
+            told(done, len(names))
+            if name not in self._standing:
                 try:
-                    await self.raise_codex(codex.name)
+                    await self.raise_codex(name)
                 except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
-                    log.warning("codex %s could not be raised: %s", codex.name, error)
+                    log.warning("codex %s could not be raised: %s", name, error)
+        told(len(names), len(names))
 
     async def stop(self) -> None:
         await self._generations.stop()

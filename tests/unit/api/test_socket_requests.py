@@ -205,7 +205,7 @@ def test_a_load_that_cannot_begin_has_its_status(http, body, status):
 def test_codices_are_shown_reloaded_cancelled_and_dropped(http):
     assert http.get("/v1/codices/demo").json()["codex"]["tier"] == "full"
     assert "loaded" in http.post("/v1/codices/demo/reload").text
-    assert http.post("/v1/codices/demo/cancel").json() == {"cancelled": "demo"}
+    assert http.post("/v1/codices/demo/cancel").json() == {"cancelled": "demo", "what": "load"}
     assert http.delete("/v1/codices/demo").json() == {"dropped": "demo"}
     assert http.get("/v1/codices/demo").status_code == 404
 

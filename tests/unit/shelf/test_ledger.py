@@ -33,6 +33,15 @@ def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
     assert ledger.wishes("a") == Wishes(None, True)
 
 
+def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger.wish("a", tier="map", watch=True)
+    ledger.rewish("a", Wishes("full", None))
+    assert ledger.wishes("a") == Wishes("full", None)
+    ledger.rewish("b", Wishes())
+    assert ledger.wishes("b") == Wishes()
+
+
 def test_a_dropped_codex_is_forgotten(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite3")
     ledger.touch("a", ["x.py"])

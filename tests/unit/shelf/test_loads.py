@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from codex.errors import LoadCancelled
 from orchestrator.errors import Conflict, LoreError, NotFound
 from orchestrator.shelf.loads import Loads
 
@@ -62,36 +63,80 @@ async def test_stopping_ends_a_load_that_only_waits_at_once():
     waiting = asyncio.Event()
 
     async def waits(load, emit):
-        load.stored = True
         waiting.set()
         await asyncio.Event().wait()
 
     loads = Loads()
     loads.begin("a", waits)
     await waiting.wait()
-    with pytest.raises(Conflict, match="taken in already"):
-        loads.cancel("a")
     await loads.stop()
     assert loads.find("a") is None
 
 
+async def test_cancelling_ends_what_is_waited_for_and_returns_when_the_load_has_tidied_up():
+    begun, steps = asyncio.Event(), []
+
+    async def forever():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("the wait ended")
+
+    async def works(load, emit):
+        try:
+            await load.unless_cancelled(forever())
+        except LoadCancelled as cancelled:
+            assert load.unwanted
+            await asyncio.sleep(0)
+            steps.append("taken back")
+            raise LoreError("the load was cancelled") from cancelled
+
+    loads = Loads()
+    load = loads.begin("a", works)
+    await begun.wait()
+    await loads.cancel("a")
+    assert steps == ["the wait ended", "taken back"]
+    assert (loads.find("a"), loads.failed("a")) == (None, "the load was cancelled")
+    with pytest.raises(LoadCancelled):
+        load.commit()
+
+
+async def test_the_end_of_the_daemon_is_nobody_s_wish_to_take_a_load_back():
+    begun, seen = asyncio.Event(), []
+
+    async def works(load, emit):
+        begun.set()
+        try:
+            await load.unless_cancelled(asyncio.Event().wait())
+        finally:
+            seen.append(load.unwanted)
+
+    loads = Loads()
+    loads.begin("a", works)
+    await begun.wait()
+    await loads.stop()
+    assert seen == [False]
+
+
+async def test_what_is_committed_can_no_longer_be_cancelled():
+    committed, ending = asyncio.Event(), asyncio.Event()
+
+    async def works(load, emit):
+        load.commit()
+        committed.set()
+        await ending.wait()
+
+    loads = Loads()
+    load = loads.begin("a", works)
+    await committed.wait()
+    with pytest.raises(Conflict, match="'a' is loaded already"):
+        await loads.cancel("a")
+    ending.set()
+    assert await seen(load) == []
+    assert loads.failed("a") == ""
+
+
 async def test_only_what_runs_can_be_cancelled():
     with pytest.raises(NotFound, match="no load of 'a' is running"):
-        Loads().cancel("a")
-
-
-async def test_a_search_hears_how_far_the_load_is():
-    going = asyncio.Event()
-
-    async def work(load, emit):
-        emit({"event": "progress", "phase": "index", "done": 1000, "total": 2000})
-        going.set()
-        await load_ends.wait()
-
-    load_ends, loads = asyncio.Event(), Loads()
-    load = loads.begin("a", work)
-    await going.wait()
-    assert loads.blind("a").startswith("a is being indexed (index 1,000 of 2,000)")
-    load_ends.set()
-    await load.stop()
-    assert loads.blind("a") == ""
+        await Loads().cancel("a")

@@ -1,0 +1,48 @@
+"""What a codex was before a load, so that one which is cancelled leaves it as it was. For a worker thread.
+
+What was read of its files stays in the catalog, unseen: the next load goes on from there.
+"""
+
+from dataclasses import dataclass, replace
+
+from codex.errors import UnknownCodex
+from codex.generations import Codex
+from codex.library import Library
+from orchestrator.shelf.ledger import Ledger, Wishes
+from orchestrator.shelf.standing import Standing
+
+
+@dataclass(frozen=True)
+class Before:
+    """`codex` as the catalog had it, with the generation that stood as its newest; None: it was not known."""
+
+    name: str
+    codex: Codex | None
+    standing: Standing | None
+    wishes: Wishes
+    hot: tuple[str, ...] | None
+
+    @property
+    def number(self) -> int | None:
+        """The generation that stood."""
+        return self.codex.newest if self.codex else None
+
+
+def before(library: Library, ledger: Ledger, name: str, standing: Standing | None) -> Before:
+    """`standing`: the codex as it stands, None when it was not raised. Raises CodexError."""
+    try:
+        codex = library.codex(name)
+    except UnknownCodex:
+        return Before(name, None, None, Wishes(), None)
+    if standing is not None:
+        codex = replace(codex, newest=standing.generation.number)
+    hot = ledger.frozen(name, codex.newest) if codex.newest is not None else None
+    return Before(name, codex, standing, ledger.wishes(name), hot)
+
+
+def take_back(library: Library, ledger: Ledger, was: Before) -> None:
+    """Raises CodexError. One that was not known stays as one that was never loaded to its end."""
+    library.take_back(was.codex or replace(library.codex(was.name), newest=None))
+    ledger.rewish(was.name, was.wishes)
+    if was.number is not None and was.hot is not None:
+        ledger.freeze(was.name, was.number, was.hot)

@@ -1,0 +1,180 @@
+"""A load is cancelled in each of its phases: the codex is what it was before, and the next load works."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+
+import pytest
+from private_daemon import LORE
+from support.house import CODES, ask, begun, codebase, living, until
+from support.refusals import refusal
+
+from orchestrator.cli.client import UnixConnection
+
+FILES = 400
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    """A daemon with the codex `parts` in the tier `map`, which it does not follow."""
+    with living(models) as daemon:
+        write_release(daemon, 1)
+        assert daemon.lore("load", daemon.folder / "parts", "--tier", "map", "--no-watch").returncode == 0
+        yield daemon
+
+
+def write_release(house, number):
+    """Every file says of which release it is, and so does the vault's code."""
+    folder = codebase(house.folder / "parts", {"zebra": f"{number}{number}{number}0042"}, functions=1)
+    for part in range(FILES):
+        (folder / f"part{part:03}.py").write_text(f"def part{part:03}():\n    return 'release {number}'\n")
+
+
+def shown(house, name="parts"):
+    return house.json("codex", "show", name)["codex"]
+
+
+def known(house):
+    """All that a load may change of a codex."""
+    codex = shown(house)
+    kept = ("generation", "files", "tier", "reason", "fresh", "tokens", "tier_tokens", "indexed_chunks", "skipped")
+    return {key: codex[key] for key in kept}
+
+
+def releases(house):
+    hits = house.json("search", "release", "-n", "100", "-c", "parts")["hits"]
+    return {line.split("'")[1] for hit in hits for line in hit["snippet"].splitlines() if "release" in line}
+
+
+def answered(house):
+    return ask(house, "zebra", "-c", "parts")["answer"].strip().rstrip(".")
+
+
+def until_phase(loading, phase):
+    for line in loading.stdout:
+        if json.loads(line).get("phase") == phase:
+            return
+    pytest.fail(f"the load never told of {phase}: {loading.stderr.read()}")
+
+
+def cancelled_in(house, phase, *arguments):
+    """Cancels a load as soon as it tells of this phase, and waits for both."""
+    loading = begun(house, "load", house.folder / "parts", "--json", *arguments)
+    until_phase(loading, phase)
+    status = cancel(house, "parts")  # a process of its own would come too late
+    _, words = loading.communicate(timeout=60)
+    assert (status, loading.returncode) == (200, 1), words
+    return words
+
+
+def cancel(house, name):
+    connection = UnixConnection(house.socket)
+    connection.request("POST", f"/v1/codices/{name}/cancel")
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("release", "phase", "options"),
+    [
+        (2, "walk", ()),
+        (3, "read", ()),
+        (4, "index", ()),
+        (5, "count", ()),
+        (6, "map", ("--watch",)),
+        (7, "prefill", ("--tier", "full", "--wait", "--exclude", "part39*")),
+    ],
+)
+def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_works(house, release, phase, options):
+    before, stood = known(house), releases(house)
+    assert stood == {f"release {release - 1}"}
+    write_release(house, release)
+    assert "the load was cancelled: parts stands as before" in cancelled_in(house, phase, *options)
+
+    assert answered(house) == f"{release - 1}{release - 1}{release - 1}0042"
+    until(lambda: shown(house)["unseen"] == "")
+    assert known(house) == before
+    assert releases(house) == stood
+    assert "its load ended early: the load was cancelled" in shown(house)["fresh_notice"]
+
+    loaded = house.json("load", house.folder / "parts", "--wait")
+    assert loaded["codex"]["generation"] == before["generation"] + 1
+    assert answered(house) == f"{release}{release}{release}0042"
+    assert releases(house) == {f"release {release}"}
+    assert shown(house)["fresh_notice"] == ""
+    assert shown(house)["fresh"] == "not watched"
+
+
+def test_what_was_cancelled_is_not_found_after_a_restart(house):
+    write_release(house, 8)
+    before = known(house)
+    cancelled_in(house, "prefill", "--tier", "full", "--wait")
+    house.kill()
+    house.start()
+    until(lambda: shown(house)["unseen"] == "")
+    assert known(house) == before
+    assert answered(house) == "7770042"
+    assert house.lore("load", house.folder / "parts").returncode == 0
+    assert answered(house) == "8880042"
+
+
+def test_a_first_load_that_is_cancelled_leaves_nothing_that_could_be_asked(house):
+    folder = codebase(house.folder / "first", functions=150)
+    loading = begun(house, "load", folder, "--wait", "--no-watch", "--json")
+    until_phase(loading, "prefill")
+    assert house.json("load", "--cancel", "first") == {"cancelled": "first", "what": "load"}
+    _, words = loading.communicate(timeout=60)
+    assert (loading.returncode, "the load was cancelled" in words) == (1, True)
+    assert "first" in refusal(house.lore("ask", "hello", "-c", "first"), 5)
+    assert "not loaded to the end" in house.lore("status").stdout
+    assert house.lore("load", folder, "--wait").returncode == 0
+    assert ask(house, "zebra", "-c", "first")["answer"].strip().startswith(CODES["zebra"])
+    assert house.lore("codex", "drop", "first").returncode == 0
+
+
+def test_after_a_load_its_floor_can_be_stopped_and_a_question_computes_the_rest(house):
+    folder = codebase(house.folder / "background", functions=250)
+    assert house.lore("load", folder, "--no-watch").returncode == 0
+    stopped = house.lore("load", "--cancel", "background")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "no longer computed" in stopped.stderr
+    assert shown(house, "background")["prefill"] is None
+    assert "no load of 'background' is running" in refusal(house.lore("load", "--cancel", "background"), 5)
+    assert ask(house, "zebra", "-c", "background")["answer"].strip().startswith(CODES["zebra"])
+    assert house.lore("codex", "drop", "background").returncode == 0
+
+
+@pytest.mark.parametrize(("said", "stands"), [("y\n", False), ("n\n", True), ("\x03", True)])
+def test_ctrl_c_on_a_terminal_asks_whether_the_load_is_to_be_stopped(house, said, stands):
+    folder = codebase(house.folder / "asked", functions=200)
+    ours, theirs = pty.openpty()
+    command = [str(LORE), "load", str(folder), "--wait", "--no-watch"]
+    loading = subprocess.Popen(command, env=house.environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown_until(ours, "prefill")
+    loading.send_signal(signal.SIGINT)
+    shown_until(ours, "stop it now?")
+    if said == "\x03":
+        loading.send_signal(signal.SIGINT)
+    else:
+        os.write(ours, said.encode())
+    assert loading.wait(60) == 130
+    os.close(ours)
+    if stands:
+        until(lambda: shown(house, "asked")["prefill"] is None)
+    else:
+        assert "not loaded to the end" in house.lore("status").stdout
+    assert house.lore("codex", "drop", "asked").returncode == 0
+
+
+def shown_until(terminal, words, timeout_s=60):
+    seen = ""
+    while words not in seen:
+        assert select.select([terminal], [], [], timeout_s)[0], f"{words!r} never came: {seen}"
+        seen += os.read(terminal, 4096).decode(errors="replace")
+    return seen
