@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from codex.library import Library
 from orchestrator.answer import Answers
@@ -23,6 +25,7 @@ from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
 from orchestrator.voice import Voice
+from orchestrator.waking import Waking
 
 log = logging.getLogger("lorekeep")
 
@@ -69,7 +72,8 @@ class Program:
     voice: Awaited
     speak: Callable[[], Voice]
     closing: Sequence[Callable[[], None]] = ()
-    exchange: Callable[[str], Awaitable[Report]] | None = None  # to another model; set by who can
+    exchange: Callable[[str], AsyncIterator[Report]] | None = None  # to another model; set by who can
+    waking: Waking = field(default_factory=Waking)
     _silenced: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
@@ -112,6 +116,12 @@ class Program:
             one()
 
     async def _wake(self) -> None:
+        try:
+            await self._woken()
+        finally:
+            self.waking.end()
+
+    async def _woken(self) -> None:
         """Once the model is ready: its voice, its real costs, and everything that was loaded before."""
         try:
             info = await self.client.ensure_ready()
@@ -123,7 +133,7 @@ class Program:
             return
         await self.machine.loaded(info)
         self.voice.succeed(self.speak())
-        await self.shelf.wake()
+        await self.shelf.wake(self.waking.at)
         for codex in await asyncio.to_thread(self.library.codices):
             if codex.newest is not None:
                 wishes = await asyncio.to_thread(self.shelf.ledger.wishes, codex.name)
@@ -140,8 +150,8 @@ class Program:
     def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
         return self.operations.load(request)
 
-    async def cancel_load(self, principal: Principal, name: str) -> None:
-        await self.operations.cancel_load(principal, name)
+    async def cancel_load(self, principal: Principal, name: str) -> Report:
+        return await self.operations.cancel_load(principal, name)
 
     async def codices(self, principal: Principal) -> list[Report]:
         return await self.operations.codices(principal)
@@ -184,10 +194,13 @@ class Program:
         del principal
         return await self.about.one_model(name)
 
-    async def use_model(self, principal: Principal, name: str) -> Report:
+    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[Report]:
         del principal
         assert self.exchange is not None, "whoever starts a program says how another takes its place"
-        return await self.exchange(await asyncio.to_thread(setting_of, name, self.about.folder))
+        setting = await asyncio.to_thread(setting_of, name, self.about.folder)
+        async with aclosing(cast(Any, self.exchange(setting))) as events:
+            async for event in events:
+                yield event
 
     async def floors(self) -> list[Report]:
         """What stands computed: each codex with the tokens of its floor."""
@@ -197,8 +210,6 @@ class Program:
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)
         report = self.about.status(await self.operations.codices(principal), sessions)
-        engine = report["engine"]
-        engine["prefilling_codex"] = self.operations.shelf.floors.codex_of(engine["prefilling"])
         return {**report, "embedding": self.meaning.report()}
 
     async def cache(self, principal: Principal) -> Report:

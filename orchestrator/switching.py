@@ -10,14 +10,18 @@ What is wrong with a file is found before anything stops. Floors of the old mode
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
+from codex.progress import progress_at
 from orchestrator.api.gate import Gate
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
 from orchestrator.model_file import ModelFile
 from orchestrator.program import Program
+from orchestrator.service import Report
 from orchestrator.settings.model import Settings
+from orchestrator.shelf.report import progress_event
 
 log = logging.getLogger("lorekeep")
 
@@ -56,18 +60,33 @@ class Switch:
         if self._program is not None:
             await self._program.stop()
 
-    async def to(self, setting: str) -> dict[str, Any]:
-        """Changes to the model of this setting, and waits until it is loaded; the one who asked may leave.
+    async def to(self, setting: str) -> AsyncIterator[Report]:
+        """Changes to the model of this setting: progress, then `changed` when that is loaded, then how far the codices are
+        raised with it. The one who asked may leave.
 
         Raises InvalidRequest for a model that cannot be used, with the old one standing; Conflict while codices are
         loaded or another change is under way.
         """
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
-        self._work = asyncio.create_task(self._change(setting), name="change of the model")
-        return await asyncio.shield(self._work)
+        told: asyncio.Queue[Report | None] = asyncio.Queue()
+        self._work = asyncio.create_task(self._change(setting, Steps(told.put_nowait)), name="change of the model")
+        self._work.add_done_callback(lambda _: told.put_nowait(None))
+        while (event := await told.get()) is not None:
+            yield event
+        yield {"event": "changed", **await self._work}
+        assert self._program is not None
+        raising = asyncio.ensure_future(self._program.waking.follow(Steps(told.put_nowait).raising))
+        raising.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (event := await told.get()) is not None:
+                yield event
+        finally:
+            raising.cancel()
+            await asyncio.gather(raising, return_exceptions=True)
 
-    async def _change(self, setting: str) -> dict[str, Any]:
+    async def _change(self, setting: str, steps: "Steps") -> dict[str, Any]:
+        steps.checking()
         old, before = self._program, self._settings
         assert old is not None
         wanted = with_model(before, setting)
@@ -77,10 +96,11 @@ class Switch:
         if loads := old.shelf.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
         cold = await old.floors()
-        await self._end(old)
+        await self._end(old, steps)
+        steps.loading()
         why = await self._begin(wanted)
         if why:
-            await self._back(before, why)
+            await self._back(before, why, steps)
             raise InvalidRequest(
                 f"{setting} cannot be loaded: {why}",
                 f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
@@ -88,9 +108,10 @@ class Switch:
         assert self._program is not None
         return {"model": named(self._program), "changed": True, "cold": cold}
 
-    async def _end(self, program: Program) -> None:
+    async def _end(self, program: Program, steps: "Steps") -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
         self._gate.close_to_questions()
+        steps.stopping(self._gate.inside)
         await self._gate.empty(self._settings.serve.shutdown_grace)
         self._gate.close()
         await program.silence()
@@ -111,10 +132,11 @@ class Switch:
         fault = voice.exception()
         return "" if fault is None else str(fault)
 
-    async def _back(self, settings: Settings, why: str) -> None:
+    async def _back(self, settings: Settings, why: str, steps: "Steps") -> None:
         log.error("the model was not changed: %s", why)
         if self._program is not None and self._settings is not settings:
-            await self._end(self._program)
+            await self._end(self._program, steps)
+        steps.back()
         await self._begin(settings)
 
     async def _take(self, program: Program, settings: Settings) -> None:
@@ -122,6 +144,33 @@ class Switch:
         program.exchange = self.to
         await program.start()
         self._stands(program)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Where a change is, in the shape of a load's progress."""
+
+    tell: Callable[[Report], None]
+
+    def checking(self) -> None:
+        self._at("checking", 0, 1)
+
+    def stopping(self, answers: int) -> None:
+        """While so many requests end by themselves."""
+        self._at("stopping", 0, answers)
+
+    def loading(self) -> None:
+        self._at("loading", 0, 1)
+
+    def back(self) -> None:
+        self._at("loading the model before", 0, 1)
+
+    def raising(self, done: int, total: int) -> None:
+        """Codices, counted and told in the new model's tokens."""
+        self._at("raising", done, total)
+
+    def _at(self, phase: str, done: int, total: int) -> None:
+        self.tell(progress_event(progress_at(phase, done, total, 0.0)))
 
 
 def with_model(settings: Settings, setting: str) -> Settings:

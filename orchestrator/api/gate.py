@@ -36,6 +36,11 @@ class Gate:
         """Waits until it is open to all."""
         await self._all.wait()
 
+    @property
+    def inside(self) -> int:
+        """Requests that have come in and not left."""
+        return self._inside
+
     async def empty(self, seconds: float) -> bool:
         """Waits until nobody is inside, at most so long."""
         with suppress(TimeoutError):

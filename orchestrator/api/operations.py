@@ -1,6 +1,7 @@
 """Routes of conversations, local models and the daemon's own state."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -59,7 +60,19 @@ async def use_model(request: Request) -> Response:
     """Changes the running daemon to another model; answers when that is loaded, or says why the old one goes on."""
     principal = permitted(request, "admin")
     body = await parsed(request, ModelBody)
-    return Reply(dict(await service_of(request).use_model(principal, body.model)))
+    events = while_serving(service_of(request).use_model(principal, body.model), request.app.state.stopping)
+    if body.stream:
+        return await started(request.receive, lines(events))
+    return Reply(await changed(events))
+
+
+async def changed(events: AsyncIterator[Report]) -> dict[str, Any]:
+    """What came of a change, as soon as that is known."""
+    async with closing(events):
+        async for event in events:
+            if event["event"] == "changed":
+                return {key: value for key, value in event.items() if key != "event"}
+    raise AssertionError("a change ends with what it changed, or raises")
 
 
 async def cache(request: Request) -> Response:

@@ -56,9 +56,9 @@ class Daemon:
             raise failure_of(answer)
         return answer
 
-    def stream(self, route: str, body: Any = None) -> Iterator[Event]:
+    def stream(self, route: str, body: Any = None, method: str = "POST") -> Iterator[Event]:
         """Events as they come; the stream's end is not checked here. Raises Failure, also for errors in the stream."""
-        response = self.request("POST", route, body)
+        response = self.request(method, route, body)
         if response.status >= 400:
             raise failure_of(decoded(response.read()))
         try:

@@ -12,10 +12,14 @@ from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import plural, size, table
+from orchestrator.cli.load import step
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator.cli.client import Event
     from orchestrator.cli.download import Got
     from orchestrator.cli.hub import Place
 
@@ -99,9 +103,7 @@ WORDS = {
 def switch(path: str, socket: str | None) -> Switched:
     """Has the running daemon change its model, which takes as long as loading does. Raises Failure with nothing changed."""
     try:
-        running = daemon(socket)
-        progress(f"changing the model to {path}")
-        done = running.call("PUT", "/v1/model", {"model": path})
+        done = changed(daemon(socket).stream("/v1/model", {"model": path, "stream": True}, method="PUT"))
     except Failure as failure:
         if failure.status not in (faults.UNREACHABLE, faults.NOT_PERMITTED):
             raise
@@ -109,6 +111,23 @@ def switch(path: str, socket: str | None) -> Switched:
     finally:
         clear_progress()
     return Switched("changed" if done["changed"] else "same", done["cold"])
+
+
+def changed(events: "Iterator[Event]") -> dict[str, Any]:
+    """What came of a change, shown as it goes on. Ctrl-C ends the watching, not the change."""
+    done: dict[str, Any] | None = None
+    try:
+        for event in events:
+            if not event.aside and event.data["event"] == "changed":
+                done = event.data
+            elif not event.aside:
+                progress(step(event.data))
+    except KeyboardInterrupt:
+        note("\nthe daemon goes on; `lore status` shows its model")
+        raise
+    if done is None:
+        raise Failure(faults.FAILED, "the daemon broke off the change", "`lore status` shows its model")
+    return done
 
 
 def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:

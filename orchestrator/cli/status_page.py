@@ -45,10 +45,18 @@ def engine_lines(engine: Part, queue: Part) -> list[str]:
         lines.append(f"           {engine['reason']}")
     if engine.get("ranges") is False:
         lines.append("           this model's memory cannot be cut: tails are kept whole, or computed again")
-    lines.append(f"queue      {count(queue.get('running', 0))} running, {count(queue.get('waiting', 0))} waiting")
+    lines.append(f"queue      {running(engine, queue)}, {count(queue.get('waiting', 0))} waiting")
     if engine.get("prefilling"):
         lines.append(f"           computing {computed(engine)}")
     return lines
+
+
+def running(engine: Part, queue: Part) -> str:
+    """`3 running (1 answering, 2 computing a prompt)`."""
+    words = f"{count(queue.get('running', 0))} running"
+    if not engine.get("prefills"):
+        return words
+    return f"{words} ({count(engine['answering'])} answering, {count(engine['prefills'])} computing a prompt)"
 
 
 def computed(engine: Part) -> str:

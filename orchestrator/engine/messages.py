@@ -285,6 +285,7 @@ class Snapshot:
     grant: int
     pools: tuple[PoolState, ...] = ()
     running: int = 0
+    prefills: int = 0  # of those that run: their prompts are being computed
     waiting: int = 0
     prefilling: str = ""
     kv_bytes: int = 0

@@ -16,6 +16,7 @@ def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[s
         grant=admission.grant.number,
         pools=tuple(pool.state() for pool in admission.pools.values()),
         running=len(phases) - phases.count(Phase.WAITING),
+        prefills=phases.count(Phase.PREFILL),
         waiting=phases.count(Phase.WAITING),
         prefilling=prefilling.job.floor if prefilling else "",
         kv_bytes=sum(pool.memory.footprint for pool in admission.pools.values()),

@@ -1,7 +1,7 @@
 """What the daemon says of itself: gathers what the reports are made of. Knows no question and no codex's insides."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from orchestrator.reports.events import Picture, events_between
 from orchestrator.reports.fits import Ground
 from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header
 from orchestrator.reports.offload import Gpu
+from orchestrator.reports.prefill import Prefill
 from orchestrator.service import Report
 
 EVENT_CLOCK_S = 0.5
@@ -27,7 +28,8 @@ EVENT_CLOCK_S = 0.5
 
 @dataclass(frozen=True)
 class About:
-    """`folder` is where models lie; `failures` are the formatter plug-ins that could not be taken."""
+    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `failures` are the
+    formatter plug-ins that could not be taken."""
 
     model: ModelFile
     machine: Machine
@@ -36,6 +38,7 @@ class About:
     chosen: Offload
     governor: GovernorSettings
     version: str
+    prefill: Callable[[str], Prefill | None]
     failures: Sequence[BrokenFormatter] = field(default=())
 
     def status(self, codices: Sequence[Report], sessions: int) -> dict[str, Any]:
@@ -44,7 +47,7 @@ class About:
         return {
             "version": self.version,
             "model": status.model_report(self.model, window),
-            "engine": status.engine_report(self.client),
+            "engine": status.engine_report(self.client, self.prefill(self.client.snapshot.prefilling)),
             "governor": status.governor_report(outlook),
             "codices": list(codices),
             "sessions": sessions,
@@ -113,4 +116,6 @@ class About:
             before = after
 
     def _picture(self) -> Picture:
-        return Picture.of(self.machine.outlook, self.client.snapshot, self.client.state.value)
+        snapshot = self.client.snapshot
+        prefill = self.prefill(snapshot.prefilling)
+        return Picture.of(self.machine.outlook, snapshot, self.client.state.value, prefill)

@@ -8,6 +8,7 @@ from typing import Any
 
 from governor.outlook import Outlook
 from orchestrator.engine.messages import Snapshot
+from orchestrator.reports.prefill import Prefill
 
 
 @dataclass(frozen=True)
@@ -17,20 +18,20 @@ class Picture:
     level: str
     power: str
     engine: str
-    prefilling: str
+    prefill: Prefill | None
     computed: int
     pools: tuple[str, ...]
     evicted_tokens: int
     evicted_segments: int
 
     @staticmethod
-    def of(outlook: Outlook, snapshot: Snapshot, engine: str) -> "Picture":
+    def of(outlook: Outlook, snapshot: Snapshot, engine: str, prefill: Prefill | None) -> "Picture":
         counted = snapshot.counters
         return Picture(
             outlook.level.value,
             outlook.power.value,
             engine,
-            snapshot.prefilling,
+            prefill,
             int(counted.get("computed_tokens", 0)),
             tuple(pool.name for pool in snapshot.pools),
             int(counted.get("evicted_tokens", 0)),
@@ -48,13 +49,19 @@ def events_between(before: Picture, after: Picture) -> list[dict[str, Any]]:
         events.append({"event": "level", "level": after.level, "power": after.power})
     if before.engine != after.engine:
         events.append({"event": "engine", "state": after.engine})
-    events += [{"event": "opened", "pool": name} for name in after.pools if name not in before.pools]
-    events += [{"event": "closed", "pool": name} for name in before.pools if name not in after.pools]
+    events += [{"event": "opened", **pool(name)} for name in after.pools if name not in before.pools]
+    events += [{"event": "closed", **pool(name)} for name in before.pools if name not in after.pools]
     # A child that was started again counts from nothing.
     tokens = max(0, after.evicted_tokens - before.evicted_tokens)
     segments = max(0, after.evicted_segments - before.evicted_segments)
     if tokens or segments:
         events.append({"event": "evicted", "tokens": tokens, "segments": segments})
-    if after.prefilling and (after.prefilling, after.computed) != (before.prefilling, before.computed):
-        events.append({"event": "prefill", "floor": after.prefilling, "computed": after.computed})
+    if after.prefill is not None and (after.prefill, after.computed) != (before.prefill, before.computed):
+        events.append({"event": "prefill", **asdict(after.prefill), "computed": after.computed})
     return events
+
+
+def pool(name: str) -> dict[str, str]:
+    """A pool holds the floors and conversations of one codex under one identity."""
+    identity, _, codex = name.partition("/")
+    return {"pool": name, "identity": identity, "codex": codex}

@@ -1,32 +1,77 @@
 """The same figures for Prometheus: its text format, version 0.0.4. Pure."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 PREFIX = "lorekeep"
 LEVELS = ("calm", "elevated", "high", "critical")
+TOKENS = {
+    "prompt": "tokens of all prompts",
+    "cached": "prompt tokens that were at hand",
+    "computed": "prompt tokens that were computed",
+    "generated": "tokens of answers",
+    "padded": "tokens computed to fill steps",
+}
+PLACES = {"vram": "the live cache", "ram": "checkpoints in RAM", "disk": "checkpoints on disk"}
+FAULTS = {
+    "misses": "checkpoints that were gone when they were wanted",
+    "damaged": "checkpoints whose checksum was wrong",
+    "write_failures": "checkpoints that could not be written",
+    "failed_steps": "steps that failed, after which a pool was made anew",
+    "broken_pools": "pools given up because their cells were not what they should be",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`name` without the prefix; `says` what it counts."""
+
+    name: str
+    kind: str
+    says: str
+    value: float
 
 
 def metrics(status: Mapping[str, Any], cache: Mapping[str, Any], *, ready: bool) -> str:
     """From the reports of status and cache. Names end in their unit; what only grows ends in `_total`."""
-    return "".join(f"# TYPE {name} {kind}\n{name} {value}\n" for name, kind, value in figures(status, cache, ready))
+    return "".join(lines(one) for one in (*now(status, ready=ready), *since_start(cache)))
 
 
-def figures(status: Mapping[str, Any], cache: Mapping[str, Any], ready: bool) -> Iterator[tuple[str, str, float]]:
+def lines(one: Figure) -> str:
+    name = f"{PREFIX}_{one.name}"
+    return f"# HELP {name} {one.says}\n# TYPE {name} {one.kind}\n{name} {one.value}\n"
+
+
+def now(status: Mapping[str, Any], *, ready: bool) -> Iterator[Figure]:
     engine, governor, queue = status["engine"], status["governor"], status["queue"]
-    yield f"{PREFIX}_ready", "gauge", int(ready)
-    yield f"{PREFIX}_engine_restarts_total", "counter", engine["restarts"]
-    yield f"{PREFIX}_running_answers", "gauge", queue["running"]
-    yield f"{PREFIX}_waiting_answers", "gauge", queue["waiting"]
-    yield f"{PREFIX}_kv_bytes", "gauge", engine["kv_bytes"]
+    yield Figure("ready", "gauge", "1 when an answer can be given", int(ready))
+    yield Figure(
+        "engine_restarts_total", "counter", "engine processes that ended and were replaced", engine["restarts"]
+    )
+    yield Figure("answering_jobs", "gauge", "questions whose answer is being generated", engine["answering"])
+    yield Figure(
+        "prefilling_jobs",
+        "gauge",
+        "prompts being computed: of questions, and of codices in advance",
+        engine["prefills"],
+    )
+    yield Figure("waiting_jobs", "gauge", "prompts that wait for room in the engine", queue["waiting"])
+    yield Figure("kv_bytes", "gauge", "bytes of the live cache, with what it does not use yet", engine["kv_bytes"])
     if governor["level"] in LEVELS:
-        yield f"{PREFIX}_pressure_level", "gauge", LEVELS.index(governor["level"])
+        levels = ", ".join(f"{at} {level}" for at, level in enumerate(LEVELS))
+        yield Figure("pressure_level", "gauge", levels, LEVELS.index(governor["level"]))
     if governor["pressure"] is not None:
-        yield f"{PREFIX}_pressure_ratio", "gauge", round(governor["pressure"], 4)
+        says = "memory in use, as a share of what may be used"
+        yield Figure("pressure_ratio", "gauge", says, round(governor["pressure"], 4))
+
+
+def since_start(cache: Mapping[str, Any]) -> Iterator[Figure]:
+    """Counters begin anew with every engine process."""
     for name, tokens in cache["tokens"].items():
-        yield f"{PREFIX}_{name}_tokens_total", "counter", tokens
+        yield Figure(f"{name}_tokens_total", "counter", TOKENS[name], tokens)
     for name, tier in cache["tiers"].items():
-        yield f"{PREFIX}_{name}_hit_tokens_total", "counter", tier["tokens"]
-        yield f"{PREFIX}_{name}_cache_bytes", "gauge", tier["bytes"]
+        yield Figure(f"{name}_hit_tokens_total", "counter", f"prompt tokens from {PLACES[name]}", tier["tokens"])
+        yield Figure(f"{name}_cache_bytes", "gauge", f"bytes of {PLACES[name]}", tier["bytes"])
     for name, count in cache["faults"].items():
-        yield f"{PREFIX}_checkpoint_{name}_total", "counter", count
+        yield Figure(f"checkpoint_{name}_total", "counter", FAULTS[name], count)

@@ -1,6 +1,7 @@
 """`lore status`: the parts of one page about now. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from formatters.errors import BrokenFormatter
@@ -9,6 +10,7 @@ from governor.sizes import size
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
 from orchestrator.model_file import ModelFile
+from orchestrator.reports.prefill import Prefill
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it
 
@@ -24,8 +26,8 @@ def model_report(model: ModelFile, window: int | None) -> dict[str, Any]:
     }
 
 
-def engine_report(client: EngineClient) -> dict[str, Any]:
-    """The child as it is: its state, its device, its pools."""
+def engine_report(client: EngineClient, prefill: Prefill | None) -> dict[str, Any]:
+    """The child as it is: its state, its device, what it does, its pools."""
     snapshot, info = client.snapshot, client.info
     return {
         "state": client.state.value,
@@ -36,7 +38,11 @@ def engine_report(client: EngineClient) -> dict[str, Any]:
         "gpu_layers": info.gpu_layers if info else None,
         "ranges": info.ranges if info else None,
         "kv_bytes": snapshot.kv_bytes,
+        "answering": snapshot.running - snapshot.prefills,
+        "prefills": snapshot.prefills,
         "prefilling": snapshot.prefilling,
+        "prefilling_codex": prefill.codex if prefill else "",
+        "prefill": asdict(prefill) if prefill else None,
         "pools": [pool_report(pool) for pool in snapshot.pools],
         "cache": dict(snapshot.counters),
     }
@@ -65,6 +71,7 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
 
 
 def queue_report(snapshot: Snapshot) -> dict[str, int]:
+    """Jobs of the engine: `running` ones are answered or have their prompt computed, a codex's floor among them."""
     return {"running": snapshot.running, "waiting": snapshot.waiting}
 
 

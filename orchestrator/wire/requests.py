@@ -40,6 +40,7 @@ class ModelBody(Strict):
     """PUT /v1/model: a name of `GET /v1/models/local`, a built-in one's, or the absolute path of a GGUF file."""
 
     model: Annotated[str, Field(min_length=1)]
+    stream: bool = False
 
 
 class RenameBody(Strict):

@@ -32,6 +32,14 @@ def put(daemon: PrivateDaemon, model: object) -> tuple[int, dict]:
     return response.status, json.loads(response.read())
 
 
+def told(daemon: PrivateDaemon, model: object) -> list[dict]:
+    """All events of a change that is watched."""
+    connection = Local(daemon.socket)
+    connection.request("PUT", "/v1/model", json.dumps({"model": str(model), "stream": True}))
+    lines = connection.getresponse().read().decode().splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line]
+
+
 @pytest.fixture(scope="module")
 def house(models):
     """A daemon on the quoting model that holds the codex `vaults`."""
@@ -85,6 +93,24 @@ def test_the_floor_of_a_model_that_is_taken_again_comes_from_disk_instead_of_bei
     found = counters(house)
     assert found["tier_disk_hits"] > 0
     assert found["computed_tokens"] <= own + answer["usage"]["completion_tokens"], "nobody computed the floor"
+
+
+def test_who_watches_a_change_sees_each_of_its_steps_until_every_codex_is_raised(house):
+    events = told(house, "builtin:noise-s")
+    phases = list(dict.fromkeys(event.get("phase", "changed") for event in events))
+    assert phases == ["checking", "stopping", "loading", "changed", "raising"]
+    (changed,) = [event for event in events if event["event"] == "changed"]
+    assert (changed["model"]["name"], changed["changed"]) == ("builtin:noise-s", True)
+    assert (events[-1]["done"], events[-1]["total"]) == (1, 1)
+    assert house.json("codex", "show", "vaults")["codex"]["tier"] == "full"
+    assert [event["event"] for event in told(house, "builtin:noise-s") if "phase" not in event] == ["changed"]
+
+
+def test_who_watches_a_change_that_fails_sees_the_way_back_and_the_reason(house, quoter_model):
+    path = without(quoter_model, house.folder / "steps.gguf", "output_norm.weight")
+    *steps, fault = told(house, path)
+    assert [step["phase"] for step in steps][-1] == "loading the model before"
+    assert "output_norm" in fault["error"]["message"]
 
 
 def test_what_show_predicts_of_kv_is_what_the_engine_holds(house):
@@ -207,5 +233,6 @@ def test_settings_that_do_not_suit_the_new_model_leave_the_old_one(models, tmp_p
     shutil.copy(quoter_model, narrow)
     with living(models, "[model]\ncontext = 100000\n") as daemon:
         assert daemon.json("status")["model"]["window"] <= 100_000
-        wrong = {"LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
+        places = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        wrong = {**places, "LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
         assert "trained for" in refusal(daemon.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)

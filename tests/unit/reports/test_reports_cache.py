@@ -48,14 +48,16 @@ def test_a_model_whose_memory_cannot_be_cut_is_named():
     assert told({}, ranges=False)["note"] == WHOLE
 
 
-def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type():
+def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type_and_what_it_counts():
     status = {
-        "engine": {"restarts": 1, "kv_bytes": 4096},
+        "engine": {"restarts": 1, "kv_bytes": 4096, "answering": 1, "prefills": 2},
         "governor": {"level": "high", "pressure": 0.9},
-        "queue": {"running": 2, "waiting": 3},
+        "queue": {"running": 3, "waiting": 4},
     }
     lines = metrics(status, told({"cached_tokens": 900, "prompt_tokens": 1000}), ready=True).splitlines()
     values = {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
-    assert len(lines) == 2 * len(values)
+    assert len(lines) == 3 * len(values)
+    assert all(len(line.split()) > 4 for line in lines if line.startswith("# HELP"))
+    assert [values[f"lorekeep_{name}_jobs"] for name in ("answering", "prefilling", "waiting")] == [1, 2, 4]
     assert (values["lorekeep_ready"], values["lorekeep_pressure_level"]) == (1, 2)
     assert values["lorekeep_cached_tokens_total"] == 900

@@ -6,14 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.reports.events import Picture, events_between
+from orchestrator.reports.prefill import Prefill
 
-CALM = Picture("calm", "normal", "ready", "", 0, ("demo",), 0, 0)
+FLOOR = Prefill("5ab1", "demo", "map", 2, 512, 4000)
+CALM = Picture("calm", "normal", "ready", None, 0, ("lore/demo",), 0, 0)
 pictures = st.builds(
     Picture,
     level=st.sampled_from(["calm", "high"]),
     power=st.sampled_from(["normal", "low-power"]),
     engine=st.sampled_from(["ready", "backoff"]),
-    prefilling=st.sampled_from(["", "demo"]),
+    prefill=st.sampled_from([None, FLOOR]),
     computed=st.integers(0, 9),
     pools=st.lists(st.sampled_from(["demo", "other"]), unique=True).map(tuple),
     evicted_tokens=st.integers(0, 9),
@@ -38,11 +40,26 @@ def test_pools_opened_and_closed_lead_from_one_look_to_the_next(before, after):
 
 
 def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
-    after = replace(CALM, level="high", prefilling="demo", computed=512, evicted_tokens=300, evicted_segments=2)
+    after = replace(CALM, level="high", prefill=FLOOR, computed=512, evicted_tokens=300, evicted_segments=2)
     assert events_between(CALM, after) == [
         {"event": "level", "level": "high", "power": "normal"},
         {"event": "evicted", "tokens": 300, "segments": 2},
-        {"event": "prefill", "floor": "demo", "computed": 512},
+        {
+            "event": "prefill",
+            "floor": "5ab1",
+            "codex": "demo",
+            "tier": "map",
+            "generation": 2,
+            "done": 512,
+            "total": 4000,
+            "computed": 512,
+        },
+    ]
+
+
+def test_a_pool_is_told_by_its_codex_and_identity():
+    assert events_between(replace(CALM, pools=()), CALM) == [
+        {"event": "opened", "pool": "lore/demo", "identity": "lore", "codex": "demo"}
     ]
 
 

@@ -57,6 +57,15 @@ POOL = {
     "sequences": 1,
     "bytes": 4096,
 }
+ENGINE = {
+    "state": "ready",
+    "device": "CPU",
+    "restarts": 0,
+    "kv_bytes": 4096,
+    "answering": 0,
+    "prefills": 1,
+    "pools": [POOL],
+}
 COUNTED = {
     "prompt_tokens": 1000,
     "cached_tokens": 900,
@@ -181,8 +190,8 @@ class SmallService:
         self.known[name] = codex(name, request.path)
         yield {"event": "loaded", "codex": self.known[name]}
 
-    async def cancel_load(self, principal: Principal, name: str) -> None:
-        self.found(name)
+    async def cancel_load(self, principal: Principal, name: str) -> Report:
+        return {"cancelled": self.found(name)["name"], "what": "load"}
 
     async def codices(self, principal: Principal) -> list[Report]:
         return list(self.known.values())
@@ -234,18 +243,20 @@ class SmallService:
             raise NotFound(f"no model {name}", "there are: builtin:quoter")
         return MODEL
 
-    async def use_model(self, principal: Principal, name: str) -> Report:
+    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[Report]:
         if name == "broken":
             raise InvalidRequest("broken cannot be loaded: it is broken", "builtin:quoter answers again")
         changed = name != self.running
         cold = [{"name": one["name"], "tokens": one["tier_tokens"]} for one in self.known.values()] if changed else []
         self.running = name
-        return {"model": {"name": name, "path": name, "notice": ""}, "changed": changed, "cold": cold}
+        yield {"event": "progress", "phase": "loading", "done": 0, "total": 1, "rate": 0.0, "eta_s": None}
+        about = {"name": name, "path": name, "notice": ""}
+        yield {"event": "changed", "model": about, "changed": changed, "cold": cold}
 
     async def status(self, principal: Principal) -> Report:
         return {
             "model": {"name": self.running, "path": self.running},
-            "engine": {"state": "ready", "device": "CPU", "restarts": 0, "kv_bytes": 4096, "pools": [POOL]},
+            "engine": ENGINE,
             "governor": {"level": "calm", "pressure": 0.25, "sigil": principal.sigil},
             "codices": list(self.known.values()),
             "sessions": len(self.talks),
