@@ -1,13 +1,15 @@
 """The numbered grant: what may be planned, from sensors, a model's costs and the settings. Pure.
 
     total |------------------------------ ceiling -------------------------|-- margin --|
-          |-- others --|-- weights, buffers --|------- KV (hard) ----------|
+          |-- others --|-- weights, buffers, embedding --|-- KV (hard) ----|
           |----------------- planned share of the ceiling --------|
-                                              |-- KV (planned) ---|
+                                                         |-- KV --|  planned
+                       |------------- limit: ours ----------------|
 
-The ceiling is the user's limit or the total without the margin, whichever is less. KV is planned up to where the level
-`elevated` begins, so that our own planning never makes a level; never less than the smallest window where that is
-physically there. Others' growth shrinks the grant, never the other way round. Without GPU, RAM takes VRAM's place.
+The ceiling bounds all programs together: the total without the margin. The user's limit bounds what is ours, whatever
+others hold: it is a share of what they left free, or a size that we may take. KV is planned up to where the level
+`elevated` begins, by both, so that our own planning never makes a level; never less than the smallest window where that
+is physically there. Others' growth shrinks the grant, never the other way round. Without GPU, RAM takes VRAM's place.
 Knows nothing of pools that are open: who holds what is the engine's.
 """
 
@@ -34,7 +36,8 @@ class Demand:
 
     `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
     `ours`: bytes of that memory which the engine knows to hold, for drivers that do not tell whose memory is whose.
-    `host_free`: RAM in bytes that may take the layers which the GPU cannot.
+    `host_free`: RAM in bytes that may take the layers which the GPU cannot. `beside`: bytes of that memory that the
+    embedding model takes, loaded or not: it may be asked at any time.
     """
 
     shape: ModelShape
@@ -44,6 +47,7 @@ class Demand:
     loaded: Loaded | None = None
     ours: int = 0
     host_free: int = 0
+    beside: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class Stores:
 class Budget:
     """A grant. Bytes but for `cells` (the largest pool), `window` (one sequence's limit) and `n_ctx` (auto), in tokens.
 
-    `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer.
+    `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
+    the most that weights, buffers, KV and what stands `beside` may take together.
     """
 
     number: int
@@ -66,8 +71,10 @@ class Budget:
     total: int
     ceiling: int
     others: int
+    ours: int
     weights: int
     working: int
+    beside: int
     kv_hard: int
     kv: int
     cells: int
@@ -91,18 +98,20 @@ def plan_budget(
     limit: int | None,
     stores: Stores,
 ) -> Budget:
-    """The grant of that `number`. `limit`: the user's, in bytes (`limit_bytes` of the settings' text at start).
+    """The grant of that `number`. `limit`: the most that the user lets us hold, in bytes (`limit_bytes` at the start).
 
     FootprintError when the architecture's KV cannot be predicted or its KV type does not suit the model.
     """
-    ceiling = ceiling_of(memory.total, settings, limit)
+    ceiling = ceiling_of(memory.total, settings)
     others = max(0, memory.total - memory.free - max(memory.own or 0, demand.ours))
     layers = len(demand.shape.layers) + 1
-    gpu_layers = _gpu_layers(memory, demand, settings, ceiling - others)
+    ours = room_of(ceiling, others, limit)
+    gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.beside)
     here = _here(memory, demand.shape, gpu_layers)
     weights, working = _fixed(memory, demand, settings, gpu_layers)
-    hard = max(0, ceiling - others - weights - working)
-    planned = int(ceiling * settings.planned_share) - others - weights - working
+    fixed = weights + working + demand.beside
+    hard = max(0, ours - fixed)
+    planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
     cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
     window = min(demand.shape.trained, demand.measured or demand.shape.trained, cells)
@@ -112,8 +121,10 @@ def plan_budget(
         total=memory.total,
         ceiling=ceiling,
         others=others,
+        ours=ours,
         weights=weights,
         working=working,
+        beside=demand.beside,
         kv_hard=hard,
         kv=kv,
         cells=cells,
@@ -125,16 +136,25 @@ def plan_budget(
     )
 
 
-def ceiling_of(total: int, settings: MemorySettings, limit: int | None) -> int:
-    """The most that all programs together may hold before we count it as pressure, in bytes."""
+def ceiling_of(total: int, settings: MemorySettings) -> int:
+    """The most that all programs together may hold, in bytes."""
     margin = max(settings.margin_bytes, int(total * settings.margin_share))
-    kept = max(0, total - margin)
-    return kept if limit is None else min(kept, limit)
+    return max(0, total - margin)
+
+
+def room_of(ceiling: int, others: int, limit: int | None) -> int:
+    """The most that we may hold, in bytes: what others leave below the ceiling, and no more than the user's limit."""
+    room = max(0, ceiling - others)
+    return room if limit is None else min(room, limit)
 
 
 def stores_of(ram_available: int | None, disk_free: int | None, settings: StoreSettings) -> Stores:
     ram = int((ram_available or 0) * settings.ram_share)
     return Stores(ram, min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share)))
+
+
+def _share(limit: int | None, share: float) -> int | None:
+    return None if limit is None else int(limit * share)
 
 
 # ---- what stands where ---------------------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def next_outlook(before: Outlook, snapshot: Snapshot, ours: Ours, settings: Gove
     limit = before.limit if before.limit is not None else _limit(memory, ours, settings)
     pressure = None
     if memory is not None:
-        ceiling = ceiling_of(memory.total, settings.memory, limit)
-        pressure = pressure_of(memory, ceiling, ours.held, ours.claimed)
+        ceiling = ceiling_of(memory.total, settings.memory)
+        pressure = pressure_of(memory, ceiling, limit, ours.held, ours.claimed)
     gpu = chosen_gpu(snapshot, settings.memory.gpu)
     looked_at = reading_of(pressure, gpu, snapshot.host, settings.pressure)
     state = step(before.state, looked_at, snapshot.at, settings.pressure)

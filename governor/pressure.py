@@ -1,6 +1,7 @@
 """Pressure and power levels: a table of thresholds, each a switch with hysteresis and dwell. Pure: no clock, no sensor.
 
-pressure = (others' use + our claims that cannot be released at once) / limit
+pressure = the larger of (others' use + our claims that cannot be released at once) / ceiling of all programs
+                     and our claims that cannot be released at once / the user's limit of what is ours
 
          goes on at          goes off below
 elevated 0.70                0.67            each after it held for `worse_s` (on) or `better_s` (off);
@@ -100,13 +101,15 @@ def thresholds(settings: PressureSettings) -> tuple[float, float, float]:
     return settings.elevated, settings.high, settings.critical
 
 
-def pressure_of(memory: MemoryReading, ceiling: int, ours: int, claimed: int) -> float:
-    """Others' use and what of ours cannot be released at once, as a share of the ceiling.
+def pressure_of(memory: MemoryReading, ceiling: int, limit: int | None, ours: int, claimed: int) -> float:
+    """How full the memory is for us, where 1.0 is full.
 
-    `ours`: bytes that the engine knows to hold; `claimed`: those of them that no eviction gives back. Bytes.
+    `ours`: bytes that the engine knows to hold; `claimed`: those of them that no eviction gives back. `limit`: the most
+    that the user lets us hold. Bytes.
     """
     others = max(0, memory.total - memory.free - max(memory.own or 0, ours))
-    return (others + claimed) / ceiling if ceiling > 0 else 1.0
+    of_all = (others + claimed) / ceiling if ceiling > 0 else 1.0
+    return of_all if limit is None else max(of_all, claimed / limit if limit > 0 else 1.0)
 
 
 def reading_of(

@@ -17,7 +17,8 @@ GIB = 1024 * MIB
 class MemorySettings:
     """What we may take of the memory that holds weights and KV: VRAM, or RAM where there is no GPU.
 
-    `vram_limit` is bytes ("12GiB", "800 MB", "6442450944") or a share of what was free at start ("90%").
+    `vram_limit` bounds what is ours, not all programs' use: bytes ("12GiB", "800 MB", "6442450944") or a share of what
+    was free at start ("90%"), which is what others left us.
     `gpu` is an NVML index or the start of a UUID; None takes the first visible one.
     """
 

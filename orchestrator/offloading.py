@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from formatters.conversation import Way
-from governor.budget import ceiling_of
+from governor.budget import ceiling_of, room_of
 from governor.errors import FootprintError
 from governor.footprint import KvPlan
 from governor.offload import Offload, fitting_layers, idle, impossible
@@ -60,7 +60,7 @@ def layers_on(gpus: Sequence[GpuReading], shape: ModelShape, chosen: Offload, me
 def room_on(gpu: GpuReading, memory: MemorySettings) -> int:
     """Bytes that may be taken of one, as the budget counts them; a limit in bytes holds for each."""
     total, free = gpu.total.value or 0, gpu.free.value or 0
-    return max(0, ceiling_of(total, memory, limit_bytes(memory.vram_limit, free)) - (total - free))
+    return room_of(ceiling_of(total, memory), total - free, limit_bytes(memory.vram_limit, free))
 
 
 def suited(model: ModelFile, chosen: Offload, gpus: int | None) -> ModelFile:

@@ -53,7 +53,7 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -
 
 
 def too_large(budget: Budget, shape: ModelShape) -> str:
-    free = max(0, budget.ceiling - budget.others)
+    free = budget.ours
     needed = size(shape.weights + budget.working)
     return f"weights and buffers need {needed} and {size(free)} of {budget.where} can be had"
 

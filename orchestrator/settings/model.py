@@ -97,7 +97,7 @@ class GovernorSettings(Slice):
     gpu: str = Field("", description="index or UUID of the GPU; empty: the first of CUDA_VISIBLE_DEVICES")
     vram_limit: BytesOrShare = Field(
         MemorySettings.vram_limit,
-        description="most VRAM to use: bytes, or a share of what was free at start",
+        description="most that Lorekeep itself may hold of VRAM (RAM without a GPU): bytes, or a share of what was free",
         json_schema_extra=unit("bytes or %"),
     )
     margin: Bytes = Field(

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
 
 from stand_in import GIB, StandIn, compiled
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, 1 * GIB  # at the start; what is ours is told after it and stays the same
-CEILING = FREE * 9 // 10  # 90 % of what was free at the start
+TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4  # at the start; what is ours is told after it and stays the same
+CEILING = TOTAL - GIB // 2  # the margin
 SETTINGS = """
 [governor]
 gpu = "0"

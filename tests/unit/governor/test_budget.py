@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, stores_of, weights_on_gpu
+from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, room_of, stores_of, weights_on_gpu
 from governor.errors import FootprintError, SettingError
 from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
@@ -25,6 +25,7 @@ LLAMA_8B = ModelShape(
     name="llama 8B",
     trained=131_072,
     embedding=4_096,
+    heads=32,
     vocabulary=128_256,
     feed_forward=14_336,
     layers=tuple(Layer(120 * MIB, 1_024, 1_024, 128, 128) for _ in range(32)),
@@ -126,6 +127,7 @@ def test_more_free_memory_never_grants_less_and_the_margin_is_never_planned_away
         assert 0 <= budget.kv <= budget.kv_hard
         if budget.kv_hard:
             assert budget.others + budget.weights + budget.working + budget.kv_hard <= budget.ceiling
+            assert bound is None or budget.weights + budget.working + budget.kv_hard <= bound
 
 
 @given(st.floats(0, 24), st.floats(0, 24))
@@ -145,11 +147,29 @@ def test_a_grant_that_moves_less_than_a_step_is_the_same_grant() -> None:
 # ---- limits and stores --------------------------------------------------------------------------------------------
 
 
-def test_the_margin_is_the_larger_of_its_two_and_the_limit_counts_when_it_is_less() -> None:
-    assert ceiling_of(4 * GIB, SETTINGS, None) == 4 * GIB - 512 * MIB
-    assert ceiling_of(80 * GIB, SETTINGS, None) == 80 * GIB - int(80 * GIB * 0.05)
-    assert ceiling_of(80 * GIB, SETTINGS, 10 * GIB) == 10 * GIB
-    assert ceiling_of(100 * MIB, SETTINGS, None) == 0
+def test_the_margin_is_the_larger_of_its_two() -> None:
+    assert ceiling_of(4 * GIB, SETTINGS) == 4 * GIB - 512 * MIB
+    assert ceiling_of(80 * GIB, SETTINGS) == 80 * GIB - int(80 * GIB * 0.05)
+    assert ceiling_of(100 * MIB, SETTINGS) == 0
+
+
+def test_the_users_limit_bounds_what_is_ours_and_not_what_others_hold() -> None:
+    assert room_of(22 * GIB, 10 * GIB, 6 * GIB) == 6 * GIB
+    assert room_of(22 * GIB, 18 * GIB, 6 * GIB) == 4 * GIB
+    assert room_of(22 * GIB, 30 * GIB, 6 * GIB) == 0
+    assert room_of(22 * GIB, 10 * GIB, None) == 12 * GIB
+    share = limit_bytes("90%", 14 * GIB)
+    assert granted(vram(14), limit=share, gpu_layers=33).ours == share
+    assert (
+        granted(vram(14), limit=8 * GIB, gpu_layers=33).cells == granted(vram(24), limit=8 * GIB, gpu_layers=33).cells
+    )
+
+
+def test_what_stands_beside_the_model_is_taken_from_its_kv() -> None:
+    alone, beside = granted(vram(24), gpu_layers=33), granted(vram(24), gpu_layers=33, beside=2 * GIB)
+    assert beside.kv == alone.kv - 2 * GIB
+    assert beside.kv_hard == alone.kv_hard - 2 * GIB
+    assert beside.others + beside.weights + beside.working + beside.beside + beside.kv_hard == beside.ceiling
 
 
 @pytest.mark.parametrize(

@@ -24,17 +24,23 @@ GPU = GpuReading(0, "GPU-1", "gpu", *(UNKNOWN for _ in range(12)))
 
 def test_our_evictable_cells_do_not_count_as_pressure() -> None:
     memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, 18 * GIB)
-    assert pressure_of(memory, 20 * GIB, 18 * GIB, 6 * GIB) == pytest.approx(10 / 20)
-    assert pressure_of(memory, 20 * GIB, 18 * GIB, 18 * GIB) == pytest.approx(22 / 20)
+    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 6 * GIB) == pytest.approx(10 / 20)
+    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 18 * GIB) == pytest.approx(22 / 20)
 
 
 def test_where_the_driver_does_not_tell_whose_memory_it_is_the_engines_word_counts() -> None:
     memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, None)
-    assert pressure_of(memory, 20 * GIB, 18 * GIB, 0) == pytest.approx(4 / 20)
+    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 0) == pytest.approx(4 / 20)
 
 
 def test_no_ceiling_at_all_is_full_pressure() -> None:
-    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, 0, 0) == 1.0
+    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, None, 0, 0) == 1.0
+
+
+def test_the_users_limit_presses_by_what_is_ours_and_never_by_what_others_hold() -> None:
+    memory = MemoryReading("VRAM", 24 * GIB, 10 * GIB, 2 * GIB)  # others hold 12
+    assert pressure_of(memory, 24 * GIB, 4 * GIB, 2 * GIB, 1 * GIB) == pytest.approx(13 / 24)
+    assert pressure_of(memory, 24 * GIB, 4 * GIB, 2 * GIB, 3 * GIB) == pytest.approx(3 / 4)
 
 
 @pytest.mark.parametrize(

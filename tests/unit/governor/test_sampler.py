@@ -66,13 +66,13 @@ def test_readings_that_change_nothing_keep_both_numbers_and_fresh_figures(ours: 
 
 def test_memory_taken_by_others_makes_a_new_smaller_grant_and_then_a_level(ours: Ours) -> None:
     outlook = first_outlook(snapshot(), ours, SETTINGS)
-    taken = next_outlook(outlook, snapshot(1.0, free=5.5), ours, SETTINGS)
+    taken = next_outlook(outlook, snapshot(1.0, free=1), ours, SETTINGS)
     assert taken.budget is not None
     assert outlook.budget is not None
     assert taken.budget.number == 2
     assert taken.budget.cells < outlook.budget.cells
     assert taken.level is Level.CALM
-    held = next_outlook(taken, snapshot(2.5, free=5.5), ours, SETTINGS)
+    held = next_outlook(taken, snapshot(2.5, free=1), ours, SETTINGS)
     assert held.level is Level.CRITICAL
     assert held.number == taken.number + 1
 
@@ -109,7 +109,7 @@ def test_a_chosen_gpu_is_found_by_index_or_uuid_and_its_absence_is_no_reason_to_
 
 def test_without_a_model_there_is_pressure_but_no_grant() -> None:
     outlook = first_outlook(snapshot(), Ours(), SETTINGS)
-    assert outlook.pressure == pytest.approx(4 / 18)
+    assert outlook.pressure == pytest.approx(4 / (24 * 0.95))
     assert (outlook.budget, outlook.unplanned) == (None, "no model is chosen")
 
 
