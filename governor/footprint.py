@@ -14,12 +14,14 @@ from governor.shape import Layer, ModelShape
 from governor.tensor_types import BY_NAME, KV_TYPES, TensorType
 
 CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
+SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may take without flash attention
+SCORED_ROWS = 16  # computed together, however long the pool is
 STATE_BYTES = 4  # recurrent state is f32
 
 
 @dataclass(frozen=True)
 class KvPlan:
-    """How a pool is to be opened. `keys` and `values` are ggml types; flash attention is on, the pool unified.
+    """How a pool is to be opened. `keys` and `values` are ggml types; the pool is unified.
 
     `whole_window`: sliding layers keep every cell, which rollback needs (`swa_full`).
     """
@@ -29,6 +31,7 @@ class KvPlan:
     sequences: int = 1
     ubatch: int = 512
     whole_window: bool = False
+    flash_attention: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,29 @@ def misfit(shape: ModelShape, plan: KvPlan) -> str:
 
 
 def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
-    """An estimate of llama.cpp's compute and output buffers with flash attention: activations, logits, and the mask.
+    """An estimate of llama.cpp's compute and output buffers: activations, logits, the mask, and what attention holds.
 
-    Logits of a whole batch and of every sequence, a few activations of the widest kind, and an f16 mask per cache.
+    Logits of a whole batch and of every sequence, a few activations of the widest kind, and a mask per cache: f16 with
+    flash attention, f32 without. Without it the scores of all heads are held too, and a quarter as much beside them.
     """
     wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
-    batch = plan.ubatch * 4 * wide
-    mask = plan.ubatch * 2 * (padded(cells) + (window_cells(shape, plan, cells) if shape.window else 0))
-    return batch + mask + plan.sequences * shape.vocabulary * 4
+    rows = rows_together(shape, plan, cells)
+    masked = padded(cells) + (window_cells(shape, plan, cells) if shape.window else 0)
+    mask = rows * (2 if plan.flash_attention else 4) * masked
+    scores = 0 if plan.flash_attention else rows * score_bytes(shape, cells) * 5 // 4
+    return rows * 4 * wide + mask + scores + plan.sequences * shape.vocabulary * 4
+
+
+def rows_together(shape: ModelShape, plan: KvPlan, cells: int) -> int:
+    """How many rows of a step are computed at once: all of them with flash attention, else as many as SCORE_BYTES hold."""
+    if plan.flash_attention:
+        return plan.ubatch
+    return min(plan.ubatch, max(SCORED_ROWS, SCORE_BYTES // max(1, score_bytes(shape, cells))))
+
+
+def score_bytes(shape: ModelShape, cells: int) -> int:
+    """Of one row against all cells of a pool, f32, in all heads of a layer."""
+    return 4 * shape.heads * padded(cells)
 
 
 def padded(cells: int) -> int:

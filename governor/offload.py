@@ -27,7 +27,6 @@ class Offload:
     """
 
     plan: KvPlan
-    flash_attention: bool = True
     context: int | None = None
     gpu_layers: int = -1
     split: str = "layer"
@@ -66,9 +65,22 @@ def idle(chosen: Offload, gpus: int | None) -> tuple[str, ...]:
     return ()
 
 
+def flash_attention(asked: bool | None, values: str, *, on_gpu: bool) -> bool:
+    """Whether llama.cpp's flash attention is to be used. `asked` None: as is best.
+
+    1. On a GPU it is faster and holds less.
+    2. Quantised values cannot do without.
+    3. On a CPU plain attention is up to three times faster for the few rows of answers and questions, and no slower for
+       prompts (decision 0008); computed a few rows at a time, it holds no more.
+    """
+    if asked is not None:
+        return asked
+    return on_gpu or values not in FLOATS
+
+
 def _kv(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:
     keys, values = chosen.plan.keys, chosen.plan.values
-    if values not in FLOATS and not chosen.flash_attention:
+    if values not in FLOATS and not chosen.plan.flash_attention:
         yield Impossible(
             "model.kv_type_v",
             f"quantised values ({values}) need flash attention",
@@ -96,7 +108,7 @@ def _context(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:
 
 
 def _split(chosen: Offload, gpus: int | None) -> Iterator[Impossible]:
-    if chosen.split == "tensor" and not chosen.flash_attention:
+    if chosen.split == "tensor" and not chosen.plan.flash_attention:
         yield Impossible(
             "model.split_mode",
             "tensor needs flash attention",

@@ -46,7 +46,8 @@ class Layer:
 class ModelShape:
     """A model in numbers. Weights in bytes as the file holds them: `layers`' own, `input` embedding, `output` head.
 
-    `trained`: tokens of the longest context, with the rope scaling that the file states.
+    `trained`: tokens of the longest context, with the rope scaling that the file states. `heads`: the most that one layer
+    asks with.
     `window`: the sliding window in tokens, 0 without. `compressed`: MLA, values are read out of the keys. `tied`: there
     is no output tensor, the embedding serves twice. `unpredictable` says why KV cannot be predicted; None when it can.
     """
@@ -55,6 +56,7 @@ class ModelShape:
     name: str
     trained: int
     embedding: int
+    heads: int
     vocabulary: int
     feed_forward: int
     layers: tuple[Layer, ...]
@@ -98,6 +100,7 @@ class _Reader:
             name=self.gguf.text("general.name", self.gguf.path.stem),
             trained=max(self.needed("context_length"), trained_length(self.gguf)),
             embedding=self.embedding,
+            heads=max(self.heads, default=0),
             vocabulary=self.vocabulary(),
             feed_forward=max(self.feed_forward, default=0),
             layers=layers,

@@ -60,7 +60,7 @@ def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
     idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
     count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
     found = find_model(settings.model.path, paths.models)
-    return noted(suited(found, offload_of(settings.model), count), idle)
+    return noted(suited(found, offload_of(settings.model, offloads=offloads), count), idle)
 
 
 def spec_of(
@@ -74,7 +74,7 @@ def spec_of(
         gpu_layers=given.gpu_layers,
         kv_type_k=given.kv_type_k,
         kv_type_v=given.kv_type_v,
-        flash_attention=given.flash_attention,
+        flash_attention=offload_of(given, offloads=engine_offloads()).plan.flash_attention,
         split_mode=given.split_mode,
         tensor_split=given.tensor_split,
         main_gpu=given.main_gpu,
@@ -94,7 +94,7 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
 
 
 def costs_of(settings: Settings, model: ModelFile) -> Costs:
-    offload = offload_of(settings.model)
+    offload = offload_of(settings.model, offloads=engine_offloads())
     return Costs(model.shape, offload.plan, offload.context, offload)
 
 
@@ -103,4 +103,6 @@ def gpu_layers(settings: Settings, model: ModelFile, sensors: Sensors, governor:
     seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
     named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
     gpus = (named,) if named is not None else seen.gpus
-    return layers_on(gpus if engine_offloads() else (), model.shape, offload_of(settings.model), governor.memory)
+    offloads = engine_offloads()
+    chosen = offload_of(settings.model, offloads=offloads)
+    return layers_on(gpus if offloads else (), model.shape, chosen, governor.memory)

@@ -10,7 +10,7 @@ from formatters.conversation import Way
 from governor.budget import ceiling_of, room_of
 from governor.errors import FootprintError
 from governor.footprint import KvPlan
-from governor.offload import Offload, fitting_layers, idle, impossible
+from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
 from governor.shape import ModelShape
@@ -19,10 +19,12 @@ from orchestrator.model_file import ModelFile
 from orchestrator.settings.model import ModelSettings
 
 
-def offload_of(given: ModelSettings) -> Offload:
+def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
+    """`offloads`: whether the engine can use a GPU."""
+    asked = None if given.flash_attention == "auto" else given.flash_attention
+    flash = flash_attention(asked, given.kv_type_v, on_gpu=offloads and given.gpu_layers != 0)
     return Offload(
-        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, whole_window=True),
-        flash_attention=given.flash_attention,
+        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, True, flash),
         context=None if given.context == "auto" else given.context,
         gpu_layers=given.gpu_layers,
         split=given.split_mode,

@@ -38,6 +38,9 @@ SPLIT_MODES = {
     "tensor": lib.LLAMA_SPLIT_MODE_TENSOR,
 }
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
+# Without flash attention the scores of rows computed together are held, f32 in all heads; never fewer rows than these.
+SCORE_BYTES = 64 * 1024 * 1024
+SCORED_ROWS = 16
 CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with f16 or f32 KV
 
 
@@ -121,7 +124,7 @@ class LlamaMemory:
     """One llama.cpp context: the cells of one pool."""
 
     def __init__(self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int) -> None:
-        parameters = context_parameters(spec, cells, sequences)
+        parameters = context_parameters(spec, cells, sequences, heads=int(lib.llama_model_n_head(model)))
         self._context = lib.llama_init_from_model(model, parameters)
         if not self._context:
             raise BackendError(f"llama.cpp could not make a context of {cells} tokens for {sequences} sequences")
@@ -241,10 +244,12 @@ def load_model(spec: EngineSpec) -> object:
     return model
 
 
-def context_parameters(spec: EngineSpec, cells: int, sequences: int) -> "lib.llama_context_params":
+def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: int) -> "lib.llama_context_params":
     parameters = lib.llama_context_default_params()
     parameters.n_ctx = -(-cells // 256) * 256
     parameters.n_batch = parameters.n_ubatch = min(spec.batch, parameters.n_ctx)
+    if not spec.flash_attention:
+        parameters.n_ubatch = min(parameters.n_batch, rows_together(heads, parameters.n_ctx))
     parameters.n_seq_max = sequences
     # Logits are wanted for at most one row a sequence; the default sizes buffers for every row of a batch.
     parameters.n_outputs_max = max(sequences, 64)
@@ -259,6 +264,11 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int) -> "lib.lla
     parameters.no_perf = True
     parameters.offload_kqv = spec.gpu_layers != 0
     return parameters
+
+
+def rows_together(heads: int, cells: int) -> int:
+    """How many rows are computed at once without flash attention, which holds their scores against all cells."""
+    return max(SCORED_ROWS, SCORE_BYTES // max(1, 4 * heads * cells))
 
 
 def read_metadata(model: object) -> dict[str, str]:

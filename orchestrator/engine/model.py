@@ -23,7 +23,7 @@ class EngineSpec:
     gpu_layers: int = -1  # as many as fit
     kv_type_k: str = "f16"
     kv_type_v: str = "f16"
-    flash_attention: bool = True
+    flash_attention: bool = False  # for a GPU and for quantised values; on a CPU short steps are slower with it
     drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
     split_mode: str = "layer"  # over several GPUs: layer, row, tensor or none

@@ -13,6 +13,7 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import InvalidRequest
 from orchestrator.model_file import DEFAULT, ModelFile, find_model
 from orchestrator.offloading import offload_of
+from orchestrator.reports.idle_gpu import engine_offloads
 from orchestrator.reports.model_files import builtins
 from orchestrator.reports.models import ranges
 from orchestrator.reports.placement import placement_report
@@ -33,7 +34,7 @@ def model_findings(settings: Settings, models: Path) -> dict[str, Any]:
 
 
 def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
-    offload = offload_of(given)
+    offload = offload_of(given, offloads=engine_offloads())
     wrong = impossible(model.shape, offload, None)
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
@@ -46,7 +47,7 @@ def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
         "ranges": ranges(model.shape),
         "template": placement_report(model.placement),
         "kv": {"keys": given.kv_type_k, "values": given.kv_type_v, "bytes_per_token": per_token},
-        "flash_attention": given.flash_attention,
+        "flash_attention": offload.plan.flash_attention,
         "impossible": [{"setting": one.setting, "why": one.why, "instead": one.instead} for one in wrong],
     }
 
@@ -55,7 +56,8 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.fingerprint import fingerprint  # loads llama.cpp: only where that is known to work
 
-    spec = EngineSpec(path, kv_type_k=given.kv_type_k, kv_type_v=given.kv_type_v, flash_attention=given.flash_attention)
+    flash = offload_of(given, offloads=engine_offloads()).plan.flash_attention
+    spec = EngineSpec(path, kv_type_k=given.kv_type_k, kv_type_v=given.kv_type_v, flash_attention=flash)
     own = fingerprint(spec)[:32]
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():

@@ -9,14 +9,14 @@ from typing import get_args
 
 from governor.budget import Budget, weights_on_gpu
 from governor.errors import FootprintError
-from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, working_bytes
+from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.shape import ModelShape
 from governor.sizes import short_count, size
 from orchestrator.settings.model import KvType
 
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
-WITHOUT_FLASH = "without it the scores of a step are held whole: 150 instead of 20 MiB of buffers at 8k, and growing"
+SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer with it"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def choices(shape: ModelShape, chosen: Offload, budget: Budget | None, gpus: Seq
         *split(chosen, gpus),
         kv_type("k", shape, chosen, bool(gpus)),
         kv_type("v", shape, chosen, bool(gpus)),
-        flash_attention(shape, chosen),
+        flash_attention(shape, chosen, bool(gpus)),
         context(shape, chosen, budget),
         batch(shape, chosen),
         sequences(shape, chosen),
@@ -97,11 +97,14 @@ def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choi
     return Choice(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
 
 
-def flash_attention(shape: ModelShape, chosen: Offload) -> Choice:
-    if not chosen.flash_attention:
-        return Choice("model.flash_attention", "off", True, WITHOUT_FLASH)
-    buffers = working_bytes(shape, chosen.plan, min(shape.trained, 8192))
-    return Choice("model.flash_attention", "on", True, f"about {size(buffers)} of buffers a pool at 8k")
+def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
+    cells = min(shape.trained, 8192)
+    buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
+    if chosen.plan.flash_attention:
+        slow = "" if on_gpu else SLOW_ON_CPU
+        return Choice("model.flash_attention", "on", True, buffers, slow)
+    rows = rows_together(shape, chosen.plan, cells)
+    return Choice("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
 
 
 def context(shape: ModelShape, chosen: Offload, budget: Budget | None) -> Choice:

@@ -64,7 +64,9 @@ class ModelSettings(Slice):
         (), description="share of each GPU, in any unit ([3, 1]); empty: by what is free there"
     )
     main_gpu: int = Field(0, ge=0, le=15, description="the GPU that takes all with split_mode none, counted from 0")
-    flash_attention: bool = Field(True, description="llama.cpp's flash attention")
+    flash_attention: bool | Literal["auto"] = Field(
+        "auto", description="llama.cpp's flash attention; auto: on a GPU, and with quantised values"
+    )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
     batch: int = Field(
         512, ge=32, le=65_536, description="prompt tokens computed in one step", json_schema_extra=unit("tokens")

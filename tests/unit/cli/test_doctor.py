@@ -65,7 +65,7 @@ def test_the_model_in_use_tells_of_its_kv_its_flash_attention_its_floors_and_of_
     found = checks(LORE_MODEL=str(quoter_model), LORE_MODEL__KV_TYPE_K="q8_0")
     assert "can be cut in ranges" in found["KV"]["detail"]
     assert "keys q8_0, values f16" in found["KV"]["detail"]
-    assert "flash attention on" in found["KV"]["detail"]
+    assert "flash attention off" in found["KV"]["detail"]
     assert "none on disk is of this file" in found["floors"]["detail"]
     assert "search goes by words" in found["embedding"]["detail"]
     assert found["embedding"]["fix"]

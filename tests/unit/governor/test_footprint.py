@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from governor.footprint import (
     cells_within,
     kv_cost,
     kv_types,
+    rows_together,
     working_bytes,
 )
 from governor.gguf import read_gguf
@@ -154,6 +155,19 @@ def test_a_per_layer_list_of_another_length_is_refused(tiny_model: Callable[...,
     header = read_gguf(tiny_model("llama", **{"attention.head_count_kv": [2, 2]}))
     with pytest.raises(FootprintError, match="head_count_kv has 2 values for 6 layers"):
         shape_of(header)
+
+
+def test_without_flash_attention_so_many_rows_are_computed_together_as_their_scores_have_room(
+    shapes: dict[str, tuple[Path, ModelShape]],
+) -> None:
+    from orchestrator.engine.llama import rows_together as engine_rows
+
+    plain = KvPlan(flash_attention=False)
+    shape = replace(shapes["llama"][1], heads=32)
+    for cells in (256, 8_192, 32_768, 131_072):
+        assert rows_together(shape, plain, cells) == min(plain.ubatch, engine_rows(shape.heads, cells))
+        assert rows_together(shape, KvPlan(), cells) == KvPlan().ubatch
+    assert [rows_together(shape, plain, cells) for cells in (256, 16_384, 1 << 20)] == [512, 32, 16]
 
 
 def test_working_memory_grows_with_the_batch_and_with_the_pool(shapes: dict[str, tuple[Path, ModelShape]]) -> None:

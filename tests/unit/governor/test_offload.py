@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from governor.budget import Demand, Stores, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
-from governor.offload import Offload, fitting_layers, idle, impossible, layers_by_gpu, parts, shares_of
+from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, layers_by_gpu, parts, shares_of
 from governor.readings import MemoryReading
 from governor.settings import MIB, MemorySettings
 from governor.shape import ModelShape, shape_of
@@ -25,6 +25,10 @@ def llama(tiny_model: Callable[..., Path]) -> ModelShape:
     return shape_of(read_gguf(tiny_model("llama")))
 
 
+def unflashed(chosen: Offload) -> Offload:
+    return replace(chosen, plan=replace(chosen.plan, flash_attention=False))
+
+
 def settings_named(shape: ModelShape, chosen: Offload, gpus: int | None = 0) -> list[str]:
     return [one.setting for one in impossible(shape, chosen, gpus)]
 
@@ -36,9 +40,17 @@ def test_the_defaults_are_possible_with_any_number_of_gpus(llama: ModelShape) ->
 
 def test_quantised_values_need_flash_attention_and_an_architecture_that_has_it(llama: ModelShape) -> None:
     assert settings_named(llama, QUANTISED) == []
-    assert settings_named(llama, replace(QUANTISED, flash_attention=False)) == ["model.kv_type_v"]
-    assert settings_named(llama, Offload(KvPlan("q8_0", "f16"), flash_attention=False)) == []
+    assert settings_named(llama, unflashed(QUANTISED)) == ["model.kv_type_v"]
+    assert settings_named(llama, unflashed(Offload(KvPlan("q8_0", "f16")))) == []
     assert settings_named(replace(llama, architecture="grok"), QUANTISED) == ["model.kv_type_v"]
+
+
+def test_flash_attention_is_for_gpus_and_quantised_values_unless_it_is_set() -> None:
+    assert [flash_attention(None, values, on_gpu=False) for values in ("f16", "f32", "bf16", "q8_0")] == [
+        False, False, False, True,
+    ]  # fmt: skip
+    assert flash_attention(None, "f16", on_gpu=True) is True
+    assert [flash_attention(asked, "f16", on_gpu=not asked) for asked in (True, False)] == [True, False]
 
 
 def test_a_kv_type_whose_blocks_do_not_divide_a_head_names_those_that_do(tiny_model: Callable[..., Path]) -> None:
@@ -77,7 +89,7 @@ def test_more_shares_than_gpus_and_a_gpu_that_is_not_there_are_refused(llama: Mo
 
 
 def test_a_split_of_tensors_needs_flash_attention(llama: ModelShape) -> None:
-    assert settings_named(llama, replace(PLAIN, split="tensor", flash_attention=False), 2) == ["model.split_mode"]
+    assert settings_named(llama, unflashed(replace(PLAIN, split="tensor")), 2) == ["model.split_mode"]
 
 
 def test_what_does_nothing_is_said_and_not_refused() -> None:

@@ -19,6 +19,7 @@ SHAPE = ModelShape(
     name="an 8B",
     trained=32_768,
     embedding=4_096,
+    heads=32,
     vocabulary=32_000,
     feed_forward=14_336,
     layers=tuple(Layer(120 * MIB, 1_024, 1_024, 128, 128) for _ in range(32)),

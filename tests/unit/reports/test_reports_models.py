@@ -1,6 +1,7 @@
 """Whether a model fits, and what the settings cost with it, from its header alone."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -98,7 +99,7 @@ def settings_of(tiny_model, plan=PLAN, gpus=(), **changed):
 
 def test_quantised_values_without_flash_attention_do_not_suit(tiny_model):
     plan = KvPlan("q8_0", "q8_0")
-    without = settings_of(tiny_model, plan, flash_attention=False)
+    without = settings_of(tiny_model, replace(plan, flash_attention=False))
     assert without["model.kv_type_v"].suits is False
     assert "need flash attention" in without["model.kv_type_v"].note
     assert settings_of(tiny_model, plan)["model.kv_type_v"].suits is True
