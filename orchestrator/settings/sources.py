@@ -72,6 +72,8 @@ def read_file(file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file}: {error}", "correct the TOML at that place") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"{file}: not UTF-8 at byte {error.start}", "save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{file}: {too_much(error)}", "correct the TOML at that place") from error
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror}", "make it readable for the daemon's user") from error
 
@@ -100,6 +102,15 @@ def from_text(name: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise SettingsError(f"{name}: not JSON: {error}", "write a list as JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{name}: {too_much(error)}", "write a list as JSON") from error
+
+
+def too_much(error: ValueError | RecursionError) -> str:
+    """What the parsers themselves do not refuse in words of their own."""
+    if isinstance(error, RecursionError):
+        return "values are nested too deeply"
+    return f"a number has too many digits: {error}"
 
 
 def validated(values: Values, origins: Mapping[str, str]) -> Settings:
@@ -136,7 +147,7 @@ def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
 def refusal(
     kind: str, place: tuple[int | str, ...], message: str, origins: Mapping[str, str], given: object
 ) -> SettingsError:
-    key = ".".join(str(part) for part in place)
+    key = key_at(place, origins)
     origin = origin_of(key, origins)
     if kind == "extra_forbidden":
         return SettingsError(f"{origin}: unknown setting {key}", f"the nearest known one is {nearest(key)}")
@@ -151,6 +162,14 @@ def refusal(
         f"{origin}: {key} {message.removeprefix('Value error, ').removeprefix('Input ')}",
         "`lore config show` lists every range",
     )
+
+
+def key_at(place: tuple[int | str, ...], origins: Mapping[str, str]) -> str:
+    """The key of a fault's place, which may go on with a type that was tried: `model.context.int` is no key."""
+    names = [".".join(map(str, place[:parts])) for parts in range(len(place), 0, -1)]
+    given = next((name for name in names if any(f"{found}.".startswith(f"{name}.") for found in origins)), names[0])
+    items = place[given.count(".") + 1 :]
+    return ".".join([given, *(str(item) for item in items if isinstance(item, int))])
 
 
 def origin_of(key: str, origins: Mapping[str, str]) -> str:
