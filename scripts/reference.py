@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import reference_http
+from reference_http import cell
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 
@@ -23,11 +26,6 @@ COMMANDS = """\
 
 Results go to stdout, everything else to stderr. Exit status: 0 done; 1 failed; 2 usage; 3 daemon not reachable; 4 over
 budget; 5 nothing found; 6 not permitted; 7 paused; 8 not ready in time; 130 Ctrl-C.
-"""
-HTTP = """\
-# HTTP
-
-Over the daemon's Unix socket. Errors are `{"error": {"type", "code", "message", "hint"}}`.
 """
 
 
@@ -45,7 +43,7 @@ def pages() -> dict[str, str]:
     makers: dict[str, Callable[[], Iterable[str]]] = {
         "settings.md": settings_page,
         "commands.md": commands_page,
-        "http.md": routes_page,
+        "http.md": reference_http.page,
     }
     return {name: "\n".join(make()) + "\n" for name, make in makers.items()}
 
@@ -116,30 +114,6 @@ def parameter_line(parameter: Any) -> str:
 def default_of(parameter: Any) -> str:
     value = parameter.default
     return f" (default {value})" if isinstance(value, (int, float, str)) and value not in (False, True, "") else ""
-
-
-# ---- routes ----------------------------------------------------------------------------------------------------------
-
-
-def routes_page() -> Iterator[str]:
-    yield HTTP
-    yield "| route | what it does |"
-    yield "|---|---|"
-    for methods, path, help_ in routes():
-        yield f"| `{methods} {path}` | {cell(help_)} |"
-
-
-def routes() -> Iterator[tuple[str, str, str]]:
-    """Methods, path and the first line of the docstring of every route."""
-    from orchestrator.api.routes import routes as declared
-
-    for route in sorted(declared, key=lambda route: route.path):
-        methods = ", ".join(sorted((route.methods or set()) - {"HEAD"}))
-        yield methods, route.path, (route.endpoint.__doc__ or "").strip().partition("\n")[0]
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

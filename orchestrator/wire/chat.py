@@ -26,98 +26,128 @@ class Strict(BaseModel):
 class Part(Request):
     """One part of a message's content. Only text can be read by the models that run here."""
 
-    type: str
-    text: str = ""
+    type: str = Field(description="text; others are refused")
+    text: str = Field("", description="the text")
 
 
 class Function(Request):
-    name: str
-    arguments: str = ""
+    """What was called."""
+
+    name: str = Field(description="the tool")
+    arguments: str = Field("", description="its arguments, as JSON")
 
 
 class Call(Request):
     """A tool call that the model made earlier in the conversation."""
 
-    id: str
-    function: Function
+    id: str = Field(description="as it was told with the call")
+    function: Function = Field(description="what was called")
 
 
 class ChatMessage(Request):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | tuple[Part, ...] | None = None
-    tool_call_id: str = ""
-    tool_calls: tuple[Call, ...] | None = None
+    """One message of the conversation, the newest last."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"] = Field(
+        description="system and developer are placed behind the cached prefix, so that no client breaks another's"
+    )
+    content: str | tuple[Part, ...] | None = Field(None, description="the text, or its parts")
+    tool_call_id: str = Field("", description="of a tool's result: the call that it answers")
+    tool_calls: tuple[Call, ...] | None = Field(None, description="of an assistant's message: what it called")
 
 
 class SchemaSpec(Request):
-    name: str = ""
-    definition: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    """OpenAI's wrapping of a JSON schema."""
+
+    name: str = Field("", description="not looked at")
+    definition: dict[str, Any] = Field(default_factory=dict, alias="schema", description="the JSON schema itself")
 
 
 class ResponseFormat(Request):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: SchemaSpec | None = None
+    """What the answer must parse as."""
+
+    type: Literal["text", "json_object", "json_schema"] = Field(description="text, any object, or what fits the schema")
+    json_schema: SchemaSpec | None = Field(None, description="with json_schema: the schema")
 
 
 class StreamOptions(Request):
-    include_usage: bool = False
+    """OpenAI's."""
+
+    include_usage: bool = Field(False, description="one more chunk at the end, with the usage and no choice")
 
 
 class ClientState(Strict):
-    """Where the asking person stands: working directory, open file, selected text."""
+    """Where the asking person stands."""
 
-    cwd: str = ""
-    file: str = ""
-    selection: str = ""
+    cwd: str = Field("", description="working directory: the loaded codex that holds it is asked where none is named")
+    file: str = Field("", description="the file that is open; it is told to the model before the question")
+    selection: str = Field("", description="the text selected in it; found in the codex, it is told with its lines")
 
 
 class AttachedText(Strict):
-    name: str
-    text: str
+    """A file or standard input that stands before the question."""
+
+    name: str = Field(description="as it is told to the model, and cited")
+    text: str = Field(description="all of it; never cut silently")
 
 
 class LoreOptions(Strict):
     """The `lore` object of a request (`extra_body` in OpenAI's client)."""
 
-    codex: str | None = None
-    session: str | None = None
-    continue_last: bool = Field(False, alias="continue")
-    identity: str | None = None
-    strategy: str | None = None
-    verbatim: bool = False
-    frame: str | None = None
-    mode: str | None = None
-    urgency: str | None = None
-    wait: bool = True
-    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    think: bool = True
-    record: bool = True
-    attachments: tuple[AttachedText, ...] = ()
-    client: ClientState = ClientState()
+    codex: str | None = Field(None, description="the codex by name; none: the bare model; left out: by client.cwd")
+    session: str | None = Field(None, description="a conversation that the daemon keeps; empty: a new one")
+    continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
+    identity: str | None = Field(None, description="the persona by name")
+    strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")
+    verbatim: bool = Field(False, description="not used yet; an answer says so in `notices`")
+    frame: str | None = Field(
+        None, description="what the question is about, where the client knows: it settles the task"
+    )
+    mode: str | None = Field(None, description="not used yet; an answer says so in `notices`")
+    urgency: str | None = Field(None, description="not used yet; an answer says so in `notices`")
+    wait: bool = Field(True, description="false: refuse with not_ready instead of waiting for model or floor")
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="seconds until the answer must have begun, else not_ready"
+    )
+    think: bool = Field(True, description="false: a model that thinks is asked not to")
+    record: bool = Field(True, description="false: no trace and no session are kept")
+    attachments: tuple[AttachedText, ...] = Field((), description="texts that stand before the question")
+    client: ClientState = Field(ClientState(), description="where the asking person stands")
 
 
 class ChatRequest(Request):
     """Body of POST /v1/chat/completions and /v1/plan."""
 
-    model: str = ""
-    messages: tuple[ChatMessage, ...] = Field(min_length=1)
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = None
-    repeat_penalty: Annotated[Finite, Field(gt=0, le=10)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = None
-    stop: str | tuple[str, ...] | None = None
-    n: int | None = 1
-    logprobs: bool | None = False
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    n_probs: Annotated[int, Field(ge=0, le=20)] | None = None  # llama-server's word for both
-    response_format: ResponseFormat | None = None
-    tools: tuple[dict[str, Any], ...] | None = None
-    tool_choice: Any = None
-    lore: LoreOptions = LoreOptions()
-    prompt: bool = False  # /v1/plan only: print the exact text as well
+    model: str = Field("", description="lore/NAME: a codex; lore or empty: the one of client.cwd; or the bare model")
+    messages: tuple[ChatMessage, ...] = Field(min_length=1, description="the conversation; the last is the question")
+    stream: bool = Field(False, description="answer as server-sent events")
+    stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="longest answer in tokens; left out: 2048")
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="the same, and goes before it")
+    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
+        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
+    )
+    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = Field(
+        None, description="least likely tokens beyond are left out"
+    )
+    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="so many likeliest tokens; 0: all"
+    )
+    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
+    repeat_penalty: Annotated[Finite, Field(gt=0, le=10)] | None = Field(None, description="1: none")
+    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
+        None, description="of the chance in the answer"
+    )
+    stop: str | tuple[str, ...] | None = Field(
+        None, description="texts that end the answer and are not in it; 16 at most"
+    )
+    n: int | None = Field(1, description="1; more are refused")
+    logprobs: bool | None = Field(False, description="tell the log-probabilities of the answer's tokens")
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        None, description="and of so many likeliest at each"
+    )
+    n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
+    response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
+    tools: tuple[dict[str, Any], ...] | None = Field(None, description="tools of the client, in OpenAI's shape")
+    tool_choice: Any = Field(None, description="auto or none")
+    lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")
+    prompt: bool = Field(False, description="/v1/plan only: tell the exact text that the engine would get")

@@ -15,97 +15,112 @@ class Shape(BaseModel):
 
 
 class CodexState(Shape):
-    name: str
-    root: str
-    generation: int
-    branch: str | None = None
-    revision: str | None = None
-    amendments: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()  # those of `amendments` that are gone from the disk; their last text is still there
-    indexing: bool = False
+    """The codex that was asked, in the state that the answer saw."""
+
+    name: str = Field(description="its name")
+    root: str = Field(description="the first folder or URL that it was loaded from")
+    generation: int = Field(description="counts up with every load that changed it")
+    branch: str | None = Field(None, description="git's, when the generation was made")
+    revision: str | None = Field(None, description="git's, when the generation was made")
+    amendments: tuple[str, ...] = Field((), description="files that changed since, told behind the generation")
+    removed: tuple[str, ...] = Field((), description="those of them that are gone; their last text is still there")
+    indexing: bool = Field(False, description="a load of it is running")
 
 
 class StrategyState(Shape):
-    name: str
-    tier: str
-    retrieval: str
-    task: str
-    confidence: float
-    reason: str
-    window: int
-    content_tokens: int
-    available_tokens: int
-    used_tokens: int
-    retrieval_budget: int
-    steps: tuple[str, ...] = ()
+    """How the codex reached the model, and why."""
+
+    name: str = Field(description="CAG, HYBRID, RAG, RAG+GRAPH or NONE")
+    tier: str = Field(description="what of the codex stands in the cached prefix: full, skeleton+hot, map or none")
+    retrieval: str = Field(description="what is fetched for this question")
+    task: str = Field(description="what kind of question it was taken for")
+    confidence: float = Field(description="of the decision, 0 to 1")
+    reason: str = Field(description="in words and numbers")
+    window: int = Field(description="tokens of prompt and answer together")
+    content_tokens: int = Field(description="tokens of the whole codex")
+    available_tokens: int = Field(description="tokens that it could have taken")
+    used_tokens: int = Field(description="tokens of the prompt without what is fetched, with the answer's")
+    retrieval_budget: int = Field(description="tokens that may be fetched")
+    steps: tuple[str, ...] = Field((), description="what was tried before")
 
 
 class BlockState(Shape):
-    """Tokens of one block and how many of them needed no computing; `source` is that of its largest cached part."""
+    """One block of the prompt."""
 
-    kind: Block
-    tokens: int
-    cached: int
-    source: Source = Field("computed", alias="from")
+    kind: Block = Field(description="which of the six")
+    tokens: int = Field(description="in it")
+    cached: int = Field(description="of these: needed no computing")
+    source: Source = Field(
+        "computed", alias="from", description="where most of the cached ones were; RAM without a GPU"
+    )
 
 
 class Break(Shape):
     """Where this turn's prompt left the previous one of its conversation, and why."""
 
-    block: Block
-    item: str
-    why: str
+    block: Block = Field(description="the first that differs")
+    item: str = Field(description="what in it")
+    why: str = Field(description="in words")
 
 
 class PromptState(Shape):
-    tokens: int
-    cached: int
-    computed: int
+    """The whole prompt in tokens."""
+
+    tokens: int = Field(description="in all")
+    cached: int = Field(description="needed no computing")
+    computed: int = Field(description="the others")
 
 
 class GovernorState(Shape):
-    level: str
-    kv_bytes: int
-    budget_tokens: int
-    actions: tuple[str, ...] = ()
+    """What the machine allowed."""
+
+    level: str = Field(description="of the memory: calm, elevated, high, critical or unknown")
+    kv_bytes: int = Field(description="of KV that the prompt takes")
+    budget_tokens: int = Field(description="prompt and answer may have together")
+    actions: tuple[str, ...] = Field((), description="what was left out or shortened to fit, and what was not seen")
 
 
 class Timings(Shape):
-    assemble_ms: float = 0.0
-    queue_ms: float = 0.0
-    ttft_ms: float = 0.0
-    total_ms: float = 0.0
-    tokens_per_second: float = 0.0
+    """Milliseconds since the question arrived."""
+
+    assemble_ms: float = Field(0.0, description="preparing the prompt")
+    queue_ms: float = Field(0.0, description="waiting in the engine")
+    ttft_ms: float = Field(0.0, description="until the first token")
+    total_ms: float = Field(0.0, description="until the end")
+    tokens_per_second: float = Field(0.0, description="of the answer")
 
 
 class Drafts(Shape):
-    """Tokens of the answer that were guessed from the text before it, and those that the model then said itself."""
+    """Tokens that were guessed from the text before them and verified together."""
 
-    drafted: int = 0
-    accepted: int = 0
+    drafted: int = Field(0, description="guessed")
+    accepted: int = Field(0, description="that the model then said itself")
 
 
 class Citation(Shape):
-    """A place that an answer names or quotes. `why` says what is wrong with one that is not valid; else it is left out."""
+    """A place that an answer names or quotes."""
 
-    path: str
-    start: int
-    end: int
-    valid: bool
-    why: str = Field("", exclude_if=lambda why: not why)
+    path: str = Field(description="the file, as the codex names it")
+    start: int = Field(description="first line, from 1")
+    end: int = Field(description="last line")
+    valid: bool = Field(description="it exists and was shown to the model")
+    why: str = Field("", exclude_if=lambda why: not why, description="what is wrong; left out where it is valid")
 
 
 class Lore(Shape):
-    trace: str | None = None
-    session: str | None = None
-    model: str = ""
-    notice: str = ""
-    codex: CodexState | None = None
-    strategy: StrategyState
-    blocks: tuple[BlockState, ...]
-    broke_at: Break | None = None
-    prompt: PromptState
-    governor: GovernorState
-    timings: Timings = Timings()
-    drafts: Drafts = Drafts()
-    citations: tuple[Citation, ...] = ()
+    """What an answer says about itself."""
+
+    trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
+    session: str | None = Field(None, description="the conversation that it belongs to")
+    model: str = Field("", description="as the settings name it")
+    notice: str = Field("", description="what must be known of the model, such as that none was configured")
+    notices: tuple[str, ...] = Field((), description="what was asked for and has no effect yet")
+    codex: CodexState | None = Field(None, description="none: the bare model answered")
+    strategy: StrategyState = Field(description="how the codex reached the model")
+    blocks: tuple[BlockState, ...] = Field(description="six, in their order")
+    broke_at: Break | None = Field(None, description="none where the prompt went on where the last one ended")
+    prompt: PromptState = Field(description="in tokens")
+    governor: GovernorState = Field(description="what the machine allowed")
+    timings: Timings = Field(Timings(), description="in milliseconds")
+    drafts: Drafts = Field(Drafts(), description="guessed tokens")
+    citations: tuple[Citation, ...] = Field((), description="checked against the files and what was shown")

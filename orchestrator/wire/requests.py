@@ -8,40 +8,42 @@ from orchestrator.wire.chat import Strict
 
 
 class LoadBody(Strict):
-    """POST /v1/codices. Paths are absolute, or git URLs; `wait` holds the stream until the floor stands.
+    """What to load, and how."""
 
-    `more` are further roots of the same codex; `revision` is a branch, tag or commit; `replace` takes a name away from
-    another source; `secrets` loads also what looks like one.
-    """
-
-    path: str
-    name: str | None = None
-    more: tuple[str, ...] = ()
-    revision: str | None = None
-    secrets: bool = False
-    replace: bool = False
-    watch: bool | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    tier: str | None = None
-    dry_run: bool = False
-    wait: bool = False
+    path: str = Field(description="a directory or file by its absolute path, or a git URL")
+    name: str | None = Field(None, description="the codex's name; left out: the path's last part")
+    more: tuple[str, ...] = Field((), description="further roots of the same codex")
+    revision: str | None = Field(None, description="a branch, tag or commit instead of the files on disk")
+    secrets: bool = Field(False, description="load also what holds or looks like keys and tokens")
+    replace: bool = Field(False, description="take the name from the source that has it now")
+    watch: bool | None = Field(None, description="follow changes on disk; left out: as wished before, else codex.watch")
+    include: tuple[str, ...] = Field((), description="take only files that match one of these globs")
+    exclude: tuple[str, ...] = Field((), description="leave out files that match one of these globs")
+    tier: str | None = Field(None, description="force full, skeleton+hot, map or none; auto takes that back")
+    dry_run: bool = Field(False, description="count and decide, load nothing")
+    wait: bool = Field(False, description="hold the stream until the floor stands in the cache")
 
 
 class SearchBody(Strict):
-    query: Annotated[str, Field(min_length=1)]
-    codex: str | None = None
-    n: Annotated[int, Field(ge=1, le=1000)] = 10
-    graph: bool = False
-    cwd: str = ""
+    """What to look for, and where."""
+
+    query: Annotated[str, Field(min_length=1)] = Field(description="words, names, or a question")
+    codex: str | None = Field(None, description="the codex by name; left out: by cwd")
+    n: Annotated[int, Field(ge=1, le=1000)] = Field(10, description="most hits")
+    graph: bool = Field(False, description="add the neighbourhood of what was found: callers, callees, bases")
+    cwd: str = Field("", description="working directory: the loaded codex that holds it is searched")
 
 
 class ModelBody(Strict):
-    """PUT /v1/model: a name of `GET /v1/models/local`, a built-in one's, or the absolute path of a GGUF file."""
+    """The model to change to."""
 
-    model: Annotated[str, Field(min_length=1)]
-    stream: bool = False
+    model: Annotated[str, Field(min_length=1)] = Field(
+        description="a name of GET /v1/models/local, a built-in one's, or the absolute path of a GGUF file"
+    )
+    stream: bool = Field(False, description="tell the steps as server-sent events")
 
 
 class RenameBody(Strict):
-    name: Annotated[str, Field(min_length=1)]
+    """A conversation's new name."""
+
+    name: Annotated[str, Field(min_length=1)] = Field(description="free among your own")

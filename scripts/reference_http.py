@@ -1,0 +1,145 @@
+"""The page of the routes: what each takes and gives, field by field, from the wire's own shapes; and every error code.
+
+A shape that others refer to stands once, under its name.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+HEAD = """\
+# HTTP
+
+Over the daemon's Unix socket, and over TCP with a token where `serve.tcp` is set. Bodies are JSON. Errors are
+`{"error": {"type", "code", "message", "hint"}}` with a status of [the table](#errors); in a stream that has begun, the
+error is its last event. Keys are only ever added: ignore those that you do not know.
+
+Streams are server-sent events: `data: {…}`, an empty line. Comments (`: {…}`) between them tell what is waited for.
+"""
+WIDE = 2**31 - 1  # a bound as wide as a number can be tells nobody anything
+
+
+def page() -> Iterator[str]:
+    yield HEAD
+    yield "| route | what it does |"
+    yield "|---|---|"
+    for methods, path, help_ in routes():
+        yield f"| [`{methods} {path}`](#{anchor(f'{methods} {path}')}) | {cell(help_)} |"
+    shapes: dict[str, Any] = {}
+    for methods, path, help_ in routes():
+        yield from route(methods, path, help_, shapes)
+    yield from ("", "# Shapes")
+    for name in sorted(shapes):
+        yield from ("", f"## {name}", "", first_line(shapes[name]), "", *table(shapes[name]))
+    yield from ("", "# Errors", "", *errors())
+
+
+def routes() -> Iterator[tuple[str, str, str]]:
+    """Methods, path and the first line of the docstring of every route."""
+    from orchestrator.api.routes import routes as declared
+
+    for one in sorted(declared, key=lambda one: one.path):
+        methods = ", ".join(sorted((one.methods or set()) - {"HEAD"}))
+        yield methods, one.path, (one.endpoint.__doc__ or "").strip().partition("\n")[0]
+
+
+def route(method: str, path: str, help_: str, shapes: dict[str, Any]) -> Iterator[str]:
+    from orchestrator.wire.contract import CONTRACTS, OF_BODIES
+
+    contract = CONTRACTS[method, path]
+    yield from ("", f"## {method} {path}", "", help_)
+    if contract.body is not None:
+        yield from ("", "Takes:", "", *table(schema_of(contract.body, shapes, "validation")))
+    if contract.reply is not None:
+        yield from ("", "Gives:", "", *table(schema_of(contract.reply, shapes, "serialization")))
+    for event in contract.events:
+        found = schema_of(event, shapes, "serialization")
+        yield from ("", f"Event {found['title']}: {first_line(found)}", "", *table(found))
+    codes = sorted({*contract.faults, *(OF_BODIES if contract.body else ())}, key=status_of)
+    if codes:
+        yield from ("", f"Refuses with {', '.join(f'`{code}`' for code in codes)}.")
+
+
+def schema_of(model: Any, shapes: dict[str, Any], mode: str) -> dict[str, Any]:
+    """The model's own schema; those that it refers to are put among the shapes."""
+    found: dict[str, Any] = model.model_json_schema(mode=mode)
+    shapes |= found.pop("$defs", {})
+    return found
+
+
+def table(schema: dict[str, Any]) -> Iterator[str]:
+    needed = schema.get("required", ())
+    yield "| field | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, field in schema.get("properties", {}).items():
+        default = "" if name in needed else shown(field.get("default"))
+        yield f"| `{name}` | {cell(words(field))} | {default} | {cell(field.get('description', ''))} |"
+
+
+def shown(default: Any) -> str:
+    if default is None:
+        return "none"
+    if isinstance(default, dict) and default:
+        return "its own"
+    return f"`{json.dumps(default)}`" if default not in ("", [], {}) or default is False else "empty"
+
+
+def words(field: dict[str, Any]) -> str:
+    """A field's type for people: `list of Message`, `string or none`, `integer 1 to 1000`."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{anchor(name)})"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(words(one) for one in field["anyOf"]))
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{one}`" for one in field["enum"])
+    if field.get("type") == "array":
+        return f"list of {words(field.get('items', {}))}"
+    if field.get("type") == "null":
+        return "none"
+    return f"{field.get('type', 'anything')}{bounds(field)}"
+
+
+def bounds(field: dict[str, Any]) -> str:
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    return "".join(f" {sign} {field[key]:,}" for key, sign in signs.items() if abs(field.get(key, WIDE)) < WIDE)
+
+
+def errors() -> Iterator[str]:
+    from orchestrator.api.problems import RETRY_AFTER_S, STATUS
+    from orchestrator.wire.contract import EVERY, FAULTS, OF_BODIES
+    from orchestrator.wire.faults import exit_status
+
+    yield f"Any route may refuse with {listed(EVERY)}; one that takes a body with {listed(OF_BODIES)};"
+    yield "an unknown path with `unknown_route` (404), another method with `wrong_method` (405)."
+    yield ""
+    yield "| code | status | `lore` ends with | again after | meaning |"
+    yield "|---|---|---|---|---|"
+    for code in sorted(STATUS, key=status_of):
+        again = f"{RETRY_AFTER_S[code]} s" if code in RETRY_AFTER_S else ""
+        yield f"| `{code}` | {STATUS[code]} | {exit_status(code)} | {again} | {cell(FAULTS[code])} |"
+
+
+def listed(codes: Iterable[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def status_of(code: str) -> tuple[int, str]:
+    from orchestrator.api.problems import STATUS
+
+    return STATUS[code], code
+
+
+def first_line(schema: dict[str, Any]) -> str:
+    return str(schema.get("description", "")).partition("\n\n")[0].replace("\n", " ")
+
+
+def anchor(heading: str) -> str:
+    """As renderers of Markdown make it: small letters, spaces to dashes, signs left out."""
+    return "".join("-" if one == " " else one for one in heading.lower() if one.isalnum() or one in " -_")
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,161 @@
+"""The daemon's replies have the shapes that the reference tells of: no field is missing there, and none is made up."""
+
+import json
+
+import httpx2
+import pytest
+from support.house import codebase, living, question
+
+from orchestrator.api.problems import STATUS
+from orchestrator.wire.contract import CONTRACTS, EVERY, FAULTS, OF_BODIES
+from orchestrator.wire.replies import Refusal
+
+ASK = {
+    "model": "lore/vaults",
+    "messages": [{"role": "user", "content": question("zebra")}],
+    "max_tokens": 5,
+    "lore": {"session": "", "mode": "debug"},
+}
+
+
+@pytest.fixture(scope="module")
+def http(models):
+    with (
+        living(models) as daemon,
+        httpx2.Client(
+            transport=httpx2.HTTPTransport(uds=str(daemon.socket)), base_url="http://localhost", timeout=100
+        ) as client,
+    ):
+        client.folder = str(codebase(daemon.folder / "vaults"))
+        told(client, "POST", "/v1/codices", "/v1/codices", {"path": client.folder, "wait": True})
+        assert client.post("/v1/chat/completions", json=ASK).status_code == 200
+        yield client
+
+
+def unlike(shape, value):
+    """Where a value is not what its shape says: whole values are compared, so that one more key shows as well."""
+    kept = shape.model_validate(value).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return [] if kept == value else differences(kept, value)
+
+
+def differences(kept, value, place=""):
+    if isinstance(kept, dict) and isinstance(value, dict):
+        missing = [f"{place}.{key} is not in the shape" for key in value.keys() - kept.keys()]
+        return missing + [
+            one for key in value.keys() & kept.keys() for one in differences(kept[key], value[key], f"{place}.{key}")
+        ]
+    if isinstance(kept, list) and isinstance(value, list) and len(kept) == len(value):
+        return [
+            one for at, pair in enumerate(zip(kept, value, strict=True)) for one in differences(*pair, f"{place}[{at}]")
+        ]
+    return [] if kept == value else [f"{place}: {value!r} was read as {kept!r}"]
+
+
+def given(http, method, route, path, body=None):
+    """The reply, which has the shape of its route."""
+    answer = http.request(method, path, json=body)
+    assert answer.status_code == 200, answer.text
+    assert unlike(CONTRACTS[method, route].reply, answer.json()) == []
+    return answer.json()
+
+
+def told(http, method, route, path, body=None):
+    """The events of a stream, each of the shape that fits its kind."""
+    shapes = CONTRACTS[method, route].events
+    events = events_of(http.request(method, path, json=body).text)
+    assert events
+    for event in events:
+        assert [] in [unlike(shape, event) for shape in shapes if fits(shape, event)], event
+    return events
+
+
+def fits(shape, event):
+    kind = shape.model_fields.get("event")
+    return kind is None or event.get("event") in kind.annotation.__args__
+
+
+def events_of(text):
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def test_an_answer_a_plan_and_a_search(http):
+    given(http, "POST", "/v1/chat/completions", "/v1/chat/completions", ASK)
+    given(http, "POST", "/v1/chat/completions", "/v1/chat/completions", {**ASK, "logprobs": True, "model": "lore"})
+    given(http, "POST", "/v1/plan", "/v1/plan", {**ASK, "prompt": True})
+    given(http, "POST", "/v1/search", "/v1/search", {"query": "vault", "codex": "vaults"})
+    told(http, "POST", "/v1/chat/completions", "/v1/chat/completions", {**ASK, "stream": True})
+    told(
+        http,
+        "POST",
+        "/v1/chat/completions",
+        "/v1/chat/completions",
+        {**ASK, "stream": True, "stream_options": {"include_usage": True}},
+    )
+
+
+def test_codices_and_their_loads(http):
+    given(http, "GET", "/v1/codices", "/v1/codices")
+    given(http, "GET", "/v1/codices/{name}", "/v1/codices/vaults")
+    body = {"path": http.folder, "name": "again"}
+    assert told(http, "POST", "/v1/codices", "/v1/codices", {**body, "dry_run": True})[-1]["event"] == "loaded"
+    told(http, "POST", "/v1/codices", "/v1/codices", body)
+    told(http, "POST", "/v1/codices/{name}/reload", "/v1/codices/again/reload")
+    given(http, "DELETE", "/v1/codices/{name}", "/v1/codices/again")
+
+
+def test_models_and_a_change_to_the_one_that_runs(http):
+    given(http, "GET", "/v1/models", "/v1/models")
+    given(http, "GET", "/v1/models/{name:path}", "/v1/models/lore/vaults")
+    for model in given(http, "GET", "/v1/models/local", "/v1/models/local")["models"]:
+        given(http, "GET", "/v1/models/local/{name:path}", f"/v1/models/local/{model['id']}")
+    given(http, "PUT", "/v1/model", "/v1/model", {"model": "builtin:quoter"})
+    told(http, "PUT", "/v1/model", "/v1/model", {"model": "builtin:quoter", "stream": True})
+
+
+def test_what_the_daemon_tells_of_itself(http):
+    for path in ("/v1/status", "/v1/stats/cache", "/healthz", "/readyz"):
+        given(http, "GET", path, path)
+    with http.stream("GET", "/v1/events") as stream:
+        first = next(line for line in stream.iter_lines() if line.startswith("data: "))
+    assert unlike(CONTRACTS["GET", "/v1/events"].events[0], json.loads(first[6:])) == []
+
+
+def test_conversations(http):
+    for session in given(http, "GET", "/v1/sessions", "/v1/sessions")["sessions"]:
+        name = session["name"]
+        given(http, "GET", "/v1/sessions/{name}", f"/v1/sessions/{name}")
+        given(http, "PATCH", "/v1/sessions/{name}", f"/v1/sessions/{name}", {"name": f"{name}-2"})
+        given(http, "DELETE", "/v1/sessions/{name}", f"/v1/sessions/{name}-2")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("POST", "/v1/chat/completions", {"messages": []}, "invalid_request"),
+        ("POST", "/v1/chat/completions", {**ASK, "model": "nope"}, "model_not_found"),
+        ("POST", "/v1/chat/completions", {**ASK, "lore": {"session": "nope"}}, "not_found"),
+        ("POST", "/v1/codices/vaults/cancel", None, "not_found"),
+        ("POST", "/v1/embeddings", {"input": "x"}, "not_found"),
+        ("PUT", "/v1/model", {"model": "nope"}, "not_found"),
+        ("GET", "/v1/models/local/nope", None, "not_found"),
+    ],
+)
+def test_refusals_have_their_shape_and_a_code_that_the_route_is_said_to_have(http, method, path, body, code):
+    answer = http.request(method, path, json=body)
+    assert unlike(Refusal, answer.json()) == []
+    assert (answer.json()["error"]["code"], answer.status_code) == (code, STATUS[code])
+    route = next(one for one in CONTRACTS if one[0] == method and same(one[1], path))
+    contract = CONTRACTS[route]
+    assert code in (*contract.faults, *EVERY, *(OF_BODIES if contract.body else ()))
+
+
+def same(route, path):
+    parts = route.replace("{name:path}", "{name}").split("/")
+    return len(parts) == len(path.split("/")) and all(
+        one in ("{name}", other) for one, other in zip(parts, path.split("/"), strict=True)
+    )
+
+
+def test_every_code_that_has_a_status_is_told_and_no_other():
+    assert FAULTS.keys() == STATUS.keys()
