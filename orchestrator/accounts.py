@@ -7,7 +7,14 @@ from governor.budget import Budget
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.strategy import Decision
 from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier
+from orchestrator.service import Ask
 from orchestrator.wire.lore import BlockState, Drafts, GovernorState, PromptState, StrategyState, Timings
+
+
+def not_used(ask: Ask) -> tuple[str, ...]:
+    """What was asked for and is taken, but changes nothing yet: nobody shall believe that it did."""
+    given = {"verbatim": ask.verbatim, "mode": ask.mode, "urgency": ask.urgency}
+    return tuple(f"lore.{name} is not used yet" for name, value in given.items() if value)
 
 
 def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:

@@ -190,6 +190,7 @@ class Answers:
             session=prepared.session.name if prepared.session else None,
             model=self.model_name,
             notice=self.notice,
+            notices=accounts.not_used(prepared.ask),
             codex=standing.state(indexing=indexing) if standing else None,
             strategy=accounts.strategy_state(prepared.decision),
             blocks=accounts.block_states(prompt, parts),

@@ -9,12 +9,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from codex.amendments import Amendment, Told
 from codex.citations import Files, Shown, check
 from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
+from orchestrator.pointing import selected
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
@@ -142,8 +144,12 @@ def line_count(text: str) -> int:
 
 
 def passages_of(ground: Ground) -> list[Passage]:
-    """The code as it stood in the prompt: evidence, what changed, newest first, then the files that stand as they were."""
-    evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
+    """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
+    pointed = [found for one in ground.turn.state.attachments if (found := selected(one)) is not None]
+    evidence = [
+        *starmap(Passage, pointed),
+        *(Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence),
+    ]
     base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
     latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)

@@ -5,13 +5,14 @@
 Each step is a method that reads like its name; nothing here runs the model.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formatters.context import Amendment, Attachment, CodexView, StateView, ToolView, TurnContext
+from formatters.context import Attachment, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.context.codex_choice import Conversation as Kept
@@ -28,10 +29,11 @@ from orchestrator.engine.messages import Sampling
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
+from orchestrator.news import codex_of, news_for, told_anew
+from orchestrator.pointing import pointed, pointing
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
-from orchestrator.shelf.raising import amendment_of
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 from orchestrator.turn_state import (
@@ -94,7 +96,8 @@ class Preparing:
         session, standing = await self._codex_and_session(ask)
         conversation = self._conversation(ask, session, standing, earlier, voice)
         raised = time.monotonic()
-        turn, why = self._turn(ask, question, system, conversation, standing, voice)
+        where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else ()
+        turn, why = self._turn(ask, question, system, conversation, standing, voice, where)
         composed = await voice.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
         decision = self._decide(ask, question, task, standing, composed, voice)
@@ -166,13 +169,14 @@ class Preparing:
         conversation: Conversation,
         standing: Standing | None,
         voice: Voice,
+        where: tuple[Attachment, ...],
     ) -> tuple[TurnContext, str]:
         sigil = sigil_of(ask.principal)
         client_tools = tuple(tool_view(tool) for tool in ask.tools)
         tools = [tool.name for tool in voice.tools] or None
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
-        attachments = tuple(Attachment(name=one.name, text=one.text) for one in ask.attachments)
+        attachments = (*where, *(Attachment(name=one.name, text=one.text) for one in ask.attachments))
         state = told_anew(conversation, standing).model_copy(
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}
         )
@@ -185,6 +189,9 @@ class Preparing:
             query=question,
         )
         return turn, renewal.why
+
+    def _text_now(self, path: str, digest: str) -> str:
+        return self.shelf.library.told_document(path, digest).text
 
     # -- how
 
@@ -265,34 +272,3 @@ def tool_view(tool: Mapping[str, Any]) -> ToolView:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidRequest(f"a tool is not described as it should be: {error}", "see OpenAI's tools") from error
-
-
-def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView | None:
-    """A running conversation keeps the generation that it began with, while that still stands; a new one has the newest."""
-    if standing is None:
-        return None
-    kept = conversation.codex
-    same = kept is not None and kept.generation == standing.view.generation and kept.tier == standing.view.tier
-    return kept if same else standing.view
-
-
-def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Amendment, ...]:
-    """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
-    if standing is None or codex_of(conversation, standing) is standing.view:
-        return ()
-    told = max((one.number for one in told_amendments(conversation)), default=0)
-    return tuple(amendment_of(entry) for entry in standing.log if entry.number > told)
-
-
-def told_anew(conversation: Conversation, standing: Standing | None) -> StateView:
-    """The conversation's State. Where it moves to another generation, or is taken up again, its Codex block tells all that
-    changed: what earlier turns were told of is older, and would be read as replacing what stands there now."""
-    state, view = conversation.state, codex_of(conversation, standing)
-    if view is conversation.codex or not any(turn.amendments for turn in state.turns):
-        return state
-    return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})
-
-
-def told_amendments(conversation: Conversation) -> list[Amendment]:
-    view = conversation.codex.amendments if conversation.codex else ()
-    return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]

@@ -19,6 +19,7 @@ def footer(lore: dict[str, Any]) -> list[str]:
     if lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
     lines += citation_lines(lore.get("citations", ()))
+    lines += lore.get("notices", ())
     notice = lore.get("notice") or (QUOTING if str(lore.get("model", "")).startswith("builtin:quoter") else "")
     return [*lines, notice] if notice else lines
 

@@ -2,7 +2,6 @@
 
 import re
 
-import httpx2
 import openai
 import pytest
 from support.house import CODES, blocks, cached_whole, codebase, living, question
@@ -13,13 +12,6 @@ def house(models):
     with living(models) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
-
-
-@pytest.fixture
-def client(house):
-    transport = httpx2.HTTPTransport(uds=str(house.socket))
-    with httpx2.Client(transport=transport, base_url="http://localhost", timeout=60) as http:
-        yield openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
 
 
 def user(text):

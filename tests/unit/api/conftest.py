@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
+import openai
 import pytest
+from support.openai_client import openai_client
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -34,4 +36,11 @@ def lorekeep(server: Served) -> Served:
 @pytest.fixture
 def http(lorekeep: Served) -> Iterator[httpx2.Client]:
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(lorekeep.socket)), base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def client(lorekeep: Served) -> Iterator[openai.OpenAI]:
+    """OpenAI's own."""
+    with openai_client(lorekeep.socket) as client:
         yield client

@@ -4,11 +4,6 @@ import openai
 import pytest
 
 
-@pytest.fixture
-def client(http):
-    return openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
-
-
 def test_openais_client_gets_a_vector_for_each_text_in_order(client):
     found = client.embeddings.create(model="any", input=["right", "up"])
     assert [one.embedding for one in found.data] == [[1.0, 0.0], [0.0, 1.0]]

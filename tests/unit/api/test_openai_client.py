@@ -5,11 +5,6 @@ import openai
 import pytest
 
 
-@pytest.fixture
-def client(http):
-    return openai.OpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
-
-
 def question(text):
     return [{"role": "user", "content": text}]
 

@@ -1,0 +1,40 @@
+"""What an editor tells of where its user is reaches the model, and an answer may cite it."""
+
+import pytest
+from support.house import codebase, living, question
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    """A daemon with a codex of which only the map stands in the prefix: what is selected is in no file there."""
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait", "--tier", "map").returncode == 0
+        yield daemon
+
+
+def ask(openai, vault, **lore):
+    return openai.chat.completions.create(
+        model="lore/vaults",
+        messages=[{"role": "user", "content": question(vault)}],
+        max_tokens=10,
+        extra_body={"lore": lore},
+    )
+
+
+def test_what_is_selected_is_answered_from_and_cited_by_the_codex_s_own_name_and_lines(house, client):
+    place = house.folder / "vaults" / "walrus.py"
+    selection = place.read_text().splitlines()[2]
+    answer = ask(client, "walrus", client={"file": str(place), "selection": selection})
+    assert answer.choices[0].message.content.strip().startswith("9273645")
+    assert {"path": "walrus.py", "start": 3, "end": 3, "valid": True} in answer.lore["citations"]
+    assert answer.lore["notices"] == []
+
+
+def test_what_was_typed_and_not_saved_is_answered_from_too(house, client):
+    answer = ask(client, "badger", client={"file": "zebra.py", "selection": f"# {question('badger')} 1234567."})
+    assert answer.choices[0].message.content.strip().startswith("1234567")
+
+
+def test_what_is_taken_and_not_used_yet_is_said_so(house, client):
+    answer = ask(client, "zebra", mode="debug", urgency="high", verbatim=True)
+    assert answer.lore["notices"] == [f"lore.{name} is not used yet" for name in ("verbatim", "mode", "urgency")]
