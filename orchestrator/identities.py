@@ -3,12 +3,12 @@
 A change of a file makes a new version and with it a new floor; equal texts are equal versions.
 """
 
-import difflib
 import hashlib
 from pathlib import Path
 
 from formatters.context import IdentityView, ToolView
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.nearest import instead
 
 DEFAULT = "lorekeep"
 MOST_BYTES = 256 * 1024
@@ -29,11 +29,11 @@ class Identities:
         return tuple(sorted(found | {DEFAULT}))
 
     def get(self, name: str | None = None, tools: tuple[ToolView, ...] = ()) -> IdentityView:
-        """Raises NotFound with the nearest names, InvalidRequest for a file that cannot be used."""
+        """Raises NotFound with those there are, InvalidRequest for a file that cannot be used."""
         wanted = name or DEFAULT
         if wanted not in self.names():
-            near = ", ".join(difflib.get_close_matches(wanted, self.names(), n=3) or self.names())
-            raise NotFound(f"no identity named {wanted!r}", f"there are: {near}; they lie in {self._folder}")
+            known = instead(wanted, self.names(), "", f"ls {self._folder}")
+            raise NotFound(f"no identity named {wanted!r}", f"{known}; they lie in {self._folder}")
         text = self._read(wanted)
         material = repr((text, [tool.model_dump_json() for tool in tools]))
         version = hashlib.sha256(material.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -51,9 +51,9 @@ def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
     chapter("A small codebase: all of it stands in the prompt, and in the KV cache")
     load(daemon, small, "small")
     first, *others = quotes(small, 3)
-    cold = ask(daemon, first, "small")
+    begun = ask(daemon, first, "small")
     warm = [ask(daemon, quote, "small") for quote in others][-1]
-    compare(cold, warm)
+    compare(begun, warm)
 
     chapter("A large codebase: a map of it in the prompt, the rest by retrieval")
     load(daemon, large, "large")
@@ -63,7 +63,7 @@ def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
     chapter("The daemon restarts: the prefix comes back from disk")
     daemon.stop()
     daemon.start()
-    compare(cold, ask(daemon, others[0], "small"), again="after the restart")
+    compare(begun, ask(daemon, others[0], "small"), again="after the restart")
 
 
 def load(daemon: PrivateDaemon, folder: Path, name: str) -> None:
@@ -100,12 +100,18 @@ def place_of(cited: Mapping[str, Any]) -> str:
     return f"{cited['path']}:{start}" + (f"-{end}" if end > start else "")
 
 
-def compare(cold: Mapping[str, Any], warm: Mapping[str, Any], again: str = "warm") -> None:
-    first, second = cold["timings"]["ttft_ms"], warm["timings"]["ttft_ms"]
+def compare(begun: Mapping[str, Any], warm: Mapping[str, Any], again: str = "warm") -> None:
+    first, second = begun["timings"]["ttft_ms"], warm["timings"]["ttft_ms"]
+    word = how_cold(begun["prompt"]["cached"])
     say(
-        f"  time to first token: cold {first:,.0f} ms, {again} {second:,.0f} ms: {first / max(second, 1):.0f} times sooner"
+        f"  time to first token: {word} {first:,.0f} ms, {again} {second:,.0f} ms: {first / max(second, 1):.0f} × sooner"
     )
-    say(f"  computed: cold {cold['prompt']['computed']:,} tokens, {again} {warm['prompt']['computed']:,}")
+    say(f"  computed: {word} {begun['prompt']['computed']:,} tokens, {again} {warm['prompt']['computed']:,}")
+
+
+def how_cold(cached: int) -> str:
+    """The daemon computes a codex's prefix as soon as it is loaded: a first question may find some of it."""
+    return f"first ({cached:,} tokens stood since the load)" if cached else "cold"
 
 
 # ---- what is loaded --------------------------------------------------------------------------------------------------

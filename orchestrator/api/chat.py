@@ -1,7 +1,5 @@
 """Routes of OpenAI's protocol: chat completions and models; and the plan, which takes the same body."""
 
-import difflib
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +10,7 @@ from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import started, while_connected
 from orchestrator.errors import NotFound
+from orchestrator.nearest import instead
 from orchestrator.service import Ask, Principal, Service
 from orchestrator.wire.chat import ChatRequest
 
@@ -57,15 +56,14 @@ class ModelNotFound(NotFound):
 
 
 async def bare(service: Service, model: str, principal: Principal) -> str:
-    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound with the
-    names nearest to it."""
+    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound with
+    those there are."""
     known = await ids(service, principal)
     if model in known:
         return BARE
     if f"{CODEX_PREFIX}{model}" in known:
         return model
-    near = difflib.get_close_matches(model, known, n=3, cutoff=0.0)
-    raise ModelNotFound(f"no model {model}", f"there are: {', '.join(near)}" if near else "`lore load` makes one")
+    raise ModelNotFound(f"no model {model}", instead(model, known, "`lore load` makes one", "GET /v1/models"))
 
 
 async def ids(service: Service, principal: Principal) -> list[str]:

@@ -50,9 +50,9 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
 
 
 def taken_in(codex: dict[str, Any]) -> str:
-    """`generation 3, main@1a2b3c4 + 2 changed files`."""
-    amended = range(codex.get("amendments", 0))
-    revision = code_state({**codex, "amendments": amended})
+    """`generation 3, main@1a2b3c4 + 1 changed, 1 removed file`."""
+    since = {"amendments": codex.get("changed_files", ()), "removed": codex.get("removed_files", ())}
+    revision = code_state({**codex, **since})
     return f"generation {codex['generation']}" + (f", {revision}" if revision else "")
 
 

@@ -184,11 +184,10 @@ def floors_on_disk(path: str) -> dict[str, int]:
 
 def other_daemon() -> tuple[str, str] | None:
     """The daemon that has our folders, whatever socket was asked: its pid, and the socket that it serves."""
-    from orchestrator.folders import daemon_of
+    from orchestrator.reports.findings import daemon_here
     from orchestrator.settings import Paths
 
-    found = daemon_of(Paths.of(os.environ))
-    return (found.pid, found.about) if found else None
+    return daemon_here(Paths.of(os.environ))
 
 
 def gpu_names() -> list[str]:

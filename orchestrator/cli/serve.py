@@ -1,5 +1,7 @@
 """`lore serve`: the daemon in the foreground."""
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -22,4 +24,9 @@ Model = Annotated[
 def serve(socket: given.Socket = None, tcp: Tcp = None, config: Config = None, model: Model = None) -> None:
     """Runs the daemon until SIGTERM or Ctrl-C."""
     options = {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}
-    raise typer.Exit(local.serve(config, options))
+    status = local.serve(config, options)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(
+        status
+    )  # all is closed; the interpreter would take half a second to free the libraries' objects one by one

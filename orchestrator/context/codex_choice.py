@@ -3,7 +3,7 @@
     #  when                                        codex
     1  the conversation has one                    that; another name is refused
     2  named: `none`                               the bare model
-    3  named                                       that, or NotFound with the nearest names
+    3  named                                       that, or NotFound with those there are
     4  a loaded root holds the working directory   the deepest such
     5  exactly one is loaded                       that
     6  otherwise                                   InvalidRequest with the names
@@ -11,12 +11,12 @@
 Paths are compared as they are given: the caller resolves links.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.nearest import instead
 
 BARE = "none"
 
@@ -64,8 +64,7 @@ def _named(name: str, candidates: Sequence[Candidate]) -> str:
     names = sorted({candidate.name for candidate in candidates})
     if name in names:
         return name
-    near = difflib.get_close_matches(name, names, n=3) or names
-    hint = f"there are: {', '.join(near)}" if near else "none is loaded"
+    hint = instead(name, names, "none is loaded", "`lore codex list`")
     raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH --name {name}")
 
 

@@ -14,6 +14,7 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.machine import Machine
 from orchestrator.model_file import ModelFile
+from orchestrator.nearest import instead
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.events import Picture, events_between
@@ -73,7 +74,7 @@ class About:
         known = await asyncio.to_thread(self._known)
         found = chosen(known, name)
         if found is None:
-            raise NotFound(f"no model {name}", f"there are: {', '.join(one.id for one in known)}")
+            raise NotFound(f"no model {name}", instead(name, [one.id for one in known], "", "`lore model list`"))
         head = Header() if found.about else await asyncio.to_thread(header, found.path)
         return await asyncio.to_thread(
             lambda: models.described(

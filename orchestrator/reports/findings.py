@@ -1,4 +1,4 @@
-"""What `lore doctor` looks into beside the command line: the GPUs, plug-ins and databases. Reads only."""
+"""What `lore doctor` looks into beside the command line: GPUs, plug-ins, databases, who has the folders. Reads only."""
 
 import sqlite3
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.sensors.all import Sensors
+from orchestrator.folders import daemon_of
 from orchestrator.settings.paths import Paths
 
 
@@ -20,6 +21,12 @@ def gpu_names(environ: Mapping[str, str]) -> list[str]:
 
 def plugin_failures() -> list[str]:
     return [str(failure) for failure in discover().failures]
+
+
+def daemon_here(paths: Paths) -> tuple[str, str] | None:
+    """The daemon that has these folders: its pid, and the socket that it serves."""
+    found = daemon_of(paths)
+    return (found.pid, found.about) if found else None
 
 
 def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:

@@ -4,7 +4,6 @@ Calls take well under a millisecond (an append as long as the disk's flush) and 
 loses nothing that a call had returned for.
 """
 
-import difflib
 import sqlite3
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Conflict, NotFound
+from orchestrator.nearest import instead
 from orchestrator.sessions.names import checked, fresh
 from orchestrator.sessions.records import Session, Turn
 from orchestrator.sessions.schema import StoreError, opened
@@ -23,7 +23,7 @@ SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
 """
 TITLE_LENGTH = 80
-NAMED_AT_MOST = 10  # more names are no help to read
+NO_SESSION = "you have none; a question without -s begins one and names it"
 
 
 class SessionStore:
@@ -55,7 +55,8 @@ class SessionStore:
         with self.lock:
             found = self.row(uid, name)
         if found is None:
-            raise NotFound(f"no session {name}", instead(name, [known.name for known in self.all_of(uid)]))
+            known = [one.name for one in self.all_of(uid)]
+            raise NotFound(f"no session {name}", instead(name, known, NO_SESSION, "`lore session list`"))
         return found
 
     def all_of(self, uid: int) -> list[Session]:
@@ -172,16 +173,6 @@ def report(session: Session) -> dict[str, Any]:
 
 def stored(turn: Turn) -> tuple[object, ...]:
     return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
-
-
-def instead(name: str, known: Sequence[str]) -> str:
-    """What to name instead: one of all, or where they are many, one of the nearest."""
-    if not known:
-        return "you have none; a question without -s begins one and names it"
-    if len(known) <= NAMED_AT_MOST:
-        return f"there are: {', '.join(known)}"
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
-    return f"the nearest of {len(known):,}: {', '.join(near)}; `lore session list` shows all"
 
 
 def title_of(text: str) -> str:

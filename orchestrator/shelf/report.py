@@ -21,7 +21,7 @@ def codex_report(
 ) -> dict[str, Any]:
     """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed, `left_s`
     the seconds that the rest should take."""
-    generation, decision = standing.generation, standing.decision
+    generation, decision, state = standing.generation, standing.decision, standing.state()
     return {
         "name": standing.name,
         "root": standing.roots[0],
@@ -43,6 +43,8 @@ def codex_report(
         "disk_bytes": generation.bytes,
         "indexed_chunks": standing.chunks,
         "amendments": len(standing.log),
+        "changed_files": list(state.amendments),
+        "removed_files": list(state.removed),
         "amended_tokens": standing.amended,
         **fresh_report(fresh),
         "prefill": {"done": prefill[0], "total": prefill[1], "left_s": left_s} if prefill else None,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.cli.codex import taken_in
 from orchestrator.cli.figures import duration, seconds, size, table
 from orchestrator.cli.footer import code_state, footer
 
@@ -43,3 +44,10 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
     noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
     assert footer(noticed)[-1] == "no GPU support in this build"
+
+
+def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
+    codex = {"generation": 3, "branch": "main", "revision": "1a2b3c4d", "amendments": 5}
+    since = {"changed_files": ["a.py", "b.py"], "removed_files": ["b.py"]}
+    assert taken_in({**codex, **since}) == "generation 3, main@1a2b3c4 + 1 changed, 1 removed file"
+    assert taken_in({"generation": 1, "changed_files": [], "removed_files": []}) == "generation 1"

@@ -1,5 +1,6 @@
 """The demo asks what the codebase answers, and draws the prompt to scale."""
 
+from demo import how_cold
 from demo_picture import picture
 from demo_quotes import Quote, quotes
 
@@ -24,6 +25,11 @@ def test_what_stands_twice_is_never_asked(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.py").write_text(CODE)
     assert quotes(tmp_path, 2) == []
+
+
+def test_a_first_question_that_found_tokens_is_not_called_cold():
+    assert how_cold(0) == "cold"
+    assert how_cold(4189) == "first (4,189 tokens stood since the load)"
 
 
 def block(kind, tokens, cached, source="vram"):

@@ -3,8 +3,9 @@
 import pytest
 
 from orchestrator.errors import NotFound
+from orchestrator.nearest import NAMED_AT_MOST
 from orchestrator.sessions.records import Turn
-from orchestrator.sessions.store import NAMED_AT_MOST, SessionStore
+from orchestrator.sessions.store import SessionStore
 
 
 @pytest.fixture

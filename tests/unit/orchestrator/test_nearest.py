@@ -1,0 +1,28 @@
+"""What is named instead of a name that nothing has."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.nearest import NAMED_AT_MOST, instead
+
+names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
+
+
+@given(st.text("abcdef-", max_size=8), names)
+def test_of_few_each_is_named_once(wanted, known):
+    said = instead(wanted, known, "none", "list")
+    assert sorted(said.removeprefix("there are: ").split(", ")) == sorted(known)
+
+
+def test_the_nearest_stands_first():
+    assert instead("flsk", ["blinker", "flask", "zope"], "", "") == "there are: flask, blinker, zope"
+
+
+def test_of_many_the_nearest_alone_are_named_with_what_lists_all():
+    known = [f"talk-{number}" for number in range(40)]
+    assert instead("talk-33", known, "", "`list`").startswith("the nearest of 40: talk-33, ")
+    assert instead("zzz", known, "", "`list`").endswith("`list` shows all")
+
+
+def test_where_there_are_none_that_is_said():
+    assert instead("any", [], "none is loaded", "") == "none is loaded"
