@@ -1,0 +1,44 @@
+"""What a terminal gets that a pipe does not: progress and colour; and what it must not get."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+LORE = Path(sys.executable).parent / "lore"
+
+
+def on_a_terminal(folder, *arguments, **environment):
+    """Everything that `lore` writes to a terminal, and its exit status."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [LORE, *arguments],
+        env={**os.environ, "LORE_SOCKET": str(folder / "lore.sock"), "TERM": "xterm", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            written += chunk
+    except OSError:
+        pass  # how a terminal tells that the other side is closed
+    os.close(ours)
+    return written.decode(), process.wait(10)
+
+
+def test_on_a_terminal_waiting_is_shown_and_colour_unless_it_is_not_wanted(lorekeep, folder):
+    shown, status = on_a_terminal(folder, "ask", "hello")
+    assert status == 0
+    assert "waiting for floor 512/1,024" in shown
+    assert "\x1b[2m" in shown
+    assert "\x1b[2m" not in on_a_terminal(folder, "ask", "hello", NO_COLOR="1")[0]
+
+
+def test_an_answer_cannot_drive_the_terminal(lorekeep, folder):
+    shown, _ = on_a_terminal(folder, "ask", "evil\x1b]0;title\x07", NO_COLOR="1")
+    assert "\x1b]0;" not in shown
+    assert "evil" in shown
