@@ -16,8 +16,8 @@ install:   ## .venv with everything; compiles llama.cpp once per machine
 demo: install   ## load two real codebases, ask, show what was cached
 	@$(BIN)/python scripts/demo.py
 
-test: install   ## the whole suite
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: install   ## the whole suite, in two processes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: install  ## lint, format, strict types
 	$(BIN)/ruff check .
