@@ -86,8 +86,8 @@ class Budget:
 
     def same_grant(self, other: "Budget", step: float) -> bool:
         """Whether nothing changed that anybody plans with: cells moved by less than the share `step`."""
-        placed = (self.where, self.gpu_layers, self.layers) == (other.where, other.gpu_layers, other.layers)
-        return placed and abs(self.cells - other.cells) <= step * self.cells
+        mine, theirs = ((one.where, one.gpu_layers, one.layers, one.beside) for one in (self, other))
+        return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
 
 
 def plan_budget(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from governor.budget import Budget, Demand, ceiling_of, plan_budget, stores_of
 from governor.errors import FootprintError
-from governor.pressure import START, Level, Power, PressureState, pressure_of, reading_of, step
-from governor.readings import MemoryReading, Snapshot, chosen_gpu, memory_of
+from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
+from governor.readings import MemoryReading, Snapshot, chosen_gpu, host_memory, memory_of
 from governor.settings import GovernorSettings, limit_bytes
 
 
@@ -19,13 +19,16 @@ from governor.settings import GovernorSettings, limit_bytes
 class Ours:
     """What the engine says of itself. `held`: bytes of the memory that counts; `claimed`: those no eviction gives back.
 
-    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen.
+    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. Where a GPU's memory counts,
+    `elsewhere` are bytes of RAM that the embedding model will take; `elsewhere_held` those that it has, and can give back.
     """
 
     pids: frozenset[int] = frozenset()
     held: int = 0
     claimed: int = 0
     demand: Demand | None = None
+    elsewhere: int = 0
+    elsewhere_held: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Outlook:
     """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
 
     `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `unplanned`
-    says why there is no budget, "" when there is one.
+    says why there is no budget, "" when there is one. `ram` is the host's own state, which is that of the memory that
+    counts where this is RAM.
     """
 
     number: int
@@ -43,6 +47,7 @@ class Outlook:
     limit: int | None
     budget: Budget | None
     unplanned: str
+    ram: PressureState = START
 
     @property
     def level(self) -> Level:
@@ -70,7 +75,8 @@ def next_outlook(before: Outlook, snapshot: Snapshot, ours: Ours, settings: Gove
     looked_at = reading_of(pressure, gpu, snapshot.host, settings.pressure)
     state = step(before.state, looked_at, snapshot.at, settings.pressure)
     budget, unplanned = _budget(before, memory, snapshot, ours, settings, limit)
-    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned)
+    ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
+    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram)
     return after if _told(after) == _told(before) else replace(after, number=before.number + 1)
 
 
@@ -78,7 +84,16 @@ def _told(outlook: Outlook) -> tuple[object, ...]:
     """What others act on; figures that move with every reading are not among it."""
     faults = tuple(fault.sensor for fault in outlook.snapshot.faults)
     grant = None if outlook.budget is None else outlook.budget.number
-    return outlook.level, outlook.power, grant, outlook.unplanned, faults
+    return outlook.level, outlook.power, grant, outlook.unplanned, faults, outlook.ram.level
+
+
+def _ram(before: Outlook, snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> PressureState:
+    """The host's memory beside a GPU's; nobody's limit holds there."""
+    memory, pressure = host_memory(snapshot), None
+    if memory is not None:
+        ceiling = ceiling_of(memory.total, settings.memory)
+        pressure = pressure_of(replace(memory, own=None), ceiling, None, ours.elsewhere_held, 0)
+    return step(before.ram, PressureReading(pressure), snapshot.at, settings.pressure)
 
 
 def _limit(memory: MemoryReading | None, ours: Ours, settings: GovernorSettings) -> int | None:
@@ -102,7 +117,7 @@ def _budget(
         return before.budget, "" if before.budget else "how much memory there is cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
     stores = stores_of(snapshot.host.ram_available.value, snapshot.host.disk_free.value, settings.stores)
-    free = snapshot.host.ram_available.value or 0
+    free = max(0, (snapshot.host.ram_available.value or 0) - (ours.elsewhere - ours.elsewhere_held))
     demand = replace(ours.demand, ours=max(ours.demand.ours, ours.held), host_free=free)
     try:
         planned = plan_budget(number, memory, demand, settings.memory, limit, stores)

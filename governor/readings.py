@@ -102,13 +102,17 @@ def memory_of(snapshot: Snapshot, gpu: str | None = None) -> MemoryReading | Non
     because a sensor is silent.
     """
     if not snapshot.gpus and gpu is None:
-        return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
+        return host_memory(snapshot)
     chosen = chosen_gpu(snapshot, gpu)
     if chosen is None:
         return None
     if chosen.unified:
-        return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
+        return host_memory(snapshot)
     return _known("VRAM", chosen.total, chosen.free, chosen.own)
+
+
+def host_memory(snapshot: Snapshot) -> MemoryReading | None:
+    return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
 
 
 def chosen_gpu(snapshot: Snapshot, gpu: str | None = None) -> GpuReading | None:

@@ -252,7 +252,8 @@ class Answers:
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
         lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
-        report = plan_report(prepared, lore, self.client.snapshot.counters.get("ms_per_token", 0.0))
+        per_token = self.client.snapshot.counters.get("ms_per_token", 0.0)
+        report = plan_report(prepared, lore, per_token, self.preparing.machine.budget)
         return report | ({"text": prepared.composed.text} if prompt else {})
 
 

@@ -92,7 +92,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         shelf.speak(Raising(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
         return made
 
-    host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider)
+    host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider, meaning.rest)
     host.client.on_snapshot(host.machine.engine_changed)
     return Program(
         answers,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import psutil
 
 from governor.budget import Stores, stores_of
-from governor.readings import chosen_gpu
+from governor.readings import GpuReading, chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine import Costs, Machine
-from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding
+from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model_file import ModelFile, find_model
-from orchestrator.offloading import layers_on, noted, offload_of, suited, usable
+from orchestrator.offloading import layers_on, noted, offload_of, room_beside, suited, usable
 from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
@@ -39,9 +39,13 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     model = suiting(settings, paths, sensors)
     embedding = find_embedding(settings.embedding, paths.models)
     governor = parts.governor(settings)
+    chosen, gpus = offload_of(settings.model, offloads=engine_offloads()), gpus_of(settings, sensors)
+    layers = layers_on(gpus, model.shape, chosen, governor.memory)
+    room = room_beside(gpus, model.shape, chosen, layers, governor.memory)
+    embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, chosen.main)
     spec = spec_of(settings, paths, model, embedding, stores_now(paths, governor))
-    client = EngineClient(replace(spec, gpu_layers=gpu_layers(settings, model, sensors, governor)))
-    return Host(model, embedding, governor, client, Machine(sensors, governor, costs_of(settings, model)), sensors)
+    machine = Machine(sensors, governor, costs_of(settings, model, embedding))
+    return Host(model, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:
@@ -93,16 +97,16 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
     return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
 
 
-def costs_of(settings: Settings, model: ModelFile) -> Costs:
+def costs_of(settings: Settings, model: ModelFile, embedding: EmbeddingChoice) -> Costs:
     offload = offload_of(settings.model, offloads=engine_offloads())
-    return Costs(model.shape, offload.plan, offload.context, offload)
+    beside = embedding.file.cost if embedding.file is not None else None
+    return Costs(model.shape, offload.plan, offload.context, offload, beside)
 
 
-def gpu_layers(settings: Settings, model: ModelFile, sensors: Sensors, governor: GovernorSettings) -> int:
-    """As the settings have it, or as many as fit now."""
+def gpus_of(settings: Settings, sensors: Sensors) -> tuple[GpuReading, ...]:
+    """Those that the engine will use, as they are now."""
+    if not engine_offloads():
+        return ()
     seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
     named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
-    gpus = (named,) if named is not None else seen.gpus
-    offloads = engine_offloads()
-    chosen = offload_of(settings.model, offloads=offloads)
-    return layers_on(gpus if offloads else (), model.shape, chosen, governor.memory)
+    return (named,) if named is not None else seen.gpus

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from governor.budget import Budget, Demand, Loaded
+from governor.embedding import Beside, makes_room
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
@@ -35,19 +36,20 @@ Changed = Callable[[], Awaitable[float | None]]
 @dataclass(frozen=True)
 class Costs:
     """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's;
-    `offload`: how it is split where there are several GPUs."""
+    `offload`: how it is split where there are several GPUs; `beside`: the embedding model's cost, None without one."""
 
     shape: ModelShape
     plan: KvPlan
     context: int | None = None
     offload: Offload | None = None
+    beside: Beside | None = None
 
 
 class Machine:
     """Owns the sampler.
 
     `follow` is called, one call at a time, after each outlook that changed something, and again when as many seconds have
-    passed as it returned.
+    passed as it returned. `rest` is told why the embedding model has to leave the memory, '' when it may come back.
     """
 
     def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
@@ -58,6 +60,8 @@ class Machine:
         self._client: EngineClient | None = None
         self._info: ModelInfo | None = None
         self._follow: Changed | None = None
+        self._rest: Callable[[str], None] = lambda _: None
+        self._resting = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
@@ -71,9 +75,10 @@ class Machine:
             asyncio.create_task(self._watch(), name="levels and grants"),
         ]
 
-    def bind(self, client: EngineClient, follow: Changed) -> None:
+    def bind(self, client: EngineClient, follow: Changed, rest: Callable[[str], None]) -> None:
         self._client = client
         self._follow = follow
+        self._rest = rest
 
     async def loaded(self, info: ModelInfo) -> None:
         """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
@@ -146,10 +151,26 @@ class Machine:
         pools = snapshot.pools if snapshot else ()
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
         weights = self._info.weight_bytes if self._info else 0
-        held = weights + (snapshot.kv_bytes if snapshot else 0)
+        here, elsewhere = self._beside()
+        up = self._client is not None and self._client.embedding_bytes > 0
+        held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
         loaded = Loaded(weights, 0) if self._info else None
-        demand = Demand(self._costs.shape, self._costs.plan, gpu_layers=self._layers(), loaded=loaded, ours=held)
-        self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand))
+        demand = Demand(
+            self._costs.shape, self._costs.plan, gpu_layers=self._layers(), loaded=loaded, ours=held, beside=here
+        )
+        self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
+
+    def _beside(self) -> tuple[int, int]:
+        """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
+        beside = self._costs.beside
+        if beside is None or self._resting:
+            return 0, 0
+        on_gpu = self._on_gpu
+        return beside.here(on_gpu=on_gpu), beside.elsewhere(on_gpu=on_gpu)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._info is not None and self._info.device != "CPU"
 
     def _layers(self) -> int | None:
         """Layers on the GPU that counts, once it is known. One that the settings name without its being used counts for
@@ -162,8 +183,28 @@ class Machine:
         seen, again = self.outlook.number, None
         while True:
             seen = await self._next(seen, again)
+            self._make_room()
             self._grant()
             again = await self._follow() if self._follow is not None else None
+
+    def _make_room(self) -> None:
+        """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
+        beside = self._costs.beside
+        if beside is None:
+            return
+        here = beside.here(on_gpu=self._on_gpu) > 0
+        level = self.outlook.level if here else self.outlook.ram.level
+        where = "RAM" if not here else self.outlook.budget.where if self.outlook.budget else "memory"
+        why = (
+            f"{where} is scarce (pressure {level}): the embedding model is unloaded until it is not"
+            if (makes_room(level))
+            else ""
+        )
+        if bool(why) != bool(self._resting):
+            log.info("%s", why or "the embedding model may be loaded again")
+            self._resting = why
+            self._rest(why)
+            self._tell(self._client.snapshot if self._client else None)
 
     async def _next(self, seen: int, again: float | None) -> int:
         """The number of the next outlook; the last one's when `again` seconds pass before it."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from formatters.conversation import Way
 from governor.budget import ceiling_of, room_of
 from governor.errors import FootprintError
-from governor.footprint import KvPlan
-from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible
+from governor.footprint import KvPlan, working_bytes
+from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, parts
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
 from governor.shape import ModelShape
@@ -57,6 +57,24 @@ def layers_on(gpus: Sequence[GpuReading], shape: ModelShape, chosen: Offload, me
     except FootprintError:
         return -1
     return -1 if fits == len(shape.layers) + 1 else fits
+
+
+def room_beside(
+    gpus: Sequence[GpuReading], shape: ModelShape, chosen: Offload, layers: int, memory: MemorySettings
+) -> int | None:
+    """Bytes that a model with so many layers (-1: all) leaves on its main GPU, when it has the KV of the smallest window.
+    None where there is no GPU, or what is free there or what the model takes is not known."""
+    if not gpus or any(gpu.free.value is None for gpu in gpus):
+        return None
+    at, rooms = min(chosen.main, len(gpus) - 1), [room_on(gpu, memory) for gpu in gpus]
+    every = len(shape.layers) + 1
+    count, cells = every if layers < 0 else min(layers, every), memory.smallest_window
+    try:
+        held = parts(shape, chosen, count, rooms, cells)[at]
+    except FootprintError:
+        return None
+    working = working_bytes(shape, chosen.plan, max(cells, shape.trained)) if held.layers else 0
+    return max(0, rooms[at] - held.weights - held.kv - working)
 
 
 def room_on(gpu: GpuReading, memory: MemorySettings) -> int:

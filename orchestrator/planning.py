@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from governor.budget import Budget
 from orchestrator.context.prefetch import decide_prefetch
 from orchestrator.engine.messages import Snapshot
 from orchestrator.preparing import Prepared
@@ -14,7 +15,7 @@ def expected_s(tokens: int, snapshot: Snapshot) -> float | None:
     return per_token * tokens / 1000 if per_token else None
 
 
-def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float) -> dict[str, Any]:
+def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float, budget: Budget) -> dict[str, Any]:
     """The lore object without what only an answer knows, and the plan's own; `ms_per_token` as measured."""
     assembled, decision = prepared.composed.assembled, prepared.decision
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
@@ -32,6 +33,12 @@ def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float) -> dict[str
             "ttft_ms": round(ms_per_token * lore.prompt.computed, 1),
             "kv_bytes": lore.governor.kv_bytes,
             "context_pressure": round(pressure.pressure, 3),
+        },
+        "memory": {
+            "where": budget.where,
+            "kv_bytes": budget.kv,
+            "weights": budget.weights,
+            "embedding_bytes": budget.beside,
         },
         "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
     }

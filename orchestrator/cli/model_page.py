@@ -45,6 +45,16 @@ def embedding_lines(model: Part) -> list[str]:
         f"vectors    {count(embedding['dimensions'])} dimensions",
         f"window     {count(embedding['window'])} tokens of a text",
         f"size       {size(model.get('bytes') or 0)}",
+        *embedding_memory(model.get("memory")),
+    ]
+
+
+def embedding_memory(memory: Part | None) -> list[str]:
+    """Once it is loaded, for questions and for the background."""
+    if not memory:
+        return []
+    return [
+        f"memory     {size(memory['weights'])} of weights and {size(memory['buffers'])} of buffers beside the model"
     ]
 
 

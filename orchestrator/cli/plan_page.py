@@ -56,10 +56,20 @@ def numbers(report: dict[str, Any]) -> str:
         f"governor   {governor.get('level', '')}, {size(governor.get('kv_bytes', 0))} of KV, "
         f"budget {count(governor.get('budget_tokens', 0))} tokens",
         *(f"           {action}" for action in governor.get("actions", ())),
+        *memory(report.get("memory")),
     ]
     if predicted.get("ttft_ms") is not None:
         lines.append(f"predicted  first token in {seconds(predicted['ttft_ms'])}")
     return "\n".join(lines)
+
+
+def memory(found: dict[str, Any] | None) -> list[str]:
+    if not found:
+        return []
+    embedding = f", {size(found['embedding_bytes'])} for the embedding model" if found["embedding_bytes"] else ""
+    return [
+        f"memory     {found['where']}: {size(found['kv_bytes'])} for KV, {size(found['weights'])} of weights{embedding}"
+    ]
 
 
 def passages(report: dict[str, Any]) -> list[str]:

@@ -71,7 +71,17 @@ def embedding_lines(embedding: Part | None) -> list[str]:
         return []
     if embedding["fault"]:
         return [f"embedding  none: {embedding['fault']}"]
-    return [f"embedding  {embedding['model']}, {count(embedding['dimensions'])} dimensions"]
+    lines = [f"embedding  {embedding['model']}, {count(embedding['dimensions'])} dimensions{takes(embedding)}"]
+    return [*lines, *(f"           {embedding[why]}" for why in ("resting", "notice") if embedding.get(why))]
+
+
+def takes(embedding: Part) -> str:
+    """What is planned for it, and whether it is in the memory now."""
+    if embedding.get("weights") is None:
+        return ""
+    where = f"{count(embedding['gpu_layers'])} layers on the GPU" if embedding["gpu_layers"] else "on the CPU"
+    bytes_ = size(embedding["weights"] + embedding["buffers"])
+    return f", {where}, {bytes_} planned, {'loaded' if embedding['loaded'] else 'not loaded now'}"
 
 
 def device(engine: Part) -> str:
@@ -91,6 +101,8 @@ def memory_lines(governor: Part) -> list[str]:
     if governor.get("kv_budget_bytes") is not None:
         words.append(f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for KV")
         words.append(f"{count(governor['cells'])} cells")
+    if governor.get("embedding_bytes"):
+        words.append(f"{size(governor['embedding_bytes'])} for the embedding model")
     lines = [f"memory     {', '.join(words)}"]
     if governor.get("power", "normal") != "normal":
         lines.append(f"power      {governor['power']}")
@@ -117,7 +129,13 @@ def codices(found: Sequence[Part]) -> list[str]:
     rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
     notes = [f"{codex['name']}: {codex['fresh_notice']}" for codex in found if codex.get("fresh_notice")]
     notes += [f"{codex['name']}: {codex['embedding']['fault']}" for codex in found if faulty(codex.get("embedding"))]
+    notes += [f"{codex['name']}: {unembeddable(codex)}" for codex in found if unembeddable(codex)]
     return [table(("codex", "tier", "state", "files", "root"), rows), *notes] if rows else []
+
+
+def unembeddable(codex: Part) -> str:
+    refused = (codex.get("embedding") or {}).get("refused", 0)
+    return f"{plural(refused, 'text')} cannot be embedded: found by words alone" if refused else ""
 
 
 def faulty(embedding: Part | None) -> bool:

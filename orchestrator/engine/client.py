@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from orchestrator.engine.embed_client import EmbeddingCalls, Embeddings
-from orchestrator.engine.embed_messages import Embedded, EmbedFailed
+from orchestrator.engine.embed_messages import Embedded, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -157,9 +157,14 @@ class EngineClient:
         """
         return await self._embedding.embed(texts, urgency, whole=whole)
 
-    def unload_embedding(self) -> None:
-        """Frees the embedding model's memory until the next text."""
-        self._embedding.unload()
+    def rest_embedding(self, why: str) -> None:
+        """Frees the embedding model's memory until it is called with '' ; whoever asks it meanwhile is told why."""
+        self._embedding.rest(why)
+
+    @property
+    def embedding_bytes(self) -> int:
+        """Of its weights in memory now."""
+        return self._embedding.holds
 
     async def _call(self, make: Callable[[int], object]) -> object:
         await self.ensure_ready()
@@ -201,6 +206,9 @@ class EngineClient:
         if isinstance(message, Snapshot):
             self.snapshot = message
             self._changed(message)
+        elif isinstance(message, Holds):
+            self._embedding.holds = message.weights
+            self._changed(self.snapshot)
         elif isinstance(message, Encoded | Decoded | Matched | Embedded | EmbedFailed):
             future = self._calls.get(message.call)
             if future and not future.done():
@@ -240,7 +248,7 @@ class EngineClient:
         self._supervisor.send(jobs)
 
     def _child_ended(self, how: str) -> list[int]:
-        self.snapshot = Snapshot(0)
+        self.snapshot, self._embedding.holds = Snapshot(0), 0
         self._fail_calls(f"the engine ended ({how})")
         were_running = [r for r in self._running.values() if not self._replay or r is self._replay[0]]
         for running in were_running:

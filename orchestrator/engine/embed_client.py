@@ -52,7 +52,10 @@ Call = Callable[[Callable[[int], object]], Awaitable[object]]
 
 
 class EmbeddingCalls:
-    """`call` sends what it makes of a number and waits for the answer; `send` only sends."""
+    """`call` sends what it makes of a number and waits for the answer; `send` only sends.
+
+    `holds`: bytes of its weights in memory now. `resting` says why the model has to be out of it, '' where it need not.
+    """
 
     def __init__(self, spec: EmbeddingSpec | None, call: Call, send: Callable[[Sequence[object]], bool]) -> None:
         self._spec = spec
@@ -61,6 +64,8 @@ class EmbeddingCalls:
         self._send = send
         self._losses = 0
         self._lost_at = 0.0
+        self.holds = 0
+        self.resting = ""
 
     async def embed(self, texts: Sequence[str], urgency: Urgency, *, whole: bool) -> Embeddings:
         """Raises EngineUnavailable where asking again may help (EmbeddingLost: the child ended over these texts),
@@ -80,14 +85,19 @@ class EmbeddingCalls:
         vectors = np.frombuffer(answer.vectors, np.float32).reshape(len(texts), answer.dimensions)
         return Embeddings(vectors, answer.dimensions, self._named(self._spec), answer.tokens, answer.cut)
 
-    def unload(self) -> None:
-        self._send([Unload()])
+    def rest(self, why: str) -> None:
+        """With a reason the model leaves the memory, and whoever asks is told it; without one the next text loads it."""
+        self.resting = why
+        if why:
+            self._send([Unload()])
 
     async def _asked(self, texts: tuple[str, ...], background: bool, whole: bool) -> object:
         number = 0
 
         def make(call: int) -> Embed:
             nonlocal number
+            if self.resting:  # asked here, where it is sent: behind the order to leave nothing may bring it back
+                raise EngineUnavailable(self.resting)
             number = call
             return Embed(call, texts, background, whole)
 

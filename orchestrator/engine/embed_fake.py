@@ -15,6 +15,7 @@ DIMENSIONS = 64
 class FakeEmbedding:
     dimensions = DIMENSIONS
     starting = ending = 1
+    bytes = 4_096
 
     def __init__(self, window: int = 0) -> None:
         self.window = window or 128

@@ -22,6 +22,7 @@ from orchestrator.engine.embed_messages import (
     Embedded,
     EmbedFailed,
     FromEmbedder,
+    Holds,
     ToEmbedder,
     Unload,
 )
@@ -53,7 +54,7 @@ class Lanes:
         self._wanted: set[int] = set()
         self._lanes: dict[bool, Lane] = {}  # by whether it works in the background
         if load is not None:
-            shared = Shared(load)
+            shared = Shared(load, post)
             self._lanes = {at: Lane(shared, post, self._wanted, NICE if at else 0, idle) for at in (False, True)}
 
     def take(self, message: ToEmbedder) -> None:
@@ -79,17 +80,20 @@ class Lanes:
 
 
 class Shared:
-    """The model, loaded for the first lane that wants it and freed by the last one that lets it go."""
+    """The model, loaded for the first lane that wants it and freed by the last one that lets it go. Either is told."""
 
-    def __init__(self, load: Callable[[], EmbeddingModel]) -> None:
+    def __init__(self, load: Callable[[], EmbeddingModel], post: Post) -> None:
         self._load = load
+        self._post = post
         self._lock = threading.Lock()
         self._model: EmbeddingModel | None = None
         self._holders = 0
 
     def hold(self) -> EmbeddingModel:
         with self._lock:
-            self._model = self._model or self._load()
+            if self._model is None:
+                self._model = self._load()
+                self._post([Holds(self._model.bytes)])
             self._holders += 1
             return self._model
 
@@ -99,6 +103,7 @@ class Shared:
             if self._holders == 0 and self._model is not None:
                 self._model.close()
                 self._model = None
+                self._post([Holds(0)])
 
 
 class Lane:

@@ -1,4 +1,4 @@
-"""Embeddings by llama.cpp, on the CPU alone: what a GPU has is planned for answers, to the last byte.
+"""Embeddings by llama.cpp: on the CPU, where the daemon has not found room for them on a GPU.
 
 What llama.cpp would abort on is refused when the model is loaded: an encoder takes a batch in one piece, so the batch is
 as large as the window; a model that ranks gives no vectors; one that writes text gives some that mean nothing.
@@ -14,12 +14,11 @@ import numpy as np
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch
 from orchestrator.engine.crowding import default_threads
-from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, Vectors
+from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW, Vectors
 from orchestrator.engine.llama import Rows, read_metadata
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.vocab.vocabulary import well_formed
 
-MOST_WINDOW = 2048  # unless the settings say more: a batch is computed in one piece, and its scores are window × window
 POOLING = {
     0: lib.LLAMA_POOLING_TYPE_MEAN,  # none of its own
     1: lib.LLAMA_POOLING_TYPE_MEAN,
@@ -35,12 +34,13 @@ class LlamaEmbedding:
     def __init__(self, spec: EmbeddingSpec) -> None:
         native.start()
         self._spec = spec
-        self._model = load_on_cpu(spec.model)
+        self._model = load(spec)
         try:
             self._pooling = pooling_of(spec.model, read_metadata(self._model))
         except BackendError:
             self.close()
             raise
+        self.bytes = int(lib.llama_model_size(self._model))
         self._vocabulary = lib.llama_model_get_vocab(self._model)
         self.dimensions = int(lib.llama_model_n_embd_out(self._model))
         self.window = min(int(lib.llama_model_n_ctx_train(self._model)), spec.window or MOST_WINDOW)
@@ -68,7 +68,7 @@ class LlamaEmbedding:
         parameters.embeddings = True
         parameters.pooling_type = self._pooling
         parameters.kv_unified = True
-        parameters.offload_kqv = parameters.op_offload = False
+        parameters.offload_kqv = parameters.op_offload = self._spec.gpu_layers > 0
         parameters.no_perf = True
         return parameters
 
@@ -108,14 +108,18 @@ class LlamaEmbeddingContext:
         self._context = None
 
 
-def load_on_cpu(path: str) -> object:
+def load(spec: EmbeddingSpec) -> object:
+    """On one GPU: so small a model gains nothing by being split. Without layers there, it does not touch a GPU at all."""
     parameters = lib.llama_model_default_params()
-    parameters.n_gpu_layers = 0
+    parameters.n_gpu_layers = spec.gpu_layers
     no_devices = (ctypes.c_void_p * 1)(None)  # a list that ends at once; must live until the model is loaded
-    parameters.devices = ctypes.cast(no_devices, ctypes.c_void_p)
-    model = lib.llama_model_load_from_file(os.fsencode(path), parameters)
+    if spec.gpu_layers:
+        parameters.split_mode, parameters.main_gpu = lib.LLAMA_SPLIT_MODE_NONE, spec.main_gpu
+    else:
+        parameters.devices = ctypes.cast(no_devices, ctypes.c_void_p)
+    model = lib.llama_model_load_from_file(os.fsencode(spec.model), parameters)
     if not model:
-        raise BackendError(f"llama.cpp cannot load {path}: {native.last_error()}")
+        raise BackendError(f"llama.cpp cannot load {spec.model}: {native.last_error()}")
     return model
 
 

@@ -54,4 +54,11 @@ class EmbedFailed:
     text: bool = False
 
 
-FromEmbedder = Embedded | EmbedFailed
+@dataclass(frozen=True)
+class Holds:
+    """What the embedding model's weights take from now on, in bytes; 0 when it has left the memory."""
+
+    weights: int
+
+
+FromEmbedder = Embedded | EmbedFailed | Holds

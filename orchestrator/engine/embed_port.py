@@ -22,6 +22,7 @@ Vectors = npt.NDArray[np.float32]
 
 BATCH_TOKENS = 512  # attention walks the whole batch, also for texts that do not see each other
 BATCH_TEXTS = 64  # at most 256: a sequence for each
+MOST_WINDOW = 2048  # unless the settings say more: a batch is computed in one piece, and its scores are window × window
 
 
 class EmbeddingContext(Protocol):
@@ -36,9 +37,10 @@ class EmbeddingContext(Protocol):
 
 class EmbeddingModel(Protocol):
     """A loaded model. `window` in tokens; `starting`, `ending`: how many of a text's first and last ids are the model's
-    own, which every piece of a text keeps."""
+    own, which every piece of a text keeps. `bytes` of its weights."""
 
     dimensions: int
+    bytes: int
     window: int
     starting: int
     ending: int

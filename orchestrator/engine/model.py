@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class EmbeddingSpec:
-    """A second model, which embeds texts; loaded at the first one. It runs on the CPU."""
+    """A second model, which embeds texts; loaded at the first one."""
 
     model: str  # path of a GGUF file, or "fake"
     window: int = 0  # tokens of a text that are read; 0: what the model was trained for, at most 2,048
     threads: int = 0  # 0: half of the cores
+    gpu_layers: int = 0  # 0: it runs on the CPU
+    main_gpu: int = 0  # the one that takes them all
 
 
 @dataclass(frozen=True)

@@ -3,34 +3,54 @@
 It is a model beside the one that answers. One that cannot be used is told, and takes away search by meaning alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from governor.errors import GgufError
-from governor.gguf import read_gguf
+from governor.embedding import Beside, beside, placed
+from governor.errors import FootprintError, GgufError
+from governor.gguf import Gguf, read_gguf
+from governor.shape import ModelShape, shape_of
 from governor.told import no_embedding, vector_length
 from orchestrator.engine.builtin.files import BuiltinError, ensure, is_builtin
 from orchestrator.engine.embed_client import embedding_name
+from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.settings.embedding import EmbeddingSettings
 
 
 @dataclass(frozen=True)
 class EmbeddingFile:
-    """`name` changes whenever the vectors of texts would; `dimensions` is their length."""
+    """`name` changes whenever the vectors of texts would; `dimensions` is their length. `shape` None: its header does not
+    tell what it costs."""
 
     spec: EmbeddingSpec
     name: str
     dimensions: int
+    shape: ModelShape | None = None
+
+    @property
+    def cost(self) -> Beside | None:
+        """Bytes that it takes beside the model that answers."""
+        if self.shape is None:
+            return None
+        return beside(self.shape, self.batch, BATCH_TEXTS, self.spec.gpu_layers)
+
+    @property
+    def batch(self) -> int:
+        """Tokens that are computed in one piece."""
+        trained = self.shape.trained if self.shape else MOST_WINDOW
+        return max(BATCH_TOKENS, min(trained, self.spec.window or MOST_WINDOW))
 
 
 @dataclass(frozen=True)
 class EmbeddingChoice:
-    """`setting` is how it was named, '' for none; `fault` says why there is no `file` though one was named."""
+    """`setting` is how it was named, '' for none; `fault` says why there is no `file` though one was named, `notice` what
+    of its settings does nothing."""
 
     setting: str = ""
     file: EmbeddingFile | None = None
     fault: str = ""
+    notice: str = ""
 
     @property
     def spec(self) -> EmbeddingSpec | None:
@@ -48,8 +68,29 @@ def find_embedding(given: EmbeddingSettings, models: Path) -> EmbeddingChoice:
         if fault:
             return EmbeddingChoice(given.model, fault=f"{path} does not embed: {fault}")
         spec = EmbeddingSpec(str(path), given.window, given.threads)
-        return EmbeddingChoice(given.model, EmbeddingFile(spec, embedding_name(spec), vector_length(gguf)))
+        file = EmbeddingFile(spec, embedding_name(spec), vector_length(gguf), shape_in(gguf))
+        return EmbeddingChoice(given.model, file)
     except (BuiltinError, GgufError) as error:
         return EmbeddingChoice(given.model, fault=str(error))
     except OSError as error:
         return EmbeddingChoice(given.model, fault=f"{error.filename} cannot be read: {error.strerror}")
+
+
+def on_gpu(choice: EmbeddingChoice, asked: int, room: int | None, main_gpu: int) -> EmbeddingChoice:
+    """The choice with its layers where they fit. `room`: bytes that the model which answers leaves on the GPU `main_gpu`,
+    None where there is none that the engine can use, or nobody knows."""
+    file = choice.file
+    if file is None:
+        return choice
+    if file.shape is None:
+        return replace(choice, notice="it runs on the CPU: its header does not tell what it costs" if asked > 0 else "")
+    found = placed(file.shape, file.batch, BATCH_TEXTS, asked, room)
+    spec = replace(file.spec, gpu_layers=found.layers, main_gpu=main_gpu)
+    return replace(choice, file=replace(file, spec=spec), notice=found.why)
+
+
+def shape_in(gguf: Gguf) -> ModelShape | None:
+    try:
+        return shape_of(gguf)
+    except FootprintError:
+        return None

@@ -64,6 +64,7 @@ class Filling:
     vectors: VectorIndex
     embedder: Embedder | None
     again: float = AGAIN_SECONDS
+    resting: str = ""  # why nothing is embedded now
     _line: dict[str, None] = field(default_factory=dict)  # in order
     _work: dict[str, _Work] = field(default_factory=dict)
     _stopping: Event = field(default_factory=Event)
@@ -84,6 +85,13 @@ class Filling:
             self._arrived.set()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def rest(self, why: str) -> None:
+        """With a reason nothing is embedded, and what runs ends with its batch; without one it goes on. What is wanted
+        meanwhile is counted. In the event loop."""
+        self.resting = why
+        if not why:
+            self._arrived.set()
+
     def wanted(self, name: str) -> None:
         """Something of this codex may have no vector."""
         if self._loop is not None and not self._stopping.is_set():
@@ -102,7 +110,8 @@ class Filling:
         if self.embedder is None or work is None or work.filled is None:
             return None
         done = {"texts": work.filled.texts, "embedded": work.filled.embedded}
-        return {**done, "refused": work.refused, "fault": work.fault}
+        held_up = self.resting if work.filled.embedded < work.filled.texts else ""
+        return {**done, "refused": work.refused, "fault": held_up or work.fault}
 
     def blind(self, name: str) -> str:
         """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
@@ -127,7 +136,7 @@ class Filling:
                 return
             for name in failed:
                 self._line[name] = None
-            await self._arrival(self.again if self._line else None)
+            await self._arrival(self.again if self._line and not self.resting else None)
 
     async def _arrival(self, seconds: float | None) -> None:
         """Waits until a codex is wanted, at most so long."""
@@ -149,7 +158,9 @@ class Filling:
             work.fault = str(fault)
             return False
         if not filled.complete and not self._stopping.is_set() and name in self._work:
-            self._join(name)
+            self._line[name] = None
+            if not self.resting:
+                self._arrived.set()
         return True
 
     # -- in a thread
@@ -175,6 +186,6 @@ class Filling:
 
         def stopped() -> bool:
             over = len(told) > 1 and bool(self._line) and monotonic() > end
-            return over or self._stopping.is_set() or name not in self._work
+            return over or bool(self.resting) or self._stopping.is_set() or name not in self._work
 
         return fill(self.archive, self.vectors, counting, name, heard=heard, stopped=stopped)

@@ -43,6 +43,11 @@ class Meaning:
             question, texts = embedders(bridge, model.file, refusals, given.query_prefix, given.text_prefix)
         return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge, refusals)
 
+    def rest(self, why: str) -> None:
+        """With a reason the model leaves the memory, filling pauses and search goes by words; '' ends that."""
+        self.bridge.client.rest_embedding(why)
+        self.filling.rest(why)
+
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """For who asks for vectors. Raises NotFound where there is no model, EngineFailed where it fails."""
         if self.model.file is None:
@@ -57,11 +62,19 @@ class Meaning:
         return Embedded(self.model.setting, found.dimensions, vectors, found.tokens, found.cut)
 
     def report(self) -> dict[str, Any]:
-        """`model` is the setting, '' for none; `name` is what its vectors are kept under."""
+        """`model` is the setting, '' for none; `name` is what its vectors are kept under; `resting` says why it is out of
+        the memory. Bytes are those that are planned for it, whether it is `loaded` or not."""
         file = self.model.file
+        cost = file.cost if file else None
         return {
             "model": self.model.setting,
             "name": file.name if file else "",
             "dimensions": file.dimensions if file else None,
             "fault": self.model.fault,
+            "notice": self.model.notice,
+            "resting": self.filling.resting,
+            "loaded": self.bridge.client.embedding_bytes > 0,
+            "gpu_layers": cost.layers if cost else None,
+            "weights": cost.weights if cost else None,
+            "buffers": cost.buffers if cost else None,
         }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from governor.embedding import beside
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
@@ -11,6 +12,7 @@ from governor.offload import Offload
 from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.engine.builtin import words
+from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
@@ -94,7 +96,8 @@ def embeds(gguf: Gguf) -> bool:
 
 
 def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
-    """A model that embeds has no KV, no context to share out and no template."""
+    """A model that embeds has no KV, no context to share out and no template. Its memory: as it is loaded by itself."""
+    cost = beside(shape, max(BATCH_TOKENS, min(shape.trained, MOST_WINDOW)), BATCH_TEXTS)
     return {
         "name": shape.name,
         "architecture": shape.architecture,
@@ -102,6 +105,7 @@ def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
         "quantisation": told_of(gguf).quantisation,
         "vocabulary": shape.vocabulary,
         "embedding": {"dimensions": vector_length(gguf), "window": shape.trained},
+        "memory": {"weights": cost.weights, "buffers": cost.buffers},
     }
 
 

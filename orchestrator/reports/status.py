@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from formatters.errors import BrokenFormatter
+from governor.budget import Budget
 from governor.outlook import Outlook
 from governor.sizes import size
 from orchestrator.engine.client import EngineClient
@@ -61,13 +62,19 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
         "pressure": outlook.pressure,
         "memory": budget.where if budget else None,
         "kv_budget_bytes": budget.kv if budget else None,
+        "embedding_bytes": budget.beside if budget else None,
         "cells": budget.cells if budget else None,
         "window": budget.window if budget else None,
-        "planned": f"{size(budget.kv)} of {budget.where} for KV" if budget else "",
+        "planned": planned(budget) if budget else "",
         "unplanned": outlook.unplanned,
         "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER],
         "gpus": [gpu.name for gpu in outlook.snapshot.gpus],
     }
+
+
+def planned(budget: Budget) -> str:
+    embedding = f", {size(budget.beside)} for the embedding model" if budget.beside else ""
+    return f"{size(budget.kv)} of {budget.where} for KV{embedding}"
 
 
 def queue_report(snapshot: Snapshot) -> dict[str, int]:

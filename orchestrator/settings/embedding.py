@@ -17,5 +17,11 @@ class EmbeddingSettings(Slice):
         json_schema_extra=unit("tokens"),
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: half of the cores")
+    gpu_layers: int = Field(
+        -1,
+        ge=-1,
+        le=10_000,
+        description="layers on the GPU; -1: all where the model that answers leaves room for them, else none",
+    )
     query_prefix: str = Field("", description="stands before a question, where the model's makers ask for it")
     text_prefix: str = Field("", description="the same before what is searched; changing it embeds everything anew")

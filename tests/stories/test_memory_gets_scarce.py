@@ -105,3 +105,45 @@ def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver
     assert "GPU memory: critical" in planned.stdout, planned.stderr
     driver.show(free=FREE)
     until(lambda: "GPU memory: calm" in house.lore("plan", "what is free?", "--prompt").stdout)
+
+
+EMBEDDING = '[embedding]\nmodel = "builtin:words"\nthreads = 1\ngpu_layers = 2\n'
+
+
+def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_not(models, tmp_path):
+    driver = new_driver(tmp_path, models)
+    with living(models, SETTINGS + EMBEDDING, environment=driver.environment) as daemon:
+        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+        folder = codebase(daemon.folder / "vaults")
+        assert daemon.lore("load", folder, "--wait").returncode == 0
+        until(lambda: embedded(daemon))
+        status = daemon.json("status")
+        model = status["embedding"]
+        assert (model["loaded"], model["resting"], model["gpu_layers"]) == (True, "", 0)
+        assert "embedding.gpu_layers does nothing" in model["notice"]
+        assert status["governor"]["embedding_bytes"] == model["weights"] + model["buffers"]
+        assert daemon.json("plan", "what is zebra?")["memory"]["embedding_bytes"] == model["weights"] + model["buffers"]
+        assert "for the embedding model" in daemon.lore("status").stdout
+
+        driver.show(free=TOTAL - OWN - CEILING * 9 // 10)  # others hold nine tenths
+        until(lambda: daemon.json("status")["embedding"]["resting"])
+        until(lambda: not daemon.json("status")["embedding"]["loaded"])
+        until(lambda: daemon.json("status")["governor"]["embedding_bytes"] == 0)
+        (folder / "new.py").write_text("def unheard_of():\n    return 'new'\n")
+        assert daemon.lore("load", folder, "--wait").returncode == 0
+        found = daemon.json("search", "zebra vault")
+        assert found["hits"][0]["path"] == "zebra.py"
+        assert any("the embedding model is unloaded" in notice for notice in found["notices"])
+        assert not embedded(daemon)
+
+        driver.show(free=FREE)
+        until(lambda: embedded(daemon))
+        found = daemon.json("search", "zebra vault")
+        assert found["notices"] == []
+        assert "vector" in found["hits"][0]["scores"]
+
+
+def embedded(daemon):
+    (codex,) = daemon.json("status")["codices"]
+    found = codex.get("embedding")
+    return bool(found) and found["embedded"] == found["texts"]

@@ -6,7 +6,7 @@ from orchestrator.cli.model_page import page as model_page
 from orchestrator.cli.plan_page import numbers
 from orchestrator.cli.search import line
 from orchestrator.cli.session import turn_text
-from orchestrator.cli.status_page import engine_lines
+from orchestrator.cli.status_page import codices, embedding_lines, engine_lines
 
 QUEUE = {"running": 1, "waiting": 0}
 
@@ -76,3 +76,30 @@ def test_a_model_that_embeds_is_shown_without_kv_and_context():
 def test_a_model_that_embeds_and_is_not_made_yet_is_shown_too():
     report = {"id": "builtin:words", "bytes": 4 << 20, "words": "w", "embedding": {"dimensions": 256, "window": 2048}}
     assert "vectors    256 dimensions" in model_page(report)
+
+
+def test_the_embedding_models_memory_is_shown_and_why_it_is_away():
+    model = {
+        "model": "m.gguf",
+        "dimensions": 384,
+        "fault": "",
+        "weights": 40 << 20,
+        "buffers": 60 << 20,
+        "gpu_layers": 0,
+    }
+    assert embedding_lines({**model, "loaded": True}) == [
+        "embedding  m.gguf, 384 dimensions, on the CPU, 100.0 MiB planned, loaded"
+    ]
+    away = embedding_lines({**model, "gpu_layers": 7, "loaded": False, "resting": "RAM is scarce", "notice": ""})
+    assert away[0].endswith("7 layers on the GPU, 100.0 MiB planned, not loaded now")
+    assert away[1:] == ["           RAM is scarce"]
+    shown = model_page(
+        {"id": "m", "embedding": model | {"window": 512}, "memory": {"weights": 1 << 20, "buffers": 2 << 20}}
+    )
+    assert "memory     1.0 MiB of weights and 2.0 MiB of buffers beside the model" in shown
+
+
+def test_texts_that_cannot_be_embedded_are_counted():
+    codex = {"name": "x", "embedding": {"texts": 9, "embedded": 9, "refused": 2, "fault": ""}, "root": "/x"}
+    assert "x: 2 texts cannot be embedded: found by words alone" in codices([codex])
+    assert len(codices([{**codex, "embedding": None}])) == 1

@@ -110,10 +110,19 @@ async def test_a_model_that_ends_the_child_twice_is_not_tried_a_third_time(words
         assert client.state is ChildState.READY
 
 
-async def test_unloading_is_followed_by_loading(words):
+async def test_a_model_that_rests_is_out_of_the_memory_until_it_need_not(words):
     async with engine(words) as client:
+        assert client.embedding_bytes == 0
         first = (await client.embed(["a text"])).vectors
-        client.unload_embedding()
+        assert client.embedding_bytes > 1_000_000
+        client.rest_embedding("RAM is scarce")
+        async with asyncio.timeout(10):
+            while client.embedding_bytes:
+                await client.encode([""])
+        with pytest.raises(EngineUnavailable, match="RAM is scarce"):
+            await client.embed(["a text"])
+        assert client.embedding_bytes == 0
+        client.rest_embedding("")
         assert ((await client.embed(["a text"])).vectors == first).all()
 
 

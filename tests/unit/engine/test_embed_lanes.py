@@ -10,7 +10,7 @@ import pytest
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.embed_fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embed_lanes import NICE, Lanes
-from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Unload
+from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Holds, Unload
 
 SOON = 10.0
 
@@ -53,7 +53,15 @@ class Room:
         self.model = Gated()
         self.loads = 0
         self.answers = queue.Queue()
-        self.embedder = Lanes(load or self._load, lambda messages: [self.answers.put(one) for one in messages], idle)
+        self.held = []
+        self.embedder = Lanes(load or self._load, self._hear, idle)
+
+    def _hear(self, messages):
+        for one in messages:
+            if isinstance(one, Holds):
+                self.held.append(one.weights)
+            else:
+                self.answers.put(one)
 
     def _load(self):
         self.loads += 1
@@ -149,6 +157,7 @@ def test_the_memory_is_given_back_on_demand_and_the_next_text_loads_again(room):
     room.ask(2, "a")
     assert room.answer().call == 2
     assert room.loads == 2
+    assert room.held == [Gated.bytes, 0, Gated.bytes]
 
 
 def test_the_memory_is_given_back_when_nobody_asks_for_a_while():

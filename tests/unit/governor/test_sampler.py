@@ -245,3 +245,22 @@ async def test_the_real_sensors_can_be_sampled(tmp_path: Path) -> None:
     sensors.close()
     assert outlook.snapshot.host.ram_total.known
     assert outlook.pressure is not None
+
+
+def test_ram_beside_a_gpu_has_a_level_of_its_own(ours: Ours) -> None:
+    first = first_outlook(snapshot(), ours, SETTINGS)
+    assert first.ram.level is Level.CALM
+    full = replace(HOST, ram_available=reading(GIB // 2))
+    taken = next_outlook(first, replace(snapshot(1.0), host=full), ours, SETTINGS)
+    held = next_outlook(taken, replace(snapshot(2.5), host=full), ours, SETTINGS)
+    assert (held.level, held.ram.level) == (Level.CALM, Level.CRITICAL)
+    assert held.number == taken.number + 1
+    given = replace(
+        ours, elsewhere=32 * GIB, elsewhere_held=32 * GIB
+    )  # what is ours and can be given back does not press
+    assert next_outlook(taken, replace(snapshot(2.5), host=full), given, SETTINGS).ram.level is Level.CALM
+
+
+def test_without_a_gpu_the_hosts_level_is_the_one_that_counts(ours: Ours) -> None:
+    outlook = first_outlook(Snapshot(0.0, (), HOST), ours, SETTINGS)
+    assert outlook.ram is outlook.state

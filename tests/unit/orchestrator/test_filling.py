@@ -187,3 +187,18 @@ async def test_without_an_embedder_nothing_is_done_and_nothing_said():
     made.wanted("demo")
     assert (made.report("demo"), made.blind("demo")) == (None, "")
     await made.stop()
+
+
+async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_counted():
+    async with room("demo") as made:
+        made.rest("RAM is scarce")
+        made.wanted("demo")
+        await made.until(lambda: made.turns == ["demo"])
+        report = made.report("demo")
+        assert (report["embedded"], report["fault"]) == (0, "RAM is scarce")
+        assert report["texts"] > 0
+        assert "RAM is scarce" in made.blind("demo")
+        assert made.embedder.batches == []
+        made.rest("")
+        await made.until(lambda: complete(made, "demo"))
+        assert (made.report("demo")["fault"], made.blind("demo")) == ("", "")

@@ -33,10 +33,12 @@ class Deadly(EngineClient):
 
     async def embed(self, texts, urgency=Urgency.INTERACTIVE, *, whole=False):
         await self.ensure_ready()
+        if not any(self.word in text for text in texts):
+            return await super().embed(texts, urgency, whole=whole)
+        os.kill(self.pid, signal.SIGSTOP)  # before it is sent, so that the child cannot answer first
         asked = asyncio.ensure_future(super().embed(texts, urgency, whole=whole))
-        await asyncio.sleep(0)  # it is sent
-        if any(self.word in text for text in texts):
-            os.kill(self.pid, signal.SIGKILL)
+        await asyncio.sleep(0)
+        os.kill(self.pid, signal.SIGKILL)
         return await asked
 
 

@@ -12,7 +12,9 @@ from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
 from governor.shape import Layer, ModelShape
 from orchestrator.machine import Seen
-from orchestrator.offloading import layers_on
+from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
+from orchestrator.offloading import layers_on, room_beside, room_on
+from orchestrator.settings.embedding import EmbeddingSettings
 
 SHAPE = ModelShape(
     architecture="llama",
@@ -99,3 +101,34 @@ def test_a_gpu_that_the_settings_name_is_seen_alone_and_none_where_all_runs_on_t
     seen = Seen(cards, PLAIN)
     seen.cpu_only = True
     assert seen.read(frozenset(), 1.0).gpus == ()
+
+
+# -- what is left for the model that embeds
+
+
+def left(*gpus, layers=-1, **chosen):
+    return room_beside(gpus, SHAPE, Offload(KvPlan(), **chosen), layers, MEMORY)
+
+
+def test_the_embedding_model_gets_what_the_model_that_answers_leaves_on_its_main_gpu():
+    all_of_it, half = left(gpu(0, 24 * GIB, 24 * GIB)), left(gpu(0, 24 * GIB, 24 * GIB), layers=16)
+    assert 0 < all_of_it < half < 23 * GIB
+    assert left(gpu(0, 24 * GIB, 24 * GIB), layers=0) == room_on(gpu(0, 24 * GIB, 24 * GIB), MEMORY)
+    assert left(gpu(0, 4 * GIB, 4 * GIB)) == 0
+    assert left(gpu(0, 4 * GIB, 4 * GIB), gpu(1, 24 * GIB, 24 * GIB), split="none", main=1) == all_of_it
+
+
+def test_where_no_gpu_is_used_or_its_memory_is_not_told_nothing_is_left_to_be_known():
+    assert left() is left(gpu(0, GIB, None)) is None
+
+
+def test_an_embedding_model_goes_to_a_gpu_with_room_and_its_cost_with_it(models):
+    choice = find_embedding(EmbeddingSettings(model="builtin:words"), models)
+    placed = on_gpu(choice, -1, 8 * GIB, 1)
+    assert (placed.file.spec.gpu_layers, placed.file.spec.main_gpu, placed.notice) == (2, 1, "")
+    assert placed.file.cost.gpu > placed.file.cost.ram > 0
+    for room in (None, 10 * MIB):
+        stays = on_gpu(choice, -1, room, 0)
+        assert (stays.file.spec.gpu_layers, stays.file.cost.gpu, stays.notice) == (0, 0, "")
+    assert "embedding.gpu_layers does nothing" in on_gpu(choice, 2, None, 0).notice
+    assert on_gpu(EmbeddingChoice(), 2, None, 0) == EmbeddingChoice()

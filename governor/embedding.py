@@ -1,0 +1,91 @@
+"""What a model that embeds costs beside the one that answers, where it runs, and when it has to make room. Pure.
+
+    asked for ─▶ 0: the CPU   n: so many layers   -1: all of it, or none
+                                  │ no GPU, memory unknown, too little left beside the model that answers
+                                  ▼
+                                the CPU, and why
+
+It is small and of use a few times a minute: the model that answers comes first on the GPU, and pressure ends it before
+anything that somebody waits for.
+"""
+
+from dataclasses import dataclass, replace
+
+from governor.budget import weights_on_gpu
+from governor.footprint import KvPlan, kv_cost, working_bytes
+from governor.pressure import Level
+from governor.shape import ModelShape
+from governor.sizes import size
+
+CONTEXTS = 2  # one for questions, one for what is embedded in the background
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Bytes of an embedding model once both its contexts are open: on the GPU and in RAM. `layers` on the GPU."""
+
+    layers: int
+    gpu: int
+    ram: int
+    weights: int
+    buffers: int
+
+    def here(self, *, on_gpu: bool) -> int:
+        """Bytes of the memory that counts. Where no GPU is used, the one memory that is planned holds all of it."""
+        return self.gpu if on_gpu else self.gpu + self.ram
+
+    def elsewhere(self, *, on_gpu: bool) -> int:
+        return self.ram if on_gpu else 0
+
+
+def beside(shape: ModelShape, tokens: int, texts: int, layers: int = 0) -> Beside:
+    """The cost of a model whose batches hold `tokens` of `texts` texts, with so many layers on the GPU."""
+    buffers = CONTEXTS * context_bytes(shape, tokens, texts)
+    if not layers:
+        return Beside(0, 0, shape.weights + buffers, shape.weights, buffers)
+    once = weights_on_gpu(replace(shape, tied=False), layers)
+    # An encoder has no output; what writes text and embeds puts its tied embedding there a second time.
+    there = once if shape.unpredictable else weights_on_gpu(shape, layers)
+    return Beside(layers, there + buffers, shape.weights - once, shape.weights, buffers)
+
+
+def context_bytes(shape: ModelShape, tokens: int, texts: int) -> int:
+    """Of one context. A batch is computed in one piece, and llama.cpp keeps logits of every token beside the vectors.
+
+    What reads one way has a KV cache, and computes its logits once more than it keeps them.
+    """
+    plan = KvPlan(sequences=texts, ubatch=tokens)
+    computed = working_bytes(shape, plan, tokens)
+    if shape.unpredictable:
+        return computed
+    return computed + kv_cost(shape, plan, tokens).total + tokens * shape.vocabulary * 4
+
+
+@dataclass(frozen=True)
+class Placed:
+    """`layers` on the GPU, 0 for the CPU; `why` it is not as it was asked for, '' where it is."""
+
+    layers: int
+    why: str = ""
+
+
+def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | None) -> Placed:
+    """Where it runs. `asked`: -1 all where that fits, else so many layers (the output counts as one). `room`: bytes of the
+    GPU that the model which answers leaves; None where there is no GPU that the engine can use, or nobody knows."""
+    if asked == 0:
+        return Placed(0)
+    if room is None:
+        why = "embedding.gpu_layers does nothing: there is no GPU that the engine can use, or its memory cannot be read"
+        return Placed(0, why if asked > 0 else "")
+    every = len(shape.layers) + 1
+    layers = every if asked < 0 else min(asked, every)
+    needs = beside(shape, tokens, texts, layers).gpu
+    if needs <= room:
+        return Placed(layers)
+    left = f"{size(needs)} are needed on the GPU, and the model that answers leaves {size(room)}"
+    return Placed(0, f"the embedding model runs on the CPU: {left}" if asked > 0 else "")
+
+
+def makes_room(level: Level) -> bool:
+    """Whether it has to leave the memory that stands at this level."""
+    return level.rank >= Level.HIGH.rank

@@ -1,0 +1,89 @@
+"""What a model that embeds costs, where it runs, and when it makes room."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.embedding import Placed, beside, context_bytes, makes_room, placed
+from governor.gguf import read_gguf
+from governor.pressure import Level
+from governor.settings import GIB, MIB
+from governor.shape import Layer, ModelShape, shape_of
+
+# A small encoder: 6 layers of 384, as all-MiniLM-L6-v2 has them in f16.
+ENCODER = ModelShape(
+    architecture="bert",
+    name="encoder",
+    trained=512,
+    embedding=384,
+    vocabulary=30_522,
+    feed_forward=1_536,
+    heads=12,
+    layers=tuple(Layer(3_550_000) for _ in range(6)),
+    window=0,
+    compressed=False,
+    input=23_800_000,
+    output=3_000,
+    tied=True,
+    by_type={},
+    unpredictable="it has no KV cache",
+)
+
+
+def test_an_encoder_costs_what_llama_cpp_was_measured_to_take() -> None:
+    """70 MiB of resident memory a context at 512 tokens, after one full batch (llama.cpp 0c1e5709, CPU)."""
+    assert context_bytes(ENCODER, 512, 64) == pytest.approx(75 * MIB, rel=0.1)
+    cost = beside(ENCODER, 512, 64)
+    assert cost.ram == cost.weights + cost.buffers == ENCODER.weights + 2 * context_bytes(ENCODER, 512, 64)
+    assert (cost.gpu, cost.layers) == (0, 0)
+
+
+def test_what_reads_one_way_has_a_cache_besides(tiny_model: Callable[..., Path]) -> None:
+    shape = shape_of(read_gguf(tiny_model("llama")))
+    assert context_bytes(shape, 512, 64) > context_bytes(replace(shape, unpredictable="none"), 512, 64)
+
+
+def test_on_a_gpu_the_token_embedding_stays_in_ram() -> None:
+    cost = beside(ENCODER, 512, 64, layers=7)
+    assert cost.gpu + cost.ram == cost.weights + cost.buffers
+    assert cost.here(on_gpu=True) == cost.gpu
+    assert cost.elsewhere(on_gpu=True) == cost.ram
+    assert cost.here(on_gpu=False) == cost.gpu + cost.ram
+    assert cost.elsewhere(on_gpu=False) == 0
+
+
+@pytest.mark.parametrize("asked", [-1, 0])
+def test_without_a_gpu_it_runs_on_the_cpu_and_nothing_is_said_of_it(asked: int) -> None:
+    assert placed(ENCODER, 512, 64, asked, None) == Placed(0)
+
+
+def test_layers_that_were_asked_for_without_a_gpu_are_told_to_do_nothing() -> None:
+    found = placed(ENCODER, 512, 64, 3, None)
+    assert found.layers == 0
+    assert "embedding.gpu_layers does nothing" in found.why
+
+
+def test_all_of_it_goes_to_a_gpu_with_room_and_none_to_one_without() -> None:
+    assert placed(ENCODER, 512, 64, -1, 8 * GIB) == Placed(7)
+    assert placed(ENCODER, 512, 64, -1, 100 * MIB) == Placed(0)
+
+
+def test_layers_that_were_asked_for_and_do_not_fit_are_told_with_the_numbers() -> None:
+    assert placed(ENCODER, 512, 64, 99, 8 * GIB) == Placed(7)
+    found = placed(ENCODER, 512, 64, 7, 100 * MIB)
+    assert found.layers == 0
+    assert "the model that answers leaves 100 MiB" in found.why
+
+
+@given(st.integers(-1, 9), st.integers(0, 400))
+def test_what_is_placed_fits(asked: int, room: int) -> None:
+    found = placed(ENCODER, 512, 64, asked, room * MIB)
+    assert beside(ENCODER, 512, 64, found.layers).gpu <= room * MIB
+
+
+def test_it_leaves_at_high_pressure_and_stays_below() -> None:
+    assert [makes_room(level) for level in Level] == [False, False, True, True]
