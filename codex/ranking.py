@@ -10,7 +10,9 @@ Where tests are what is wanted, source stands below them as they else stand belo
 lead from a test to what it uses, never to a test.
 
 Every score is a share of the best of its kind in this one search; none is compared with a threshold. Cosines lie close
-together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). The other
+together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). They count
+half of what words count: what only means the same as a question comes behind what holds its words (docs/meaning.md has what
+a trained model was measured to bring). The other
 constants were chosen by hand on three packages, lie on plateaus (halving or doubling one moves no mean by more than
 0.03), and are not fitted to any.
 """
@@ -38,6 +40,7 @@ _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
 _RANKS = 60
+_MEANING = 0.5  # of a chunk found by its meaning, beside one found by its words
 _HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
 
 Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
@@ -104,7 +107,7 @@ def _raised(
     best = chunks[0].score if chunks else 1.0
     found = {match.place: match.score / best * _raise(question, match) for match in chunks}
     for place, share in extra.items():
-        found[place] = found.get(place, 0.0) + share
+        found[place] = found.get(place, 0.0) + _MEANING * share
     for place, share in holding.items():
         found[place] = found.get(place, 0.0) + _HOLDS * share
     top = max(found.values(), default=1.0)
