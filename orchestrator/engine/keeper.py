@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.engine.checkpoint_file import Header
-from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.messages import Reuse
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
-from orchestrator.engine.segments import CUT, Segment, ground, named, segments, spans
+from orchestrator.engine.segments import Boundary, Segment, boundary, ground, segments
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transfer import restore_range
 from orchestrator.engine.tree import NoSequence
@@ -38,6 +38,15 @@ class Path:
     ids: "array[int]"
     cut: int
     owner: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A segment in the tiers that goes on with a prompt: what stands before it, and the position to which it does."""
+
+    place: Boundary
+    header: Header
+    end: int
 
 
 class Keeper:
@@ -98,49 +107,50 @@ class Keeper:
         node, depth = pool.tree.match(path.ids[:limit], path.owner)
         if depth > node.stands:
             return True  # another ticket is computing it
-        while depth < limit:
-            found = self._next(path, depth)
-            if found is None:
+        found = self._onward(path, Boundary(self.tiers.root, 0), depth)
+        while depth < limit and found is not None:
+            loaded = self.tiers.load(found.header)
+            if loaded is None:
                 return True
-            header, end = found[0], min(found[1], limit)
-            tier = self._restore(pool, path, header, depth, end)
-            if tier is None:
+            state, tier = loaded
+            end = min(found.end, limit)
+            after = self._onward(path, found.place, end)
+            if after is not None and end < limit:
+                self.tiers.expect(after.header)
+            if not self._restore(pool, path, found.header, state, (depth, end)):
                 return True
             restored.append(Reuse(depth, end, tier))
-            depth = end
+            depth, found = end, after
             if self._clock() >= deadline:
                 return depth >= limit
         return True
 
-    def _next(self, path: Path, depth: int) -> tuple[Header, int] | None:
-        """The kept segment that goes on from `depth`, and the position to which it does; it may begin before."""
-        parent, start = self.tiers.root, 0
-        for start, end in spans(path.cut, depth + CUT):
-            if end > depth:
-                break
-            parent = named(ground(parent, start, path.cut, path.owner), path.ids[start:end])
-        found = self.tiers.find(parent, ground(parent, start, path.cut, path.owner), path.ids, start)
-        return (found[0], start + found[1]) if found is not None and start + found[1] > depth else None
-
-    def _restore(self, pool: Pool, path: Path, header: Header, start: int, end: int) -> Tier | None:
-        loaded = self.tiers.load(header)
-        if loaded is None:
+    def _onward(self, path: Path, known: Boundary, depth: int) -> Kept | None:
+        """The kept segment that goes on from `depth`; it may begin before. `known` is a place on the way there."""
+        place = boundary(path.ids, path.cut, path.owner, depth, known)
+        own = ground(place.parent, place.start, path.cut, path.owner)
+        found = self.tiers.find(place.parent, own, path.ids, place.start)
+        if found is None or place.start + found[1] <= depth:
             return None
-        state, tier = loaded
+        return Kept(place, found[0], place.start + found[1])
+
+    def _restore(self, pool: Pool, path: Path, header: Header, state: bytes, wanted: tuple[int, int]) -> bool:
+        """Puts a segment's cells in the half-open range `wanted` into the pool; False where that cannot be now."""
+        start, end = wanted
         owner = None if start < path.cut else path.owner
         node = pool.tree.graft(path.ids, start, end, path.owner, owner)
         try:
             into = pool.tree.attach(node)
             length = header.end - header.start
             if not pool.make_room(length - (end - start)):  # what it fills was promised; the rest is let go again
-                return None
-            if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [into]):
+                return False
+            if not restore_range(pool.memory, pool.scratch, state, length, wanted, [into]):
                 self.tiers.forget(header.name)
-                return None
+                return False
             node.filled = end - start
-            return tier
+            return True
         except NoSequence:
-            return None  # as many tickets run as there are sequences; this one will have to wait anyway
+            return False  # as many tickets run as there are sequences; this one will have to wait anyway
         finally:
             pool.tree.release(node, -1)
 

@@ -26,6 +26,24 @@ class Segment:
     end: int
 
 
+@dataclass(frozen=True)
+class Boundary:
+    """A place between two segments of a path: the position, and the name of the segment that ends there."""
+
+    parent: str
+    start: int
+
+
+def boundary(ids: "array[int]", cut: int, owner: int, depth: int, known: Boundary) -> Boundary:
+    """The last one at or before `depth`, going on from one that is known; at first the root's, (root, 0)."""
+    parent, start = known.parent, known.start
+    for begin, end in spans(cut, depth + CUT, start):
+        if end > depth:
+            break
+        parent, start = named(ground(parent, begin, cut, owner), ids[begin:end]), end
+    return Boundary(parent, start)
+
+
 def segments(root: str, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
     """The segments of a path up to position `upto`; the last of floor and tail may be short."""
     parent = root
@@ -35,9 +53,8 @@ def segments(root: str, ids: "array[int]", cut: int, owner: int, upto: int) -> I
         parent = name
 
 
-def spans(cut: int, upto: int) -> Iterator[tuple[int, int]]:
-    """Half-open ranges that tile [0, upto) and never cross the end of the floor."""
-    start = 0
+def spans(cut: int, upto: int, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Half-open ranges that tile [start, upto) and never cross the end of the floor; `start` is where one begins."""
     while start < upto:
         limit = cut if start < cut else upto
         end = min(start + CUT, limit, upto)

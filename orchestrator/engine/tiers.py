@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.engine.checkpoint_file import Damaged, Header, read_header, read_state
+from orchestrator.engine.checkpoint_file import Damaged, Header, read_header
 from orchestrator.engine.messages import Tier
 from orchestrator.engine.node import common_prefix
+from orchestrator.engine.reading import Reader
 from orchestrator.engine.segments import named
 from orchestrator.engine.writer import Writer
 
@@ -64,6 +65,7 @@ class Tiers:
         self.disk_bytes = 0
         self._disk_fails = False
         self._writer = Writer(self._failed)
+        self._reader = Reader()
         if self.folder is not None:
             self._find_files(self.folder)
 
@@ -106,6 +108,12 @@ class Tiers:
             self.counters.restored_bytes += len(kept.state)
             return kept.state, Tier.RAM
         return self._load_file(kept)
+
+    def expect(self, header: Header) -> None:
+        """A segment that will be loaded next: reads it ahead where it lies on disk alone."""
+        kept = self._kept.get(header.name)
+        if kept is not None and kept.state is None:
+            self._reader.expect(self._path(header.name), header)
 
     def forget(self, name: str) -> None:
         """Drops a segment from every tier."""
@@ -152,6 +160,7 @@ class Tiers:
     def close(self) -> None:
         self.flush()
         self._writer.close()
+        self._reader.close()
 
     # -- RAM to disk
 
@@ -239,7 +248,7 @@ class Tiers:
     def _load_file(self, kept: Kept) -> tuple[bytes, Tier] | None:
         path = self._path(kept.header.name)
         try:
-            state = read_state(path, kept.header)
+            state = self._reader.read(path, kept.header)
         except (OSError, Damaged) as error:
             log.warning("a checkpoint is not usable and was dropped: %s", error)
             self.counters.damaged += 1
