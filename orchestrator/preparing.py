@@ -34,6 +34,7 @@ from orchestrator.pointing import pointed, pointing
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
+from orchestrator.shelf.raising import one_line
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 from orchestrator.turn_state import (
@@ -176,7 +177,7 @@ class Preparing:
         tools = [tool.name for tool in voice.tools] or None
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
-        attachments = (*where, *(Attachment(name=one.name, text=one.text) for one in ask.attachments))
+        attachments = (*where, *(Attachment(name=one_line(one.name), text=one.text) for one in ask.attachments))
         state = told_anew(conversation, standing).model_copy(
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}
         )

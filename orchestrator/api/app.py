@@ -45,6 +45,7 @@ def create_app(
             Exception: problems.on_our_fault,
         },
     )
+    app.router.redirect_slashes = False  # a body would have to be sent twice, and a name may end with one
     app.state.service = service
     app.state.gate = gate
     app.state.line = Line(queue, stopping)

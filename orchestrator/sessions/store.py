@@ -4,6 +4,7 @@ Calls take well under a millisecond (an append as long as the disk's flush) and 
 loses nothing that a call had returned for.
 """
 
+import math
 import sqlite3
 import threading
 import time
@@ -38,7 +39,7 @@ class SessionStore:
         """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
         with self.writing() as database:
             chosen = checked(name) if name else fresh(lambda tried: self.row(uid, tried) is not None)
-            now = self.clock()
+            now = self._now(database)
             try:
                 database.execute(
                     "INSERT INTO sessions (name, uid, codex, title, created, used) VALUES (?, ?, ?, '', ?, ?)",
@@ -71,7 +72,7 @@ class SessionStore:
     def append(self, session: int, turns: Sequence[Turn]) -> None:
         """Adds turns at the end, all or none. The first user's message becomes the title."""
         with self.writing() as database:
-            now = self.clock()
+            now = self._now(database)
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(
                 "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -137,6 +138,11 @@ class SessionStore:
     def close(self) -> None:
         with self.lock:
             self.connection.close()
+
+    def _now(self, database: sqlite3.Connection) -> float:
+        """Always after what was used last: a clock that was set back must not make an older conversation the latest."""
+        (latest,) = database.execute("SELECT coalesce(max(used), 0) FROM sessions").fetchone()
+        return max(self.clock(), math.nextafter(latest, math.inf))
 
     # ---- below -------------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
+def marks() -> dict[str, int]:
+    """The vocabulary's control tokens."""
+    return CONTROL
+
+
+@pytest.fixture
 def encoder() -> WordEncoder:
     return WordEncoder()
 

@@ -1,0 +1,80 @@
+"""The daemon and its engine are killed while something is written behind an answer: checkpoints, vectors."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.house import CODES, ask, blocks, codebase, counters, living, until
+
+
+def end_all(daemon):
+    """SIGKILL to the daemon and its engine at once: nobody is left to finish what is half-written."""
+    process = daemon.process
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    daemon.process = None
+
+
+def half_written(daemon):
+    return [*(daemon.folder / "cache").rglob("*.tmp")]
+
+
+def written(daemon):
+    return [*(daemon.folder / "cache").rglob("*.kv")]
+
+
+@pytest.mark.parametrize("files", [0, 1, 4])
+def test_a_kill_while_checkpoints_are_written_leaves_whole_ones_or_none(models, files):
+    with living(models) as daemon:
+        folder = codebase(daemon.folder / "vaults", functions=60)
+        assert daemon.lore("load", folder, "--no-watch").returncode == 0
+        spin_until(lambda: len(written(daemon)) >= files and (files or half_written(daemon)))
+        end_all(daemon)
+        daemon.start()
+        answer = ask(daemon, "zebra")
+        assert answer["answer"].strip().startswith(CODES["zebra"])
+        assert counters(daemon)["tier_damaged"] == 0
+        assert blocks(answer["lore"])["codex"]["tokens"] > 0
+        until(lambda: half_written(daemon) == [])
+
+
+def spin_until(true):
+    """A file that is being written is there for milliseconds: asking the daemon would be too slow."""
+    for _ in range(20_000_000):
+        if true():
+            return
+    pytest.fail("it never came")
+
+
+def test_a_kill_while_texts_get_their_vectors_loses_none_and_the_next_start_goes_on(models):
+    with living(models, '[embedding]\nmodel = "builtin:words"\n') as daemon:
+        folder = codebase(daemon.folder / "vaults", functions=5)
+        for number in range(1500):
+            (folder / f"more{number}.py").write_text(f"def more{number}():\n    return 'thing {number}'\n")
+        assert daemon.lore("load", folder, "--no-watch", "--tier", "none").returncode == 0
+        until(lambda: 0 < filled(daemon)["embedded"] < filled(daemon)["texts"])
+        end_all(daemon)
+        daemon.start()
+        before = filled(daemon) or {"embedded": 0, "texts": 1}
+        until(lambda: (now := filled(daemon)) and now["embedded"] == now["texts"] > 0, timeout_s=120)
+        assert filled(daemon)["fault"] == ""
+        assert before["embedded"] <= filled(daemon)["texts"]
+        found = daemon.json("search", "thing 1234", "-n", "5", "-c", "vaults")
+        assert found["hits"]
+        assert found["notices"] == []
+        assert ask(daemon, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
+
+
+def filled(daemon):
+    return daemon.json("codex", "show", "vaults")["codex"]["embedding"]
+
+
+def test_a_lock_that_was_killed_is_no_hindrance(models):
+    with living(models) as daemon:
+        for _ in range(3):
+            end_all(daemon)
+            daemon.start()
+        locks = [*Path(daemon.folder).rglob("daemon.lock")]
+        assert len(locks) == 2
+        assert {lock.read_text().splitlines()[0] for lock in locks} == {str(daemon.process.pid)}
