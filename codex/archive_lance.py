@@ -29,7 +29,7 @@ from codex.documents import Document
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
 from codex.remembered import SqliteRemembered
 
-_SCHEMA = 3
+_SCHEMA = 4
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 _WARM = ("return",)  # any word: the first query opens the index
 
@@ -101,6 +101,10 @@ class LanceArchive:
             self.replace(codex, (), paths)
 
     def warm(self, codex: str) -> None:
+        with self._translated(codex):
+            opened = self._opened(codex)
+            if opened is not None:
+                tables.show(opened)
         self.definitions(codex, ())
         self.matches(codex, _WARM, 1)
         self.file_matches(codex, _WARM, 1)
@@ -116,6 +120,7 @@ class LanceArchive:
             if opened is not None:
                 tables.fold(opened.chunks)
                 tables.fold(opened.files)
+                tables.show(opened)
                 tables.note_versions(self._folder(codex), opened)
 
     # -- finding and reading ---------------------------------------------------------------------------------------
@@ -127,19 +132,19 @@ class LanceArchive:
             opened = self._opened(codex)
             if opened is None or not query or n <= 0:
                 return ()
-            return tuple(queries.found(opened.chunks, query, n, None if paths is None else tables.among(paths)))
+            return tuple(queries.found(opened, query, n, None if paths is None else tables.among(paths)))
 
     def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
         with self._translated(codex):
             opened = self._opened(codex)
-            return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened.chunks, text, n))
+            return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         with self._translated(codex):
             opened = self._opened(codex)
             if opened is None or not query or n <= 0:
                 return ()
-            return tuple(FileMatch(path, score) for path, score in queries.found_files(opened.files, query, n))
+            return tuple(FileMatch(path, score) for path, score in queries.found_files(opened, query, n))
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
         with self._translated(codex):

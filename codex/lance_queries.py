@@ -9,10 +9,13 @@ from typing import Any
 
 from codex.archive import Match
 from codex.definitions import Place
+from codex.grams import may_hold
 from codex.identifiers import words
+from codex.lance_shown import Shown, values_of
 from codex.lance_tables import Tables, among, row_id
 
-_EXACT_READ = 200  # chunks looked through for a string before all are
+_EXACT_READ = 200  # chunks looked through for a string before the files are that may hold it
+_FEW_PATHS = 500  # looked up by their paths; of more, all chunks are read at the same price
 _SCANNED = 8_192  # rows read at once when all are read
 
 
@@ -24,42 +27,73 @@ def held(opened: Tables) -> Mapping[str, str]:
     return {path: digest for path, digest in _pairs(opened.files) if of_chunks.get(path, digest) == digest}
 
 
-def found(table: Any, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
+def found(opened: Tables, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
-    rows = _searched(table, query, n, ("card", "_score"), where)
-    return sorted((_match(row["card"], row["_score"]) for row in rows), key=lambda match: (-match.score, match.place))
+    cards = _ranked(opened.chunks, opened.cards, query, n, where)
+    return sorted((_match(card, score) for card, score in cards), key=lambda match: (-match.score, match.place))
 
 
-def exact(table: Any, text: str, n: int) -> list[Match]:
+def exact(opened: Tables, text: str, n: int) -> list[Match]:
     """The first `n` chunks found whose text holds the string.
 
-    An index of strings would take as much room as the texts (measured: 90 MB and 11 s for 100,000 chunks), and is slow
-    for common ones. So the chunks that hold all words of the string are looked through, and only when that is not
-    enough (no words, half a word at an end, too many chunks), every text is: 0.2 s for 100,000.
+    The chunks that hold all words of the string are looked through. Where that is not enough (no words, half a word at
+    an end, too many chunks), the texts of those files are whose sketches say that they may hold it.
     """
     wanted, most = words(text), max(_EXACT_READ, 4 * n)
-    rows = _searched(table, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else []
-    seen = [_match(row["card"], row["_score"]) for row in rows if text in row["text"]]
-    if len(seen) >= n or (seen and len(rows) < most):
+    rows = _searched(opened.chunks, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else None
+    read = [] if rows is None else list(zip(_matches(rows), values_of(rows, "text"), strict=True))
+    seen = [match for match, whole in read if text in whole]
+    if len(seen) >= n or (seen and len(read) < most):
         return sorted(seen, key=lambda match: (-match.score, match.place))[:n]
-    if not table.count_rows():
+    paths = _may_hold(opened.files, text)
+    if not paths:
         return []
     quoted = text.replace("'", "''")
-    scanned = table.search().where(f"contains(text, '{quoted}')").select(["card"]).limit(n).to_arrow()
-    return sorted(map(_match, scanned.column("card").to_pylist()), key=lambda match: match.place)
+    among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
+    scanned = opened.chunks.search().where(f"contains(text, '{quoted}'){among_them}").select(["card"]).limit(n)
+    return sorted(map(_match, values_of(scanned.to_arrow(), "card")), key=lambda match: match.place)
 
 
-def found_files(table: Any, query: Sequence[str], n: int) -> list[tuple[str, float]]:
+def _may_hold(files: Any, text: str) -> list[str]:
+    """Paths whose sketches do not rule the string out."""
+    rows = files.search().select(["path", "sketch"]).to_arrow().combine_chunks() if files.count_rows() else None
+    if rows is None:
+        return []
+    sketches = rows.column("sketch").chunk(0)
+    _, offsets, body = sketches.buffers()
+    import numpy as np
+
+    begins = np.frombuffer(offsets, np.int32)[sketches.offset : sketches.offset + len(sketches) + 1]
+    numbers = may_hold(begins, np.frombuffer(body, np.uint8), text)
+    paths: list[str] = rows.column("path").take(numbers).to_pylist()
+    return paths
+
+
+def found_files(opened: Tables, query: Sequence[str], n: int) -> list[tuple[str, float]]:
     """Paths and scores of the `n` files that hold any of the words best."""
-    rows = _searched(table, query, n, ("path", "_score"), None)
-    return sorted(((row["path"], row["_score"]) for row in rows), key=lambda pair: (-pair[1], pair[0]))
+    return sorted(_ranked(opened.files, opened.paths, query, n, None), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _ranked(table: Any, shown: Shown, query: Sequence[str], n: int, where: str | None) -> list[tuple[str, float]]:
+    """What is shown of the `n` best rows, with their scores."""
+    if shown:
+        rows = _searched(table, query, n, ("_score", "_rowid"), where)
+        known = [] if rows is None else shown.of(values_of(rows, "_rowid"))
+        if known is not None:
+            return list(zip(known, values_of(rows, "_score"), strict=True)) if known else []
+    rows = _searched(table, query, n, (shown.column, "_score", "_rowid"), where)
+    if rows is None:
+        return []
+    values = values_of(rows, shown.column)
+    shown.learn(values_of(rows, "_rowid"), values)
+    return list(zip(values, values_of(rows, "_score"), strict=True))
 
 
 def scan(table: Any) -> Iterator[Match]:
     """All chunks."""
     if table.count_rows():
         for batch in table.search().select(["card"]).to_batches(_SCANNED):
-            yield from map(_match, batch.column("card").to_pylist())
+            yield from map(_match, values_of(batch, "card"))
 
 
 def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
@@ -69,8 +103,8 @@ def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str
     where = among([row_id(place.path, place.start) for place in places], "id")
     rows = _answered(table, lambda there: there.query().where(where).select(["card", "text"]))
     asked = set(places)
-    texts = {match.place: (match, row["text"]) for row in rows for match in [_match(row["card"])]}
-    return {place: text for place, text in texts.items() if place in asked}
+    read = zip(map(_match, values_of(rows, "card")), values_of(rows, "text"), strict=True)
+    return {match.place: (match, text) for match, text in read if match.place in asked}
 
 
 def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
@@ -90,8 +124,8 @@ def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[Place, ...]
 
 def _searched(
     table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None, every: bool = False
-) -> list[Any]:
-    """Rows that hold any of the words, or every one."""
+) -> Any | None:
+    """Rows that hold any of the words, or every one; None of an empty table, which may have no index yet."""
     from lancedb.query import FullTextOperator, MatchQuery
 
     operator = FullTextOperator.AND if every else FullTextOperator.OR
@@ -101,22 +135,25 @@ def _searched(
         search = there.query().nearest_to_text(match).select(list(columns)).limit(n)
         return search if where is None else search.where(where)
 
-    return _answered(table, asked)
+    return _answered(table, asked, some=True)
 
 
-def _answered(table: Any, asked: Callable[[Any], Any]) -> list[Any]:
-    """The rows of a query, [] of an empty table.
+def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> Any | None:
+    """The rows of a query as Arrow has them; with `some` None of an empty table.
 
     In one trip to LanceDB's own thread: its synchronous calls make five of one query, and with both cores busy each
     takes up to a millisecond.
     """
     from lancedb.background_loop import LOOP
 
-    async def answer(there: Any) -> Any:
-        return (await asked(there).to_arrow()).to_pylist() if await there.count_rows() else []
+    async def answer(there: Any) -> Any | None:
+        return await asked(there).to_arrow() if not some or await there.count_rows() else None
 
-    rows: list[Any] = LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
-    return rows
+    return LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
+
+
+def _matches(rows: Any | None) -> list[Match]:
+    return [] if rows is None else list(map(_match, values_of(rows, "card"), values_of(rows, "_score")))
 
 
 def _match(card: str, score: float = 0.0) -> Match:

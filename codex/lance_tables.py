@@ -7,11 +7,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from codex.grams import sketch
+from codex.lance_shown import Shown
 from codex.prepare import Prepared, PreparedChunk
 
 _STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
@@ -24,10 +26,12 @@ _IN_LIST = 500  # paths in one condition: the parser is recursive
 
 @dataclass(frozen=True)
 class Tables:
-    """The two open tables of one codex."""
+    """The two open tables of one codex, and what a search shows of their rows."""
 
     chunks: Any
     files: Any
+    cards: Shown = field(default_factory=lambda: Shown("card"))
+    paths: Shown = field(default_factory=lambda: Shown("path"))
 
 
 def create_tables(folder: Path) -> Tables:
@@ -35,7 +39,7 @@ def create_tables(folder: Path) -> Tables:
     import pyarrow as pa
 
     chunks = pa.schema([*(pa.field(name, pa.string()) for name in _STRINGS), pa.field("start", pa.int32())])
-    files = pa.schema([pa.field(name, pa.string()) for name in _FILE_STRINGS])
+    files = pa.schema([*(pa.field(name, pa.string()) for name in _FILE_STRINGS), pa.field("sketch", pa.binary())])
     database = lancedb().connect(folder)
     return Tables(database.create_table("chunks", schema=chunks), database.create_table("files", schema=files))
 
@@ -45,7 +49,7 @@ def open_tables(folder: Path) -> Tables:
     database = lancedb().connect(folder)
     opened = Tables(database.open_table("chunks"), database.open_table("files"))
     check_columns(opened.chunks, ("card", "words"))
-    check_columns(opened.files, ("digest", "words"))
+    check_columns(opened.files, ("digest", "words", "sketch"))
     _check_versions(folder, opened)
     ensure_index(opened.chunks)
     ensure_index(opened.files)
@@ -96,7 +100,16 @@ def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]
 
 def file_rows(prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
     """Rows of the table `files`."""
-    return [{"id": one.path, "path": one.path, "digest": one.digest, "words": one.words} for one in prepared]
+    return [
+        {
+            "id": one.path,
+            "path": one.path,
+            "digest": one.digest,
+            "words": one.words,
+            "sketch": sketch(each.chunk.text for each in one.chunks),
+        }
+        for one in prepared
+    ]
 
 
 def write(table: Any, rows: list[dict[str, Any]], paths: Sequence[str]) -> None:
@@ -145,6 +158,12 @@ def fold(table: Any) -> None:
     """Brings the index up to all rows, compacts, frees old versions."""
     ensure_index(table)
     retried(lambda: table.optimize(cleanup_older_than=_KEEP_VERSIONS))
+
+
+def show(opened: Tables) -> None:
+    """Reads beforehand what searches show."""
+    opened.cards.fill(opened.chunks)
+    opened.paths.fill(opened.files)
 
 
 def unindexed(table: Any) -> int:

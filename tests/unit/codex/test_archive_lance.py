@@ -30,6 +30,19 @@ def test_another_process_finds_what_was_stored(tmp_path: Path) -> None:
     assert [place.path for place in again.definitions("c", ["shared_a"])["shared_a"]] == ["a.py"]
 
 
+def test_a_warmed_archive_shows_what_was_written_since_and_after_folding(tmp_path: Path) -> None:
+    """Addresses of rows are remembered; a row of the same chunk has another one after every change."""
+    archive = stored(tmp_path)
+    archive.warm("c")
+    assert [match.symbol for match in archive.matches("c", ["shared"], 5)] == ["shared_a", "shared_b"]
+    archive.replace("c", [document("a.py", "def shared_c(x):\n    return x\n")])
+    assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
+    archive.optimize("c")
+    assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
+    archive.remove("c", ["b.py"])
+    assert [match.path for match in archive.file_matches("c", ["shared"], 5)] == ["a.py"]
+
+
 def test_damaged_data_is_set_aside_and_can_be_indexed_again(tmp_path: Path) -> None:
     stored(tmp_path)
     for data in tmp_path.rglob("*.lance"):
