@@ -29,7 +29,7 @@ from codex.roles import ROLE_SHARES, Role, role_of
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
 _EXACT_RAISE = 0.3  # a chunk that defines a name the question writes out
-_FILE_CHUNKS = 3  # best chunks of a file that count, each half of the one before
+_WEIGHTS = (1.0, 0.5, 0.25)  # of the best chunks of a file
 _FILE_SHARE = 0.4  # of the whole file's score beside its chunks'
 _SEEDS = 20  # chunks whose references are followed
 _SEED_POWER = 3  # the best ones count: a chunk with half the score gives an eighth
@@ -135,9 +135,7 @@ def _by_file(raised: Mapping[Place, float]) -> dict[str, dict[Place, float]]:
 
 
 def _chunks_share(chunks: Mapping[Place, float]) -> float:
-    best = list(chunks.values())[:_FILE_CHUNKS]
-    weights = [1 / (1 << rank) for rank in range(_FILE_CHUNKS)]
-    return sum(score * weight for score, weight in zip(best, weights, strict=False)) / sum(weights)
+    return sum(score * weight for score, weight in zip(chunks.values(), _WEIGHTS, strict=False)) / sum(_WEIGHTS)
 
 
 def _linked(

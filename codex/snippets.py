@@ -18,10 +18,14 @@ class Snippet:
 def snippet(text: str, query: Collection[str]) -> Snippet:
     """At most three lines: those around the line that holds most of the query's words, the first lines on a tie."""
     lines = text.split("\n")
+    whole = text.lower()
+    there = [word for word in query if word in whole]  # most words of a question are not in a chunk of its answer
     best, best_count = 0, 0
     for number, line in enumerate(lines):
+        if best_count == len(there):
+            break
         seen = line[:_CHARS].lower()
-        count = sum(word in seen for word in query)
+        count = sum([word in seen for word in there])
         if count > best_count:
             best, best_count = number, count
     shown = [number for number in range(best, min(len(lines), best + 2 * _LINES)) if lines[number].strip()][:_LINES]
