@@ -15,16 +15,25 @@ from llama_server_build import llama_server
 
 
 class LlamaServer:
-    """`cells` is its context, `slots` how many answers it runs at once; `unified` shares one KV buffer among them."""
+    """`cells` is its context, `slots` how many answers it runs at once; `unified` shares one KV buffer among them;
+    `flash` is its flash attention, by itself on."""
 
     def __init__(
-        self, model: Path, cells: int, *, slots: int = 1, unified: bool = False, threads: int = 0, batch: int = 512
+        self,
+        model: Path,
+        cells: int,
+        *,
+        slots: int = 1,
+        unified: bool = False,
+        flash: str = "auto",
+        threads: int = 0,
+        batch: int = 512,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="peer-")
         self.log = Path(self.folder.name) / "log"
         address = Path(self.folder.name) / "server.sock"  # it listens on a Unix socket when the host's name ends so
         options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
-        options += ["-fa", "on", "--host", address, "--offline", "--slots", *(["--kv-unified"] if unified else [])]
+        options += ["-fa", flash, "--host", address, "--offline", "--slots", *(["--kv-unified"] if unified else [])]
         options += ["-lv", 4]  # below that it does not say how large its KV is
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen([llama_server(), *map(str, options)], stdout=sink, stderr=sink)
