@@ -27,6 +27,7 @@ from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
+from codex.reading_mark import ReadingMark
 from codex.remembered import SqliteRemembered
 
 _SCHEMA = 4
@@ -42,7 +43,9 @@ class LanceArchive:
         self._root = root
         self._branch_of = branch_of
         self._remembered = SqliteRemembered(root / "prepared.sqlite3")
+        self._session = tables.Session()
         self._open: dict[str, tables.Tables] = {}
+        self._marks: dict[str, ReadingMark] = {}
         self._defined: dict[str, Definitions] = {}
         self._revisions: Counter[str] = Counter()
         self._writing = threading.RLock()
@@ -51,15 +54,13 @@ class LanceArchive:
 
     def held(self, codex: str) -> Mapping[str, str]:
         try:
-            with self._translated(codex):
-                opened = self._opened(codex)
+            with self._reading(codex) as opened:
                 return {} if opened is None else queries.held(opened)
         except ArchiveDamaged:
             return {}
 
     def stats(self, codex: str) -> ArchiveStats:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             if opened is None:
                 return ArchiveStats(codex, 0, 0)
             files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
@@ -101,8 +102,7 @@ class LanceArchive:
             self.replace(codex, (), paths)
 
     def warm(self, codex: str) -> None:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             if opened is not None:
                 tables.show(opened)
         self.definitions(codex, ())
@@ -128,44 +128,38 @@ class LanceArchive:
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
     ) -> tuple[Match, ...]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             if opened is None or not query or n <= 0:
                 return ()
             return tuple(queries.found(opened, query, n, None if paths is None else tables.among(paths)))
 
     def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             if opened is None or not query or n <= 0:
                 return ()
             return tuple(FileMatch(path, score) for path, score in queries.found_files(opened, query, n))
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
-        with self._translated(codex):
-            defined = self._definitions(codex)
+        with self._reading(codex) as opened:
+            defined = None if opened is None else self._definitions(codex, opened)
             found = {name: tuple(sorted(defined.of(name))) for name in names} if defined is not None else {}
         return {name: places for name, places in found.items() if places}
 
     def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             return {} if opened is None else queries.read(opened.chunks, places)
 
     def chunks(self, codex: str) -> Iterator[Match]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             found = [] if opened is None else list(queries.scan(opened.chunks))
         yield from sorted(found, key=lambda match: match.place)
 
     def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             if opened is None:
                 return {}
             with self._writing:  # only where vectors are made does anybody look chunks up by digest
@@ -174,8 +168,7 @@ class LanceArchive:
             return queries.digests(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
-        with self._translated(codex):
-            opened = self._opened(codex)
+        with self._reading(codex) as opened:
             return {} if opened is None else queries.holding(opened.chunks, digests)
 
     # -- folders and tables ----------------------------------------------------------------------------------------
@@ -194,6 +187,7 @@ class LanceArchive:
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
         self._open.pop(codex, None)
+        self._marks.pop(codex, None)
         self._defined.pop(codex, None)
 
     def _folder(self, codex: str) -> Path:
@@ -210,7 +204,11 @@ class LanceArchive:
                 folder = self._folder(codex)
                 if not folder.is_dir():
                     return None
-                self._open[codex] = tables.open_tables(folder)
+                mark = self._mark(codex)
+                if mark.left_behind():
+                    raise ValueError("a process ended while it read it")
+                with mark.standing():
+                    self._open[codex] = tables.open_tables(folder, self._session)
             return self._open[codex]
 
     def _create(self, codex: str) -> tables.Tables:
@@ -219,19 +217,19 @@ class LanceArchive:
             if not other.name.endswith(".damaged"):
                 shutil.rmtree(other, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
+        self._marks.pop(codex, None)  # one of a folder that was gone
         try:
-            self._open[codex] = tables.create_tables(folder)
+            self._open[codex] = tables.create_tables(folder, self._session)
         except LANCE_ERRORS:  # no room: nothing was stored, and an empty folder would look damaged
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._defined[codex] = Definitions()
         return self._open[codex]
 
-    def _definitions(self, codex: str) -> Definitions | None:
+    def _definitions(self, codex: str, opened: tables.Tables) -> Definitions:
         """Where names are defined, read from the table once and then kept up to date by every write."""
         known = self._defined.get(codex)
-        opened = self._opened(codex)
-        if known is not None or opened is None:
+        if known is not None:
             return known
         with self._writing:
             if codex not in self._defined:
@@ -253,6 +251,24 @@ class LanceArchive:
         for one in prepared:
             chunks = (each.chunk for each in one.chunks)
             defined.replace(one.path, [(Place(one.path, each.start, each.end), each.names) for each in chunks])
+
+    @contextmanager
+    def _reading(self, codex: str) -> Iterator[tables.Tables | None]:
+        """The open tables, None of a codex that is not known; a mark stands meanwhile. Errors as ours."""
+        with self._translated(codex):
+            opened = self._opened(codex)
+            if opened is None:
+                yield None
+                return
+            with self._mark(codex).standing():
+                yield opened
+
+    def _mark(self, codex: str) -> ReadingMark:
+        known = self._marks.get(codex)
+        if known is None:
+            with self._writing:
+                known = self._marks.setdefault(codex, ReadingMark(self._folder(codex)))
+        return known
 
     @contextmanager
     def _translated(self, codex: str) -> Iterator[None]:

@@ -21,6 +21,8 @@ _FILE_STRINGS = ("id", "path", "digest", "words")
 _NEWEST = "newest.json"
 _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
 _CONFLICT_TRIES = 5
+_INDEX_CACHE = 256 << 20  # bytes; LanceDB's own bounds are 6 GiB and 1 GiB for every connection
+_METADATA_CACHE = 64 << 20
 _IN_LIST = 500  # paths in one condition: the parser is recursive
 
 
@@ -34,19 +36,32 @@ class Tables:
     paths: Shown = field(default_factory=lambda: Shown("path"))
 
 
-def create_tables(folder: Path) -> Tables:
+class Session:
+    """Connections that share caches of bounded size; nothing is imported before the first."""
+
+    def __init__(self) -> None:
+        self._caches: Any = None
+
+    def connect(self, folder: Path) -> Any:
+        """The database of a folder."""
+        if self._caches is None:
+            self._caches = lancedb().Session(_INDEX_CACHE, _METADATA_CACHE)
+        return lancedb().connect(folder, session=self._caches)
+
+
+def create_tables(folder: Path, session: Session) -> Tables:
     """New empty tables in a folder that exists."""
     import pyarrow as pa
 
     chunks = pa.schema([*(pa.field(name, pa.string()) for name in _STRINGS), pa.field("start", pa.int32())])
     files = pa.schema([*(pa.field(name, pa.string()) for name in _FILE_STRINGS), pa.field("sketch", pa.binary())])
-    database = lancedb().connect(folder)
+    database = session.connect(folder)
     return Tables(database.create_table("chunks", schema=chunks), database.create_table("files", schema=files))
 
 
-def open_tables(folder: Path) -> Tables:
+def open_tables(folder: Path, session: Session) -> Tables:
     """The tables that stand in a folder, with their indexes: whoever wrote them may have been killed before the first."""
-    database = lancedb().connect(folder)
+    database = session.connect(folder)
     opened = Tables(database.open_table("chunks"), database.open_table("files"))
     check_columns(opened.chunks, ("card", "words"))
     check_columns(opened.files, ("digest", "words", "sketch"))

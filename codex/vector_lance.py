@@ -16,6 +16,7 @@ from typing import Any
 from codex import vector_tables as tables
 from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
 from codex.embed import Space, VectorError, VectorsDamaged
+from codex.lance_tables import Session
 
 _SCHEMA = 1  # in every folder's name; another version's are removed when the codex is next filled
 _NAMES = "names.json"
@@ -26,6 +27,7 @@ class LanceVectors:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._session = Session()
         self._open: dict[Path, Any] = {}
         self._writing = threading.RLock()
 
@@ -113,7 +115,7 @@ class LanceVectors:
             if folder not in self._open:
                 with self._writing:
                     if folder not in self._open and folder.is_dir():
-                        self._open[folder] = tables.open_table(folder)
+                        self._open[folder] = tables.open_table(folder, self._session)
             yield self._open.get(folder)
         except LANCE_ERRORS as error:
             if is_of_the_world(error):
@@ -134,7 +136,7 @@ class LanceVectors:
         names = {"codex": codex, "embedder": space.embedder, "dimensions": space.dimensions}
         (folder / _NAMES).write_text(json.dumps(names), encoding="utf-8")
         try:
-            self._open[folder] = tables.create(folder, space.dimensions)
+            self._open[folder] = tables.create(folder, self._session, space.dimensions)
         except LANCE_ERRORS:  # no room: nothing was stored, and a folder without its table would look damaged
             self._remove(folder)
             raise

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.lance_tables import check_columns, lancedb, retried
+from codex.lance_tables import Session, check_columns, retried
 
 EXACT_ROWS = 30_000
 _PARTITION_ROWS = 1_000
@@ -23,17 +23,17 @@ _KEEP_VERSIONS = timedelta(minutes=10)
 _READ_ROWS = 8_192
 
 
-def create(folder: Path, dimensions: int) -> Any:
+def create(folder: Path, session: Session, dimensions: int) -> Any:
     """A new empty table in a folder that exists."""
     import pyarrow as pa
 
     fields = [pa.field("digest", pa.string()), pa.field("vector", pa.list_(pa.float32(), dimensions))]
-    return lancedb().connect(folder).create_table("vectors", schema=pa.schema(fields))
+    return session.connect(folder).create_table("vectors", schema=pa.schema(fields))
 
 
-def open_table(folder: Path) -> Any:
+def open_table(folder: Path, session: Session) -> Any:
     """The table that stands in a folder."""
-    table = lancedb().connect(folder).open_table("vectors")
+    table = session.connect(folder).open_table("vectors")
     check_columns(table, ("digest", "vector"))
     return table
 

@@ -1,0 +1,108 @@
+"""A process that ends while LanceDB reads must not be followed by one that ends the same way."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codex.archive import ArchiveDamaged
+from codex.archive_lance import LanceArchive
+from codex.documents import Document, digest_of
+from codex.reading_mark import ReadingMark
+
+ROOT = Path(__file__).resolve().parents[3]
+ENDING = """
+import os, signal, sys
+from pathlib import Path
+from codex import lance_queries, lance_tables
+from codex.archive_lance import LanceArchive
+from codex.documents import Document
+
+def ends(*args):
+    os.abort() if sys.argv[3] == "abort" else os.kill(os.getpid(), signal.SIGKILL)
+
+module, name = {"read": (lance_queries, "found"), "open": (lance_tables, "check_columns"),
+                "written": (lance_tables, "chunk_rows")}[sys.argv[2]]
+archive = LanceArchive(Path(sys.argv[1]))
+setattr(module, name, ends)
+archive.matches("c", ["word"], 1) if sys.argv[2] != "written" else archive.replace("c", [Document("b.py", "b\\n", "b", 2)])
+"""
+
+
+def document(path: str, text: str) -> Document:
+    return Document(path, text, digest_of(text.encode()), len(text))
+
+
+DOCUMENTS = [document(f"{name}.py", f"def word_{name}():\n    return 1\n") for name in "ab"]
+
+
+def stored(root: Path) -> LanceArchive:
+    archive = LanceArchive(root)
+    archive.replace("c", DOCUMENTS)
+    assert len(archive.matches("c", ["word"], 5)) == 2
+    return archive
+
+
+def process_ends(root: Path, where: str, how: str = "abort") -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDING, str(root), where, how],
+        check=False,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert ended.returncode < 0, ended.stderr
+
+
+@pytest.mark.parametrize("how", ["abort", "kill"])
+@pytest.mark.parametrize("where", ["open", "read"])
+def test_what_was_read_when_a_process_ended_is_set_aside_and_indexed_again(
+    tmp_path: Path, where: str, how: str
+) -> None:
+    stored(tmp_path)
+    process_ends(tmp_path, where, how)
+    archive = LanceArchive(tmp_path)
+    with pytest.raises(ArchiveDamaged, match="a process ended while it read it"):
+        archive.matches("c", ["word"], 5)
+    assert [path.name for path in tmp_path.glob("*.damaged")] != []
+    assert archive.held("c") == {}
+    archive.index("c", DOCUMENTS)
+    assert len(LanceArchive(tmp_path).matches("c", ["word"], 5)) == 2
+
+
+def test_what_was_only_written_when_a_process_ended_stays(tmp_path: Path) -> None:
+    """LanceDB's commits are whole or not there, and a load that was killed goes on where it was."""
+    held = stored(tmp_path).held("c")
+    process_ends(tmp_path, "written")
+    assert LanceArchive(tmp_path).held("c") == held
+
+
+def test_another_process_that_lives_may_be_reading(tmp_path: Path) -> None:
+    archive = stored(tmp_path)
+    with archive._mark("c").standing():
+        assert len(LanceArchive(tmp_path).matches("c", ["word"], 5)) == 2
+
+
+def test_a_mark_stands_until_the_last_reader_has_left(tmp_path: Path) -> None:
+    mark, file = ReadingMark(tmp_path), tmp_path / "reading"
+    with mark.standing():
+        with mark.standing():
+            assert file.read_bytes() == b"1"
+        assert file.read_bytes() == b"1"
+    assert file.read_bytes() == b"0"
+    assert not ReadingMark(tmp_path).left_behind()
+
+
+def test_an_error_of_a_reader_leaves_no_mark(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path)
+    with pytest.raises(KeyError), mark.standing():
+        raise KeyError
+    assert not mark.left_behind()
+
+
+def test_without_a_place_to_write_nothing_is_marked_and_nothing_fails(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path / "nowhere")
+    with mark.standing():
+        assert not mark.left_behind()
