@@ -23,11 +23,12 @@ from orchestrator.context.model import EngineModel
 from orchestrator.context.strategy import Decision, Retrieval
 from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
+from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.grounding import Ground, citations_of, used_of
 from orchestrator.patience import refuse_waiting, until_first, within
-from orchestrator.planning import expected_s, plan_report
+from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.schema import StoreError
@@ -138,7 +139,7 @@ class Answers:
         elif isinstance(event, Progress):
             floor = prepared.composed.assembled.floor.tokens
             phase, codex = "floor" if event.done < floor else "prompt", prepared.standing
-            left = expected_s(event.total - event.done, self.client.snapshot)
+            left = prompt_s(self.client.snapshot.counters, event.done, event.total)
             return Waiting(phase, event.done, event.total, codex.name if codex else "", left)
         elif isinstance(event, Finished):
             heard.finished = event
@@ -252,8 +253,7 @@ class Answers:
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
         lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
-        per_token = self.client.snapshot.counters.get("ms_per_token", 0.0)
-        report = plan_report(prepared, lore, per_token, self.preparing.machine.budget)
+        report = plan_report(prepared, lore, self.client.snapshot, self.preparing.machine.budget)
         return report | ({"text": prepared.composed.text} if prompt else {})
 
 

@@ -4,20 +4,16 @@ from typing import Any
 
 from governor.budget import Budget
 from orchestrator.context.prefetch import decide_prefetch
+from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Snapshot
 from orchestrator.preparing import Prepared
 from orchestrator.wire.lore import Lore
 
 
-def expected_s(tokens: int, snapshot: Snapshot) -> float | None:
-    """Seconds that so many tokens take to compute, as a plan predicts them; None before anything was measured."""
-    per_token = snapshot.counters.get("ms_per_token", 0.0)
-    return per_token * tokens / 1000 if per_token else None
-
-
-def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float, budget: Budget) -> dict[str, Any]:
-    """The lore object without what only an answer knows, and the plan's own; `ms_per_token` as measured."""
+def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budget) -> dict[str, Any]:
+    """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
+    ttft_s = prompt_s(snapshot.counters, assembled.tokens - lore.prompt.computed, assembled.tokens)
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
     pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, decision.window)
     return report | {
@@ -30,7 +26,7 @@ def plan_report(prepared: Prepared, lore: Lore, ms_per_token: float, budget: Bud
         },
         "needs": {"tier": decision.needs_tier.value, "cost": decision.cost} if decision.needs_tier else None,
         "predicted": {
-            "ttft_ms": round(ms_per_token * lore.prompt.computed, 1),
+            "ttft_ms": round(1000 * (ttft_s or 0.0), 1),
             "kv_bytes": lore.governor.kv_bytes,
             "context_pressure": round(pressure.pressure, 3),
         },

@@ -24,6 +24,7 @@ TRUST = 1e-3  # in the prior, against one step seen
 FEW = 4  # rows: a step of running answers
 FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come to its end
 SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew at once
+MANY = 1 << 20  # cells, where nothing but their walk counts
 PATIENCE = 16  # steps that were as predicted before it is fitted anew: fitting takes 0.1 ms
 
 
@@ -57,6 +58,12 @@ class Costs:
         loose = rows % self.tile
         step, row, walk, tiled, other = self._curve
         return max(0.02, step + row * rows + (walk * (rows > loose) + tiled * (rows - loose) + other * loose) * cells)
+
+    def per_token(self, batch: int) -> tuple[float, float]:
+        """Milliseconds of one prompt token in a full step of a pool without cells, and what each cell there adds."""
+        rows = max(1, batch // self.tile * self.tile)
+        empty, walked = self.milliseconds(rows, 0), self.milliseconds(rows, MANY)
+        return empty / rows, (walked - empty) / rows / MANY
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
         # Kinds are forgotten apart: a long answer must not wash out what prefills cost.

@@ -241,14 +241,14 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         kept = self.keeper.tiers.figures() if self.keeper is not None else {}
-        figures = {**vars(self.counters), "ms_per_token": self._per_token(), **kept}
+        figures = {**vars(self.counters), **self._per_token(), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)
 
-    def _per_token(self) -> float:
-        """Predicted milliseconds of one prompt token in a full step, in the fullest pool."""
-        rows = self._limits.batch // self.costs.tile * self.costs.tile
+    def _per_token(self) -> dict[str, float]:
+        """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
+        empty, cell = self.costs.per_token(self._limits.batch)
         cells = max((pool.cells_used() for pool in self.admission.pools.values()), default=0)
-        return self.costs.milliseconds(rows, cells) / rows
+        return {"ms_per_token": empty + cell * cells, "ms_per_token_empty": empty, "ms_per_token_cell": cell}
 
     def check(self) -> None:
         """The laws over all pools, for tests. Raises LawBroken."""

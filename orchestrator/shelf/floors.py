@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from orchestrator.context.assembled import Floor
 from orchestrator.engine.client import EngineClient
+from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Completion, Job, Outcome, Progress, Urgency
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError
@@ -121,8 +122,9 @@ class Floors:
 
     def left_s(self, codex: str) -> float | None:
         """Seconds that the rest of a floor being computed takes, as predicted; None where nothing is known or computed."""
-        per_token, at = self._client.snapshot.counters.get("ms_per_token", 0.0), self.progress(codex)
-        return round(per_token * (at[1] - at[0]) / 1000, 1) if at and per_token else None
+        at = self.progress(codex)
+        left = prompt_s(self._client.snapshot.counters, *at) if at else None
+        return None if left is None else round(left, 1)
 
     def codex_of(self, name: str) -> str:
         """The codex of a floor by the floor's name; "" where it is none that is kept, or the bare identity's."""

@@ -10,10 +10,11 @@ from orchestrator.shelf.floors import Floors, pool_name
 
 
 class Engine:
-    """Tells one step of a prefill and then computes on for good; `ms_per_token` is what it has measured."""
+    """Tells one step of a prefill and then computes on for good; `measured` is what a token takes, by position too."""
 
-    def __init__(self, ms_per_token):
-        self.snapshot = Snapshot(0, counters={"ms_per_token": ms_per_token})
+    def __init__(self, *measured):
+        names = ("ms_per_token_empty", "ms_per_token_cell")
+        self.snapshot = Snapshot(0, counters=dict(zip(names, measured, strict=False)))
         self.told = asyncio.Event()
 
     def put_floor(self, name, ids, *, pool):
@@ -31,8 +32,8 @@ def floor(name: str) -> Floor:
 
 @pytest.mark.anyio
 async def test_the_rest_of_a_floor_takes_what_was_measured_and_nothing_is_said_before():
-    for measured, left in ((30.0, 30.0), (0.0, None)):
-        engine = Engine(measured)
+    for measured, left in (((30.0,), 30.0), ((30.0, 0.1), 100.0), ((), None)):
+        engine = Engine(*measured)
         floors = Floors(engine)
         assert floors.left_s("demo") is None
         floors.warm("demo", floor("f" * 64), pool_name("lorekeep", "demo"))
