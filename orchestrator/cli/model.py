@@ -114,7 +114,7 @@ def switch(path: str, socket: str | None) -> Switched:
 
 
 def changed(events: "Iterator[Event]") -> dict[str, Any]:
-    """What came of a change, shown as it goes on. Ctrl-C ends the watching, not the change."""
+    """What came of a change, shown until every codex is raised. Ctrl-C ends the watching, not the change."""
     done: dict[str, Any] | None = None
     try:
         for event in events:
@@ -123,8 +123,11 @@ def changed(events: "Iterator[Event]") -> dict[str, Any]:
             elif not event.aside:
                 progress(step(event.data))
     except KeyboardInterrupt:
-        note("\nthe daemon goes on; `lore status` shows its model")
-        raise
+        if done is None:
+            note(
+                "\nthe daemon goes on changing its model, `lore status` shows it; your configuration names the one before"
+            )
+            raise
     if done is None:
         raise Failure(faults.FAILED, "the daemon broke off the change", "`lore status` shows its model")
     return done

@@ -6,10 +6,11 @@ import pty
 import select
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, begun, codebase, living, until
+from support.house import CODES, ask, begun, codebase, engine_child, living, until
 from support.refusals import refusal
 
 from orchestrator.cli.client import UnixConnection
@@ -108,6 +109,39 @@ def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_work
     assert releases(house) == {f"release {release}"}
     assert shown(house)["fresh_notice"] == ""
     assert shown(house)["fresh"] == "not watched"
+
+
+def test_a_load_that_waits_for_the_model_can_be_cancelled(house):
+    write_release(house, 8)
+    house.stop()
+    house.process = house.launch((), {})
+    until(lambda: house.lore("status").returncode == 0)
+    child = engine_child(house)
+    os.kill(child, signal.SIGSTOP)  # it is as good as loading a model that takes minutes
+    try:
+        assert "the load was cancelled" in cancelled_in(house, "model", "--tier", "full")
+    finally:
+        os.kill(child, signal.SIGCONT)
+    until(lambda: house.lore("codex", "show", "parts").returncode == 0)
+    until(lambda: shown(house)["unseen"] == "")
+    assert answered(house) == "7770042"
+    assert shown(house)["reason"].startswith("map as forced")
+
+
+def test_cancelled_loads_leave_no_file_and_no_thread_open(house):
+    def held():
+        here = Path(f"/proc/{house.process.pid}")
+        return len([*(here / "fd").iterdir()]), len([*(here / "task").iterdir()])
+
+    write_release(house, 8)
+    cancelled_in(house, "count")
+    files, threads = held()
+    for phase in ("walk", "index", "map", "count", "prefill"):
+        write_release(house, 8)
+        cancelled_in(house, phase, *(("--tier", "full", "--wait") if phase == "prefill" else ()))
+    until(lambda: held()[0] <= files + 1)
+    assert held()[1] <= threads + 4, "workers of pools, which are kept"
+    assert answered(house) == "7770042"
 
 
 def test_what_was_cancelled_is_not_found_after_a_restart(house):
