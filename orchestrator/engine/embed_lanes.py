@@ -133,8 +133,6 @@ class Lane:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if self._nice:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
         while True:
             try:
                 message = self._inbox.get(timeout=self._idle if self._held else None)
@@ -177,12 +175,19 @@ class Lane:
     def _ready(self) -> tuple[EmbeddingModel, EmbeddingContext]:
         if self._held is None:
             model = self._shared.hold()
+            self._step_back()
             try:
                 self._held = (model, model.open())
             except BackendError:
                 self._shared.release()
                 raise
         return self._held
+
+    def _step_back(self) -> None:
+        """Only once the model is loaded: questions wait for that too, and a busy machine leaves a nice thread next to
+        nothing, so that the first load took minutes."""
+        if self._nice and os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < self._nice:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
 
     def _rest(self) -> None:
         if self._held is not None:
