@@ -60,7 +60,7 @@ class Stores:
 
 @dataclass(frozen=True)
 class Budget:
-    """A grant. Bytes but for `cells` (the largest pool), `window` (one sequence's limit) and `n_ctx` (auto), in tokens.
+    """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
 
     `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
     the most that weights, buffers, KV and what stands `beside` may take together.
@@ -79,7 +79,6 @@ class Budget:
     kv: int
     cells: int
     window: int
-    n_ctx: int
     gpu_layers: int
     layers: int
     stores: Stores
@@ -129,7 +128,6 @@ def plan_budget(
         kv=kv,
         cells=cells,
         window=window,
-        n_ctx=window,
         gpu_layers=gpu_layers,
         layers=layers,
         stores=stores,

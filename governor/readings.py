@@ -17,10 +17,6 @@ class Reading(Generic[T]):
     unit: str
     at: float
 
-    @property
-    def known(self) -> bool:
-        return self.value is not None
-
 
 @dataclass(frozen=True)
 class GpuReading:

@@ -7,6 +7,8 @@ from typing import Any
 from formatters.errors import BrokenFormatter
 from governor.budget import Budget
 from governor.outlook import Outlook
+from governor.readings import GpuReading, HostReading, Reading
+from governor.readings import Snapshot as Sensed
 from governor.sizes import size
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
@@ -69,12 +71,23 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
         "unplanned": outlook.unplanned,
         "faults": [f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER],
         "gpus": [gpu.name for gpu in outlook.snapshot.gpus],
+        "sensors": sensors_report(outlook.snapshot),
     }
 
 
 def planned(budget: Budget) -> str:
     embedding = f", {size(budget.beside)} for the embedding model" if budget.beside else ""
     return f"{size(budget.kv)} of {budget.where} for KV{embedding}"
+
+
+def sensors_report(snapshot: Sensed) -> dict[str, Any]:
+    """Every reading as it is, None where it is unknown: what the levels are made of, and what is only there to be seen."""
+    return {"gpus": [read(gpu) for gpu in snapshot.gpus], "host": read(snapshot.host)}
+
+
+def read(readings: GpuReading | HostReading) -> dict[str, Any]:
+    values = {name: one.value if isinstance(one, Reading) else one for name, one in vars(readings).items()}
+    return {name: sorted(one) if isinstance(one, frozenset) else one for name, one in values.items()}
 
 
 def queue_report(snapshot: Snapshot) -> dict[str, int]:

@@ -124,6 +124,8 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
         assert status["governor"]["embedding_bytes"] == model["weights"] + model["buffers"]
         assert daemon.json("plan", "what is zebra?")["memory"]["embedding_bytes"] == model["weights"] + model["buffers"]
         assert "for the embedding model" in daemon.lore("status").stdout
+        (card,) = status["governor"]["sensors"]["gpus"]
+        assert (card["temperature"], card["clock_reasons"], card["index"]) == (41.0, ["idle"], 0)
 
         driver.show(free=TOTAL - OWN - CEILING * 9 // 10)  # others hold nine tenths
         until(lambda: daemon.json("status")["embedding"]["resting"])

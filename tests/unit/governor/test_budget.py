@@ -56,7 +56,7 @@ def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> 
     assert budget.gpu_layers == budget.layers == 33
     assert budget.cells % 256 == 0
     assert kv_cost(LLAMA_8B, KvPlan(), budget.cells).total <= budget.kv
-    assert budget.window == min(LLAMA_8B.trained, budget.cells) == budget.n_ctx
+    assert budget.window == min(LLAMA_8B.trained, budget.cells)
 
 
 def test_what_others_hold_is_not_granted_and_what_we_hold_is() -> None:
