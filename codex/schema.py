@@ -16,8 +16,8 @@ _NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOER
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
-def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
-    """A connection with the newest schema; usable from any thread, by one at a time.
+def open_database(path: Path, schema: Sequence[str], *, copied: bool = True) -> sqlite3.Connection:
+    """A connection with the newest schema; usable from any thread, by one at a time. `copied`: before it migrates.
 
     Raises NewerCatalog for a file of a newer version, Damaged, DiskFull, CatalogError for one that may not be used.
     """
@@ -29,7 +29,7 @@ def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _migrate(database, path, schema)
+            _migrate(database, path, schema, copied)
         except BaseException:
             database.close()
             raise
@@ -39,7 +39,7 @@ def open_database(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
 def open_or_replace(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     """The same for what can be made again: a damaged file gives way to an empty one."""
     try:
-        return open_database(path, schema)
+        return open_database(path, schema, copied=False)
     except Damaged:
         return replaced(path, schema)
 
@@ -85,13 +85,13 @@ def translated(path: Path) -> Iterator[None]:
         raise CatalogError(f"{path} cannot be used: {error}") from error
 
 
-def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str]) -> None:
+def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], copied: bool) -> None:
     found = _version(database)
     if found > len(schema):
         raise NewerCatalog(path, found, len(schema))
     if found == len(schema):
         return
-    if found > 0:
+    if found > 0 and copied:
         _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"))
     database.execute("BEGIN IMMEDIATE")
     try:

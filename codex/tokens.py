@@ -1,11 +1,16 @@
 """Token ids of texts, computed once per tokenizer and text, and kept in a file that may be deleted at any time.
 
-    (tokenizer's name, sha256 of the text) ─▶ ids as uint32 in the machine's order
+    (tokenizer's name, sha256 of the text) ─▶ ids as uint32 in the machine's order, and their number
+
+SQLite does not see a bit that flips inside a value, and wrong ids are a wrong prompt: ids and number each have a checksum
+(CRC-32, over the key as well), and what does not fit it is tokenised again.
 
 The tokenizer is a port: the codex knows no model. Its name must be a fingerprint of everything that its ids depend on.
 """
 
 import hashlib
+import logging
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,10 +19,16 @@ from typing import Any, Protocol
 
 from codex.renewable import Renewable
 
+log = logging.getLogger("lorekeep.codex")
 SCHEMA = (
     """
     CREATE TABLE tokens (number INTEGER PRIMARY KEY, tokenizer TEXT NOT NULL, text TEXT NOT NULL, count INTEGER NOT NULL,
         ids BLOB NOT NULL, UNIQUE (tokenizer, text))
+    """,
+    """
+    DROP TABLE tokens;
+    CREATE TABLE tokens (number INTEGER PRIMARY KEY, tokenizer TEXT NOT NULL, text TEXT NOT NULL, count INTEGER NOT NULL,
+        count_check INTEGER NOT NULL, ids BLOB NOT NULL, ids_check INTEGER NOT NULL, UNIQUE (tokenizer, text))
     """,
 )
 _PAGE = 256  # keys in one query; texts tokenised and stored at once
@@ -44,6 +55,7 @@ class TokenStore:
 
     def __init__(self, path: Path) -> None:
         """Raises DiskFull, NewerCatalog."""
+        self._path = path
         self._file = Renewable(path, SCHEMA, "texts are tokenised anew")
 
     def close(self) -> None:
@@ -60,9 +72,7 @@ class TokenStore:
         """Number of tokens of each text, in order; like `ids`, but without reading ids that are there."""
         found: dict[str, int] = {}
         for page in _pages(dict.fromkeys(texts)):
-            known = self._fetch("count", tokenizer.name, page)
-            fresh = self._tokenise(tokenizer, [text for text in page if text not in known])
-            found |= known | {text: len(ids) for text, ids in fresh.items()}
+            found |= self._page_of_counts(tokenizer, page)
         return [found[text] for text in texts]
 
     def bytes(self) -> int:
@@ -86,23 +96,46 @@ class TokenStore:
         known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
         return known | self._tokenise(tokenizer, [text for text in page if text not in known])
 
+    def _page_of_counts(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, int]:
+        known: dict[str, int] = self._fetch("count", tokenizer.name, page)
+        fresh = self._tokenise(tokenizer, [text for text in page if text not in known])
+        return known | {text: len(ids) for text, ids in fresh.items()}
+
     def _fetch(self, column: str, tokenizer: str, page: Sequence[str]) -> dict[str, Any]:
+        """What a column, `ids` or `count`, has of those texts that are there undamaged."""
         by_key = {_key(text): text for text in page}
         marks = ",".join("?" * len(by_key))
-        query = f"SELECT text, {column} FROM tokens WHERE tokenizer = ? AND text IN ({marks})"  # noqa: S608
-        return {by_key[key]: value for key, value in self._file.read(query, tokenizer, *by_key)}
+        query = f"SELECT text, {column}, {column}_check FROM tokens WHERE tokenizer = ? AND text IN ({marks})"  # noqa: S608
+        rows = self._file.read(query, tokenizer, *by_key)
+        whole = {by_key[key]: value for key, value, check in rows if _check(tokenizer, key, value) == check}
+        if len(whole) < len(rows):
+            log.warning("%d entries of %s were damaged: tokenised anew", len(rows) - len(whole), self._path)
+        return whole
 
     def _tokenise(self, tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, "array[int]"]:
         if not texts:
             return {}
         fresh = dict(zip(texts, tokenizer.encode_many(texts), strict=True))
-        rows = [(tokenizer.name, _key(text), len(ids), ids.tobytes()) for text, ids in fresh.items()]
+        rows = [_row(tokenizer.name, text, ids) for text, ids in fresh.items()]
         self._file.write(
             lambda database: database.executemany(
-                "INSERT OR IGNORE INTO tokens (tokenizer, text, count, ids) VALUES (?, ?, ?, ?)", rows
+                "INSERT OR REPLACE INTO tokens (tokenizer, text, count, count_check, ids, ids_check) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                rows,
             )
         )
         return fresh
+
+
+def _row(tokenizer: str, text: str, ids: "array[int]") -> tuple[object, ...]:
+    key, count, body = _key(text), len(ids), ids.tobytes()
+    return tokenizer, key, count, _check(tokenizer, key, count), body, _check(tokenizer, key, body)
+
+
+def _check(tokenizer: str, key: str, value: object) -> int:
+    """CRC-32 of a value under its key. What a damaged file gives for a value may be of any type."""
+    body = value if isinstance(value, bytes) else repr(value).encode()
+    return zlib.crc32(body, zlib.crc32(f"{tokenizer}\n{key}".encode()))
 
 
 def _pages(texts: Iterable[str]) -> Iterator[list[str]]:

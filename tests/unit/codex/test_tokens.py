@@ -1,10 +1,12 @@
+import sqlite3
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from codex.tokens import TokenStore
+from codex.schema import open_database
+from codex.tokens import SCHEMA, TokenStore
 
 
 class Words:
@@ -99,3 +101,43 @@ def test_a_file_whose_pages_are_damaged_is_begun_again_by_whatever_meets_it(tmp_
     words.asked.clear()
     assert again.ids(words, texts) == wanted
     assert words.asked == []
+
+
+@pytest.mark.parametrize("column", ["ids", "ids_check", "count", "count_check", "text"])
+def test_a_flipped_bit_is_a_miss_and_is_logged(tmp_path: Path, column: str, caplog: pytest.LogCaptureFixture) -> None:
+    path, words = tmp_path / "tokens.sqlite", Words()
+    store = TokenStore(path)
+    wanted = store.ids(words, ["a bb", "ccc dddd"])
+    store.close()
+    with sqlite3.connect(path) as database:
+        rows = database.execute(f"SELECT number, {column} FROM tokens").fetchall()
+        database.executemany(f"UPDATE tokens SET {column} = ? WHERE number = ?", [(flipped(v), n) for n, v in rows])
+    database.close()
+    words.asked.clear()
+    again = TokenStore(path)
+    assert again.counts(words, ["a bb", "ccc dddd"]) == [2, 2]
+    assert again.ids(words, ["a bb", "ccc dddd"]) == wanted
+    assert sorted(words.asked) == ["a bb", "ccc dddd"]  # once: what is tokenised anew takes the place of the damaged
+    assert ("2 entries" in caplog.text) == (column != "text")  # under another key it is another text, which nobody asks
+
+
+def flipped(value: object) -> object:
+    """With another lowest bit, or another first one of a text."""
+    match value:
+        case int():
+            return value ^ 1
+        case bytes():
+            return bytes([value[0] ^ 1, *value[1:-1], value[-1] ^ 1])
+        case _:
+            return f"{int(str(value)[0], 16) ^ 1:x}{str(value)[1:]}"
+
+
+def test_a_store_of_before_there_were_checksums_is_begun_again_and_leaves_no_copy(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.sqlite"
+    old = open_database(path, SCHEMA[:1])
+    old.execute("INSERT INTO tokens (tokenizer, text, count, ids) VALUES ('words', 'x', 1, x'00000000')")
+    old.close()
+    store = TokenStore(path)
+    assert store.bytes() == 0
+    assert store.counts(Words(), ["a b"]) == [2]
+    assert list(tmp_path.glob("*before*")) == []
