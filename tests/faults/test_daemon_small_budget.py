@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
 
 from stand_in import GIB, StandIn, compiled
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, 1 * GIB
-CEILING = FREE * 9 // 10  # 90 % of what was free at the start
+TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
+CEILING = TOTAL - GIB // 2  # the margin
 KV = 10_000_000  # about 3,000 cells: a floor of 1,900 tokens and a conversation
 SETTINGS = '[governor]\ngpu = "0"\nworse_after = 3600\nbetter_after = 3600\nsensor_busy = 0.05\nsensor_idle = 0.1\n'
 
