@@ -23,9 +23,9 @@ FORGET = 0.98  # of what was seen of a kind of step, with each further one of th
 TRUST = 1e-3  # in the prior, against one step seen
 FEW = 4  # rows: a step of running answers
 FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come to its end
-SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew at once
+SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew before the next prompt is cut by it
 MANY = 1 << 20  # cells, where nothing but their walk counts
-PATIENCE = 16  # steps that were as predicted before it is fitted anew: fitting takes 0.1 ms
+PATIENCE = 16  # steps before it is fitted anew in any case: fitting takes 0.1 ms
 
 
 Kinds = dict[str, list[list[float]]]
@@ -51,7 +51,8 @@ class Costs:
     tile: int
     _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds by term
     _seen: dict[str, Seen] = field(default_factory=dict)
-    _as_predicted: int = 0  # steps in a row
+    _since: int = 0  # steps seen since it was fitted
+    _surprised: bool = False  # by one of them
 
     def milliseconds(self, rows: int, cells: int) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
@@ -69,9 +70,9 @@ class Costs:
         # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
         kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
         self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
-        expected = abs(self.milliseconds(rows, cells) / milliseconds - 1) <= SURPRISE
-        self._as_predicted = self._as_predicted + 1 if expected else 0
-        if self._as_predicted % PATIENCE == 0:
+        self._surprised |= abs(self.milliseconds(rows, cells) / milliseconds - 1) > SURPRISE
+        self._since += 1
+        if self._since >= PATIENCE:
             self._fit()
 
     def kept(self) -> Kinds:
@@ -95,6 +96,8 @@ class Costs:
 
     def chunk(self, beside: int, cells: int, wanted: int, most: int, budget_ms: float) -> int:
         """How many prompt tokens to compute beside `beside` answers within the budget: tiles while one fits in it."""
+        if self._surprised:
+            self._fit()
         size = min(wanted, most - beside)
         if size < wanted:
             size = self._in_tiles(beside, size)
@@ -128,4 +131,4 @@ class Costs:
                 weights[free] = found
                 break
             free[np.flatnonzero(free)[found < 0]] = False
-        self._curve = tuple((PRIOR * weights).tolist())
+        self._curve, self._since, self._surprised = tuple((PRIOR * weights).tolist()), 0, False
