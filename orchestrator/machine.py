@@ -26,10 +26,12 @@ from orchestrator.context.tier import Room
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Grant, Snapshot
 from orchestrator.engine.model import ModelInfo
-from orchestrator.errors import NotReady
+from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.errors import LoreError, NotReady
 
 log = logging.getLogger("lorekeep.governor")
 
+AGAIN_SECONDS = 2.0  # after a fault
 Changed = Callable[[], Awaitable[float | None]]
 
 
@@ -185,7 +187,16 @@ class Machine:
             seen = await self._next(seen, again)
             self._make_room()
             self._grant()
-            again = await self._follow() if self._follow is not None else None
+            again = await self._followed()
+
+    async def _followed(self) -> float | None:
+        """Seconds until it wants to be called again. An engine that is gone for a moment must not end the watch: nobody
+        would hear of memory any more."""
+        try:
+            return await self._follow() if self._follow is not None else None
+        except (EngineUnavailable, LoreError) as fault:
+            log.warning("codices do not follow the machine now: %s", fault)
+            return AGAIN_SECONDS
 
     def _make_room(self) -> None:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""

@@ -1,0 +1,107 @@
+"""The governor at work: what the engine holds is told, the embedding model makes room, and a fault ends no watch."""
+
+import asyncio
+
+import pytest
+from support.gpus import gpu
+
+from governor.embedding import Beside
+from governor.footprint import KvPlan
+from governor.readings import Snapshot
+from governor.sensors.host import HostSensor
+from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
+from governor.shape import Layer, ModelShape
+from orchestrator.engine.client import EngineClient
+from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.machine import Costs, Machine
+
+pytestmark = pytest.mark.anyio
+SHAPE = ModelShape(
+    architecture="llama",
+    name="a small one",
+    trained=32_768,
+    embedding=512,
+    heads=8,
+    vocabulary=32_000,
+    feed_forward=1_024,
+    layers=tuple(Layer(10 * MIB, 512, 512, 64, 64) for _ in range(4)),
+    window=0,
+    compressed=False,
+    input=10 * MIB,
+    output=10 * MIB,
+    tied=False,
+    by_type={},
+    unpredictable=None,
+)
+SETTINGS = GovernorSettings(
+    pressure=PressureSettings(worse_s=0.0, better_s=0.0), sampler=SamplerSettings(busy_s=0.01, idle_s=0.02)
+)
+
+
+class Card:
+    """A GPU whose free memory the test sets."""
+
+    def __init__(self):
+        self.free = 20 * GIB
+
+    def read(self, own_pids, now):
+        return Snapshot(now, (gpu(0, 24 * GIB, self.free),), HostSensor().read(own_pids, now))
+
+
+class Watched:
+    """A machine, what it told the embedding model, and how often codices were to follow it."""
+
+    def __init__(self, beside=None, fault=None):
+        self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
+        self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), beside=beside))
+        self.machine.bind(EngineClient(EngineSpec("fake")), self.follow, self.told.append)
+
+    async def follow(self):
+        self.followed += 1
+        if self.fault:
+            raise self.fault
+
+    async def __aenter__(self):
+        await self.machine.start()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.machine.stop()
+
+    async def until(self, true):
+        async with asyncio.timeout(10):
+            while True:
+                if true():
+                    return
+                await asyncio.sleep(0.01)
+
+
+EMBEDDING = Beside(layers=0, gpu=0, ram=GIB, weights=GIB // 2, buffers=GIB // 2)
+
+
+async def test_the_embedding_model_is_planned_for_and_gives_its_bytes_back_while_it_is_away():
+    async with Watched(EMBEDDING) as watched:
+        assert watched.machine.budget.beside == GIB
+        watched.card.free = GIB
+        await watched.until(lambda: watched.told and watched.machine.budget.beside == 0)
+        assert "VRAM is scarce (pressure critical)" in watched.told[0]
+        watched.card.free = 20 * GIB
+        await watched.until(lambda: watched.told[-1] == "" and watched.machine.budget.beside == GIB)
+        assert len(watched.told) == 2
+
+
+async def test_without_an_embedding_model_nobody_has_to_make_room():
+    async with Watched() as watched:
+        watched.card.free = GIB
+        await watched.until(lambda: watched.machine.levels.memory == "critical" and watched.followed)
+        assert watched.told == []
+
+
+async def test_an_engine_that_is_gone_for_a_moment_does_not_end_the_watch():
+    async with Watched(EMBEDDING, fault=EngineUnavailable("it ended")) as watched:
+        watched.card.free = GIB
+        await watched.until(lambda: watched.told and watched.followed)
+        watched.card.free = 20 * GIB
+        await watched.until(lambda: watched.told[-1] == "")
+        assert watched.followed >= 2
