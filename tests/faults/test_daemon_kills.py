@@ -68,7 +68,7 @@ def killed_in(house, phase, *arguments):
     else:
         pytest.fail(f"the load never told of {phase}: {loading.stderr.read()}")
     house.kill()
-    loading.communicate(timeout=30)
+    loading.communicate(timeout=120)
     assert loading.returncode not in (0, 130)
 
 
@@ -131,7 +131,7 @@ def test_a_kill_while_the_floor_is_computed_leaves_an_answer_that_is_right(house
         if json.loads(line).get("phase") == "prefill":
             break
     house.kill()
-    loading.communicate(timeout=30)
+    loading.communicate(timeout=120)
     house.start()
     assert ask(house, "badger", "-c", "floor")["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", "floor").returncode == 0

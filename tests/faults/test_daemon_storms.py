@@ -148,7 +148,7 @@ def test_ten_ask_while_a_load_runs_half_of_them_leave_and_nothing_hangs(house):
     for process in asking[::2]:
         process.kill()
     for process in asking[::2]:
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     for process in asking[1::2]:
         out, err = process.communicate(timeout=120)
         assert (process.returncode, out.strip().rstrip(".")[:7]) == (0, "8000008"), err

@@ -44,7 +44,7 @@ def test_who_comes_to_a_full_line_is_told_when_to_come_again(house):
     assert "serve.queue" in refused.json()["error"]["hint"]
     for asking in (first, second):
         asking.send_signal(signal.SIGINT)
-        asking.communicate(timeout=30)
+        asking.communicate(timeout=120)
 
 
 def test_a_daemon_that_is_stopped_while_a_floor_is_computed_waits_for_nobody_who_waits(house):
@@ -57,8 +57,8 @@ def test_a_daemon_that_is_stopped_while_a_floor_is_computed_waits_for_nobody_who
     os.kill(house.process.pid, signal.SIGTERM)
     assert house.process.wait(timeout=60) == 0
     assert time.monotonic() - began < GRACE_SECONDS, "somebody who only waited was waited for"
-    asking.join(timeout=10)
+    asking.join(timeout=60)
     assert (asked[0].status_code, asked[0].json()["error"]["code"]) == (503, "not_ready")
-    assert watching.wait(timeout=10) != 0
+    assert watching.wait(timeout=60) != 0
     assert "stopping" in watching.communicate()[1]
     assert not Path(f"/proc/{child}").exists()

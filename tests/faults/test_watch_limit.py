@@ -25,7 +25,7 @@ PROGRAM = textwrap.dedent("""
     watcher = Watcher(library.tree(name), settings, batches.put, notices.append)
     watcher.start()
     (root / "d7" / "a.py").write_text("changed\\n")
-    batch = batches.get(timeout=20)
+    batch = batches.get(timeout=60)
     polling = watcher.is_polling
     changed = [one.path for one in library.changes(name).changed]
     watcher.stop()

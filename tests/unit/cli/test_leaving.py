@@ -26,7 +26,7 @@ def test_ctrl_c_ends_with_130(lorekeep, folder, command, words):
     lorekeep.wait_for(lorekeep.service.begun)
     process.stdout.read(6)  # the command is where it waits for more
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=10)
+    _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert words in told
     assert b"Traceback" not in told

@@ -31,7 +31,7 @@ class Watched:
         self.watcher.start()
 
     def next(self) -> Batch:
-        return self.batches.get(timeout=10)
+        return self.batches.get(timeout=60)
 
     def nothing_more_after(self, path: str) -> list[Batch]:
         """Touch a file that counts, and return all batches up to the one that tells it."""
@@ -193,6 +193,6 @@ def test_of_a_single_file_only_its_own_changes_are_told(start: Start, project: P
     watcher.start()
     (project / "src" / "other.py").write_text("x\n")
     (project / "src" / "a.py").write_text("a = 2\n")
-    assert batches.get(timeout=10).paths == {"a.py"}
+    assert batches.get(timeout=60).paths == {"a.py"}
     watcher.stop()
     library.close()

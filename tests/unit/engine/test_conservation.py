@@ -111,7 +111,7 @@ def running(wire: Wire) -> Iterator[Worker]:
         yield worker
     finally:
         worker._forward(Shutdown())
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
 
 def test_the_running_child_looks_for_broken_laws_whenever_it_has_nothing_to_do() -> None:

@@ -70,7 +70,7 @@ class Watched:
         await self.machine.stop()
 
     async def until(self, true):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 if true():
                     return

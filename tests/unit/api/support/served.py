@@ -32,7 +32,7 @@ class Served:
         self.service = self.app.state.service = SmallService()
         return self
 
-    def wait_for(self, event: asyncio.Event, timeout_s: float = 10.0) -> None:
+    def wait_for(self, event: asyncio.Event, timeout_s: float = 60.0) -> None:
         asyncio.run_coroutine_threadsafe(asyncio.wait_for(event.wait(), timeout_s), self.loop).result()
 
 
