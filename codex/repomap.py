@@ -5,7 +5,7 @@
       212   def route(self, rule, **options)
 
 A definition's share is its file's centrality spread over its definitions by how often their names are used elsewhere.
-Deterministic: equal outlines give an equal map. A tokenizer is passed in.
+Deterministic: equal gists give an equal map. A tokenizer is passed in.
 """
 
 import math
@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from codex.centrality import centrality
+from codex.centrality import Gist, centrality
 from codex.roles import ROLE_SHARES, role_of
-from codex.symbols import Outline, Symbol
+from codex.symbols import Symbol
 
 Count = Callable[[Sequence[str]], Sequence[int]]
 _PRIVATE = 0.3
@@ -32,13 +32,11 @@ class _Line:
     share: float
 
 
-def repo_map(
-    outlines: Mapping[str, Outline], budget: int, count: Count, personal: Mapping[str, float] | None = None
-) -> str:
+def repo_map(gists: Mapping[str, Gist], budget: int, count: Count, personal: Mapping[str, float] | None = None) -> str:
     """The map of at most `budget` tokens; '' when nothing fits. `personal`: files that matter more, by path."""
-    ranks = centrality(outlines, personal)
-    lines = sorted(_lines(outlines, ranks), key=lambda one: (-one.share, one.path, one.symbol.start))
-    files = sorted(outlines, key=lambda path: (-ranks[path] * ROLE_SHARES[role_of(path)], path))
+    ranks = centrality(gists, personal)
+    lines = sorted(_lines(gists, ranks), key=lambda one: (-one.share, one.path, one.symbol.start))
+    files = sorted(gists, key=lambda path: (-ranks[path] * ROLE_SHARES[role_of(path)], path))
     low, high = 0, len(lines) + len(files)
     best = ""
     for _ in range(max(_TRIES, high.bit_length() + 1)):
@@ -53,14 +51,14 @@ def repo_map(
     return best
 
 
-def _lines(outlines: Mapping[str, Outline], ranks: Mapping[str, float]) -> list[_Line]:
+def _lines(gists: Mapping[str, Gist], ranks: Mapping[str, float]) -> list[_Line]:
     used: Counter[str] = Counter()
-    for parsed in outlines.values():
-        used.update({reference.name for reference in parsed.references})
+    for one in gists.values():
+        used.update(one.used.keys())
     lines: list[_Line] = []
-    for path, parsed in outlines.items():
+    for path, one in gists.items():
         weight = ranks[path] * ROLE_SHARES[role_of(path)]
-        for symbol in parsed.symbols:
+        for symbol in one.symbols:
             if symbol.kind not in _KINDS_LEFT_OUT:
                 depth = symbol.qualname.count(".") - symbol.name.count(".")
                 share = weight * (1 + math.log1p(used[symbol.name])) * _INNER ** max(0, depth)

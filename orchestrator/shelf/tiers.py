@@ -4,7 +4,7 @@
                                 └▶ outlines of the most telling files ─▶ map, and who is central
 
 Synchronous and for a worker thread: parsing a large codebase takes seconds. What is in memory at once is bounded: texts
-by a page, outlines by MAP_BYTES of source. A skeleton that was made before is not parsed again.
+by a page, gists of outlines by MAP_BYTES of source. A skeleton that was made before is not parsed again.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.centrality import centrality
+from codex.centrality import Gist, centrality, gist
 from codex.documents import Document
 from codex.generations import Entry, Generation
 from codex.languages import language_of
@@ -20,7 +20,7 @@ from codex.prepare import Remembered
 from codex.progress import Meter, Report
 from codex.repomap import repo_map
 from codex.roles import ROLE_SHARES, role_of
-from codex.symbols import OUTLINE_VERSION, Outline, outline
+from codex.symbols import OUTLINE_VERSION, outline
 from codex.tiers import skeleton
 from orchestrator.context.tier import FloorTier, Room, TierSettings, limit_of, share
 
@@ -28,7 +28,7 @@ Count = Callable[[Sequence[str]], list[int]]
 BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
 HEADING = 12  # tokens that a file's heading line takes beside its text, about
 PAGE = 256
-MAP_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s, and 300 MB of outlines, on one core
+MAP_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s on one core
 # Skeletons of ten well-known codebases were 9 to 15 % of their source; one far below that would hold no definitions, so a
 # codex whose share at this rate does not fit is not outlined for one.
 LEAST_SKELETON = 0.03
@@ -73,10 +73,10 @@ class Drafting:
         ranks: Mapping[str, float] = {}
         map_text = known.decode() if known is not None else ""
         if known is None or (ranked and with_skeletons):
-            outlines = self._outlines(generation, report)
-            ranks = centrality(outlines)
+            gists = self._gists(generation, report)
+            ranks = centrality(gists)
         if known is None:
-            map_text = repo_map(outlines, budget - HEADING, self.count)
+            map_text = repo_map(gists, budget - HEADING, self.count)
             self.remembered.put([(key, map_text.encode("utf-8", "surrogatepass"))])
         return Drafts(skeletons, map_text, tokens, self.count([map_text])[0] + HEADING if map_text else None, ranks)
 
@@ -107,16 +107,16 @@ class Drafting:
             for entry in page
         }
 
-    def _outlines(self, generation: Generation, report: Report) -> dict[str, Outline]:
+    def _gists(self, generation: Generation, report: Report) -> dict[str, Gist]:
         """Of all files where that is bounded, else of those that say most: source first, then what lies near the top."""
         chosen = most_telling(generation.entries, MAP_BYTES)
         meter = Meter("map", len(chosen), report, time.monotonic)
-        outlines: dict[str, Outline] = {}
+        gists: dict[str, Gist] = {}
         for document in self.documents(chosen):
-            outlines[document.path] = outline(document)
+            gists[document.path] = gist(outline(document))
             meter.advance()
         meter.finish()
-        return outlines
+        return gists
 
 
 def most_telling(entries: Sequence[Entry], most_bytes: int) -> list[Entry]:
