@@ -105,14 +105,13 @@ class Loading:
 
     async def _loaded(self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "Teller") -> Standing:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
-        name, disk = tell.name, self.shelf.disk(tell.name)
-        await load.unless_cancelled(disk.acquire())
-        load.taking_in = True
-        try:
-            await self._taken_in(wanted, tell.of_thread(), load)
-        finally:
-            load.taking_in = False
-            disk.release()
+        name = tell.name
+        async with load.holding(self.shelf.disk(name)):
+            load.taking_in = True
+            try:
+                await self._taken_in(wanted, tell.of_thread(), load)
+            finally:
+                load.taking_in = False
         load.check()
         await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
         if not self.voice().done():

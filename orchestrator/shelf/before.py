@@ -41,8 +41,11 @@ def before(library: Library, ledger: Ledger, name: str, standing: Standing | Non
 
 
 def take_back(library: Library, ledger: Ledger, was: Before) -> None:
-    """Raises CodexError. One that was not known stays as one that was never loaded to its end."""
-    library.take_back(was.codex or replace(library.codex(was.name), newest=None))
+    """Raises CodexError. One that was not known stays, if it got so far, as one that was never loaded to its end."""
+    found = was.codex or next((replace(one, newest=None) for one in library.codices() if one.name == was.name), None)
+    if found is None:
+        return
+    library.take_back(found)
     ledger.rewish(was.name, was.wishes)
     if was.number is not None and was.hot is not None:
         ledger.freeze(was.name, was.number, was.hot)

@@ -6,6 +6,7 @@ runs ──▶ committed ──▶ ended          a person may cancel it until i
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from threading import Event
 from typing import Any, TypeVar
 
@@ -73,6 +74,17 @@ class RunningLoad:
             job.cancel()
             asked.cancel()
             await asyncio.gather(job, asked, return_exceptions=True)
+
+    @asynccontextmanager
+    async def holding(self, lock: asyncio.Lock) -> AsyncGenerator[None]:
+        """Holds a lock that others may hold for long. Raises LoadCancelled when a person cancels the load first."""
+        turn = asyncio.ensure_future(lock.acquire())
+        try:
+            await self.unless_cancelled(turn)
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():  # also where the load was ended in the moment in which it got it
+                lock.release()
 
     def commit(self) -> None:
         """From now on it cannot be cancelled. Raises LoadCancelled when it was."""

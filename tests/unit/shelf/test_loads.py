@@ -119,6 +119,34 @@ async def test_the_end_of_the_daemon_is_nobody_s_wish_to_take_a_load_back():
     assert seen == [False]
 
 
+@pytest.mark.parametrize("end", ["cancel", "stop"])
+async def test_a_lock_that_a_load_waits_for_is_free_again_however_it_ends(end):
+    lock, waiting = asyncio.Lock(), asyncio.Event()
+
+    async def works(load, emit):
+        waiting.set()
+        async with load.holding(lock):
+            emit({"event": "loaded"})
+
+    loads = Loads()
+    for gets_it in (True, False):
+        await lock.acquire()
+        waiting.clear()
+        load = loads.begin("a", works)
+        await waiting.wait()
+        await asyncio.sleep(0)
+        if gets_it:  # in the very moment in which it is ended
+            lock.release()
+        ending = asyncio.create_task(loads.cancel("a") if end == "cancel" else load.stop())
+        await asyncio.wait([ending])
+        if not gets_it:
+            lock.release()
+        assert not lock.locked()
+        async with lock:
+            pass
+        ending.exception()
+
+
 async def test_what_is_committed_can_no_longer_be_cancelled():
     committed, ending = asyncio.Event(), asyncio.Event()
 
