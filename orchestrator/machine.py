@@ -127,6 +127,11 @@ class Machine:
         window = min(budget.window, self._costs.context or budget.window)
         return Grant(budget.number, budget.cells, window)
 
+    @property
+    def beside(self) -> int:
+        """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
+        return self._beside()[0]
+
     def room(self, identity: int) -> Room:
         """What a floor may take now, in tokens."""
         return Room(

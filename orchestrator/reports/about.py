@@ -87,7 +87,9 @@ class About:
         memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
         held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
         free = outlook.snapshot.host.ram_available.value or 0
-        return Ground(memory, self.governor.memory, outlook.limit, free, held)
+        beside = self.machine.beside
+        held += beside if self.client.embedding_bytes else 0
+        return Ground(memory, self.governor.memory, outlook.limit, free, held, beside)
 
     def _gpus(self) -> list[Gpu]:
         info = self.client.info

@@ -18,13 +18,15 @@ LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 
 @dataclass(frozen=True)
 class Ground:
-    """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, and what is ours."""
+    """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, what is ours, and what
+    the embedding model takes beside any other."""
 
     memory: MemoryReading | None
     settings: MemorySettings
     limit: int | None = None
     host_free: int = 0
     held: int = 0
+    beside: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -
     if ground.memory is None:
         return Fitting(None, None, "unknown: how much memory there is cannot be read")
     wanted = None if gpu_layers < 0 else gpu_layers
-    demand = Demand(shape, plan, gpu_layers=wanted, ours=ground.held, host_free=ground.host_free)
+    demand = Demand(shape, plan, gpu_layers=wanted, ours=ground.held, host_free=ground.host_free, beside=ground.beside)
     try:
         budget = plan_budget(0, ground.memory, demand, ground.settings, ground.limit, Stores(0, 0))
     except FootprintError as error:

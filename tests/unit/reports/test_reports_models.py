@@ -12,7 +12,7 @@ from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
 from orchestrator.engine.builtin.files import BUILTINS, ensure
-from orchestrator.reports.fits import Ground
+from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.idle_gpu import unused_gpu
 from orchestrator.reports.model_files import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row
@@ -138,6 +138,12 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
     assert settings["model.tensor_split"] == "75%, 25% on 2 GPUs"
 
 
+def test_what_the_embedding_model_takes_is_not_there_for_another_ones_context(models):
+    shape = header(models / "small.gguf").shape
+    alone, beside = fitting(shape, PLAN, ground()), fitting(shape, PLAN, replace(ground(), beside=GIB))
+    assert beside.budget.kv == alone.budget.kv - GIB
+
+
 def test_grouped_heads_and_the_quantisation_are_told(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
     report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
@@ -169,4 +175,6 @@ def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it
     report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)
     assert before["embedding"] == report["embedding"] == {"dimensions": 256, "window": 2048}
     assert report["context"] is None
+    assert report["memory"]["weights"] == report["bytes"]
+    assert report["memory"]["buffers"] > 2 * report["memory"]["weights"]
     assert "kv" not in report
