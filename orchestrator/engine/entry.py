@@ -11,14 +11,14 @@ from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.keeper import Keeper, Path
+from orchestrator.engine.keeper import Path
+from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import End
 from orchestrator.engine.tickets import Phase, Ticket
-from orchestrator.engine.whole_keeper import WholeKeeper
 
 
 class Entry:
@@ -28,7 +28,7 @@ class Entry:
         self,
         backend: Backend,
         admission: Admission,
-        keeper: Keeper | WholeKeeper | None,
+        keeper: Keeping | None,
         recovery: Recovery,
         speculation: Speculation,
         counters: Counters,

@@ -16,7 +16,8 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
-from orchestrator.engine.keeper import Keeper, deepest
+from orchestrator.engine.keeper import deepest
+from orchestrator.engine.keeping import keeping
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -39,7 +40,6 @@ from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
-from orchestrator.engine.whole_keeper import WholeKeeper
 
 log = logging.getLogger("lorekeep.engine.loop")
 
@@ -56,7 +56,7 @@ class Loop:
         self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
     ) -> None:
         self.backend = backend
-        self.keeper = keeper_of(backend, tiers, clock)
+        self.keeper = keeping(backend, tiers, clock)
         self.admission = Admission(backend, sequences, self._evicted)
         self.counters = Counters()
         self._limits = limits
@@ -266,14 +266,6 @@ class Loop:
             self.counters.broken_pools += 1
             self.admission.discard(name)
         return bool(broken)
-
-
-def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeper | WholeKeeper | None:
-    if tiers is None:
-        return None
-    if backend.info.ranges:
-        return Keeper(tiers, clock)
-    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)
 
 
 def ids_of(data: bytes) -> "array[int]":

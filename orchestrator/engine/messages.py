@@ -141,9 +141,6 @@ class Shutdown:
     pass
 
 
-ToChild = Grant | PutFloor | DropFloor | Job | Cancel | Encode | Decode | Match | Shutdown
-
-
 # ---- child to daemon -------------------------------------------------------------------------------------------------
 
 
