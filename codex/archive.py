@@ -113,6 +113,12 @@ class Archive(Protocol):
     def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
         """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
 
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+        """At most `n` chunks whose text has these words one behind the other, whatever stands between them but words.
+
+        Looked for among the chunks that hold them all, a few hundred at most.
+        """
+
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         """At most `n` files ranked as wholes, best first."""
 

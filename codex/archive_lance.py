@@ -137,6 +137,10 @@ class LanceArchive:
         with self._reading(codex) as opened:
             return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
 
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+        with self._reading(codex) as opened:
+            return () if opened is None or not words or n <= 0 else tuple(queries.phrase(opened.chunks, words, n))
+
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         with self._reading(codex) as opened:
             if opened is None or not query or n <= 0:

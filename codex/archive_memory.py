@@ -13,6 +13,7 @@ from codex.archive import ArchiveStats, FileMatch, Match, Progress, unheard
 from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
+from codex.identifiers import in_a_row
 from codex.prepare import Prepared, PreparedChunk, prepare
 from codex.stems import stem
 
@@ -115,6 +116,10 @@ class MemoryArchive:
     def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
         chunks = self._shelf(codex).chunks() if text else []
         return tuple(_match(one) for one in chunks if text in one.chunk.text)[: max(0, n)]
+
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+        chunks = self._shelf(codex).chunks() if words else []
+        return tuple(_match(one) for one in chunks if in_a_row(words, one.chunk.text))[: max(0, n)]
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         files = list(self._shelf(codex).files.values())

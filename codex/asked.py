@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from codex.identifiers import identifiers, query_words, split
+from codex.identifiers import words as all_words
 from codex.stems import stem
 
 _TESTS = re.compile(r"\b(?i:test)|_test\b|\bTest[A-Z]|\b(?i:fixture)|\b(?i:spec)s?\b")
@@ -32,6 +33,7 @@ _QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^”\n]{2,})”")
 _TICKED = re.compile(r"`([^`\n]{2,})`")
 _PLAIN_NAME = re.compile(r"(?:[^\W_][\w]*\.)*[^\W_]\w*")  # the index finds it as it is
 _EXACT_AT_MOST = 3
+_PHRASE_WORDS = (5, 80)  # fewer are anywhere by chance; more are a page, and rarely copied without a gap
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Asked:
 
     `tests` says that it speaks of tests, `tests_wanted` that they are the answer.
     `exact` are strings to be found as they are; `quoted` says that they were written as such.
+    `phrase`: all words of what asks nothing and may have been copied from where it stands.
     """
 
     words: tuple[str, ...]
@@ -49,6 +52,7 @@ class Asked:
     tests_wanted: bool = False
     exact: tuple[str, ...] = ()
     quoted: bool = False
+    phrase: tuple[str, ...] = ()
 
 
 def asked(question: str) -> Asked:
@@ -58,7 +62,17 @@ def asked(question: str) -> Asked:
     quoted = _quoted(question)
     exact = quoted or _one_piece(question)
     tests, wanted = bool(_TESTS.search(question)), bool(_TESTS_WANTED.search(question))
-    return Asked(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted))
+    phrase = () if exact else _phrase(question)
+    return Asked(
+        tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted), phrase
+    )
+
+
+def _phrase(question: str) -> tuple[str, ...]:
+    if question.rstrip().endswith("?"):
+        return ()
+    found = all_words(question)
+    return tuple(found) if _PHRASE_WORDS[0] <= len(found) <= _PHRASE_WORDS[1] else ()
 
 
 def _quoted(question: str) -> tuple[str, ...]:

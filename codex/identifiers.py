@@ -5,7 +5,7 @@ and no stemming: the index stems.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _WORD = re.compile(r"[^\W_][\w]*|_+[^\W_]\w*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
@@ -31,6 +31,11 @@ def words(text: str) -> list[str]:
         if len(word) <= _WORD_CHARS:
             found.extend(_cached_split(word))
     return found
+
+
+def in_a_row(wanted: Sequence[str], text: str) -> bool:
+    """Whether a text has these words one behind the other, whatever stands between them but words."""
+    return f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
 
 
 def query_words(text: str, at_most: int = 64) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from codex.archive import Match
 from codex.definitions import Place
 from codex.grams import may_hold
-from codex.identifiers import words
+from codex.identifiers import in_a_row, words
 from codex.lance_shown import Shown, values_of
 from codex.lance_tables import Tables, among, row_id
 
@@ -39,9 +39,8 @@ def exact(opened: Tables, text: str, n: int) -> list[Match]:
     The chunks that hold all words of the string are looked through. Where that is not enough (no words, half a word at
     an end, too many chunks), the texts of those files are whose sketches say that they may hold it.
     """
-    wanted, most = words(text), max(_EXACT_READ, 4 * n)
-    rows = _searched(opened.chunks, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else None
-    read = [] if rows is None else list(zip(_matches(rows), values_of(rows, "text"), strict=True))
+    most = max(_EXACT_READ, 4 * n)
+    read = _holding_all(opened.chunks, words(text), most)
     seen = [match for match, whole in read if text in whole]
     if len(seen) >= n or (seen and len(read) < most):
         return sorted(seen, key=lambda match: (-match.score, match.place))[:n]
@@ -52,6 +51,19 @@ def exact(opened: Tables, text: str, n: int) -> list[Match]:
     among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
     scanned = opened.chunks.search().where(f"contains(text, '{quoted}'){among_them}").select(["card"]).limit(n)
     return sorted(map(_match, values_of(scanned.to_arrow(), "card")), key=lambda match: match.place)
+
+
+def phrase(table: Any, wanted: Sequence[str], n: int) -> list[Match]:
+    """The best `n` chunks that have these words one behind the other."""
+    read = _holding_all(table, wanted, max(_EXACT_READ, 4 * n))
+    seen = [match for match, whole in read if in_a_row(wanted, whole)]
+    return sorted(seen, key=lambda match: (-match.score, match.place))[:n]
+
+
+def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[Match, str]]:
+    """Chunks that hold every one of these words, with their texts."""
+    rows = _searched(table, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else None
+    return [] if rows is None else list(zip(_matches(rows), values_of(rows, "text"), strict=True))
 
 
 def _may_hold(files: Any, text: str) -> list[str]:

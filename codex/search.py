@@ -84,7 +84,12 @@ class Search:
         return Found(self._hits(chosen, question, codex), (*missing, *faults))
 
     def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
-        """Chunks that hold the strings asked for, each with the share of them; and which are nowhere."""
+        """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
+
+        A sentence that stands in a text counts as one: who pastes it looks for it, and its words fit others better.
+        """
+        if question.phrase:
+            return {match.place: 1.0 for match in self.archive.phrase(codex, question.phrase, _EXACT + n)}, ()
         found: Counter[Place] = Counter()
         missing: list[str] = []
         for text in question.exact:

@@ -12,6 +12,7 @@ from codex.archive_lance import LanceArchive
 from codex.archive_memory import MemoryArchive
 from codex.definitions import Place
 from codex.documents import Document, digest_of
+from codex.identifiers import words
 from codex.search import Search
 
 PARSER = """def parseHeader(line):
@@ -181,6 +182,16 @@ def test_an_exact_string_is_found_with_its_case_and_punctuation(
     assert sorted(match.place.path for match in archive.exact("c", string, 5)) == there
     assert len(archive.exact("c", string, 1)) == min(1, len(there))
     assert archive.exact("c", string, 0) == archive.exact("nobody", string, 5) == ()
+
+
+def test_a_phrase_is_found_over_ends_of_lines_and_marks_of_comments_and_only_in_its_order(archive: Archive) -> None:
+    wrapped = "# Sessions are kept\n# until nobody's clock runs.\nx = 1\n"
+    turned = "# kept sessions are until nobody's clock runs\n"
+    archive.replace("c", [document("a.py", wrapped), document("b.py", turned)])
+    wanted = words("Sessions are kept until nobody's clock")
+    assert [match.place.path for match in archive.phrase("c", wanted, 5)] == ["a.py"]
+    assert archive.phrase("c", words("sessions are keptuntil"), 5) == ()
+    assert archive.phrase("c", wanted, 0) == archive.phrase("c", (), 5) == archive.phrase("nobody", wanted, 5) == ()
 
 
 def test_warming_changes_nothing_and_an_unknown_codex_is_no_error(archive: Archive) -> None:

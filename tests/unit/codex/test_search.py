@@ -259,3 +259,31 @@ def test_a_question_says_whether_it_is_about_tests() -> None:
 )
 def test_a_path_says_what_a_file_is_for(path: str, role: Role) -> None:
     assert role_of(path) is role
+
+
+def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_matches() -> None:
+    files = {
+        "src/cache.py": "def cache_object(pickle, cache):\n    cache.push(pickle.object, cache)\n    return pickle\n",
+        "tests/test_storage.py": "def test_it():\n    # Push an object into the cache\n"
+        "    # to make sure it pickles properly\n    store()\n",
+    }
+    sentence = "Push an object into the cache to make sure it pickles properly"
+    hits = search(files).search(sentence, "c").hits
+    assert hits[0].path == "tests/test_storage.py"
+    assert hits[0].scores["exact"] == 1.0
+    asked_for = search(files).search(f"{sentence}?", "c").hits  # a question is put in one's own words
+    assert not any("exact" in hit.scores for hit in asked_for)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_phrase"),
+    [
+        ("the lines of a file are read here.", True),
+        ("where are the lines of a file read?", False),
+        ("read the lines", False),
+        ('all that "lines of a file" says to us', False),
+        ("word " * 100, False),
+    ],
+)
+def test_what_may_have_been_copied_has_a_few_words_and_asks_nothing(question: str, is_phrase: bool) -> None:
+    assert bool(asked(question).phrase) == is_phrase
