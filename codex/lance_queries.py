@@ -49,8 +49,9 @@ def exact(opened: Tables, text: str, n: int) -> list[Match]:
         return []
     quoted = text.replace("'", "''")
     among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
-    scanned = opened.chunks.search().where(f"contains(text, '{quoted}'){among_them}").select(["card"]).limit(n)
-    return sorted(map(_match, values_of(scanned.to_arrow(), "card")), key=lambda match: match.place)
+    where = f"contains(text, '{quoted}'){among_them}"
+    rows = _answered(opened.chunks, lambda there: there.query().where(where).select(["card"]).limit(n))
+    return sorted(map(_match, values_of(rows, "card")), key=lambda match: match.place)
 
 
 def phrase(table: Any, wanted: Sequence[str], n: int) -> list[Match]:
@@ -68,8 +69,8 @@ def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[Mat
 
 def _may_hold(files: Any, text: str) -> list[str]:
     """Paths whose sketches do not rule the string out."""
-    rows = files.search().select(["path", "sketch"]).to_arrow().combine_chunks() if files.count_rows() else None
-    if rows is None:
+    rows = _answered(files, lambda there: there.query().select(["path", "sketch"])).combine_chunks()
+    if not rows.num_rows:
         return []
     sketches = rows.column("sketch").chunk(0)
     _, offsets, body = sketches.buffers()
