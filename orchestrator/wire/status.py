@@ -78,6 +78,7 @@ class GovernorReport(Shape):
     unplanned: str = Field(description="why nothing can be planned")
     faults: tuple[str, ...] = Field(description="sensors that cannot be read")
     gpus: tuple[str, ...] = Field(description="their names")
+    sensors: dict[str, Any] = Field(description="every reading of the GPUs and of the host; none where one is unknown")
 
 
 class QueueReport(Shape):
