@@ -26,6 +26,7 @@ from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
 from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
+from codex.freed_memory import give_back
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
 from codex.reading_mark import ReadingMark
 from codex.remembered import SqliteRemembered
@@ -120,6 +121,7 @@ class LanceArchive:
             if opened is not None:
                 tables.fold(opened.chunks)
                 tables.fold(opened.files)
+                give_back()
                 tables.show(opened)
                 tables.note_versions(self._folder(codex), opened)
 

@@ -69,7 +69,8 @@ def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[Mat
 
 def _may_hold(files: Any, text: str) -> list[str]:
     """Paths whose sketches do not rule the string out."""
-    rows = _answered(files, lambda there: there.query().select(["path", "sketch"])).combine_chunks()
+    read: Any = _answered(files, lambda there: there.query().select(["path", "sketch"]))
+    rows = read.combine_chunks()
     if not rows.num_rows:
         return []
     sketches = rows.column("sketch").chunk(0)

@@ -1,0 +1,18 @@
+"""Giving memory back is a courtesy: it never fails."""
+
+import ctypes
+
+import pytest
+
+from codex.freed_memory import give_back
+
+
+def test_what_is_in_use_stays() -> None:
+    kept = [bytes([number]) * 100_000 for number in range(100)]
+    give_back()
+    assert all(block == bytes([number]) * 100_000 for number, block in enumerate(kept))
+
+
+def test_a_c_library_without_the_call_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    give_back()
