@@ -59,7 +59,8 @@ def text_of(path: str, standing: Standing, read: Read) -> str:
 def lines_of(selection: str, text: str) -> tuple[int, int] | None:
     """First and last line, from 1, of what stands there exactly once."""
     wanted = selection.strip("\n").replace("\r\n", "\n")
-    if not wanted.strip() or text.count(wanted) != 1:
+    at = text.find(wanted)
+    if not wanted.strip() or at < 0 or text.find(wanted, at + 1) >= 0:  # `str.count` passes over what overlaps
         return None
-    start = text.count("\n", 0, text.index(wanted)) + 1
+    start = text.count("\n", 0, at) + 1
     return start, start + wanted.count("\n")

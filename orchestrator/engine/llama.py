@@ -131,7 +131,7 @@ class LlamaMemory:
         self._memory = lib.llama_get_memory(self._context)
         self._backend = backend
         self._vocabulary = lib.llama_model_get_vocab(model)
-        self._width = int(lib.llama_vocab_n_tokens(self._vocabulary))
+        self._row = ctypes.c_float * int(lib.llama_vocab_n_tokens(self._vocabulary))
         self._rows = Rows(spec.batch)
         self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
@@ -148,8 +148,8 @@ class LlamaMemory:
 
     def sample(self, row: int, sampler: Sampler) -> Sampled:
         assert isinstance(sampler, LlamaSampler)
-        logits = lib.llama_get_logits_ith(self._context, row)
-        token, logprobs = sampler.choose(np.ctypeslib.as_array(logits, shape=(self._width,)))
+        logits = self._row.from_address(ctypes.addressof(lib.llama_get_logits_ith(self._context, row).contents))
+        token, logprobs = sampler.choose(np.frombuffer(memoryview(logits), np.float32))
         end = bool(lib.llama_vocab_is_eog(self._vocabulary, token))
         if not end:
             sampler.accept(token)

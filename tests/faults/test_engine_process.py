@@ -166,7 +166,7 @@ async def test_another_kv_type_or_attention_or_model_finds_nothing_and_computes(
     flip_last_byte(quoter_model, copy)
     others: list[tuple[Path, dict[str, Any]]] = [
         (quoter_model, {"kv_type_k": "f32", "kv_type_v": "f32"}),
-        (quoter_model, {"flash_attention": False}),
+        (quoter_model, {"flash_attention": True}),
         (copy, {}),
     ]
     for model, settings in others:

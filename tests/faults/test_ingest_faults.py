@@ -231,8 +231,9 @@ def test_what_could_not_be_read_is_tried_again_by_the_next_load(tmp_path: Path) 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's eyes are needed")
 def test_unreadable_files_and_folders_are_left_out_with_a_notice(tmp_path: Path) -> None:
-    for folder in [tmp_path, tmp_path.parent, tmp_path.parent.parent]:
-        folder.chmod(0o755)
+    for folder in [tmp_path, *list(tmp_path.parents)[:3]]:  # with two test processes pytest's folder is one deeper
+        if "pytest" in str(folder):
+            folder.chmod(0o755)
     root = tmp_path / "root"
     (root / "closed").mkdir(parents=True)
     for name in ["open.py", "shut.py", "closed/in.py"]:

@@ -127,9 +127,9 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 )
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh"])
 def test_hostile_text_takes_seconds_at_most(path: str, text: str) -> None:
-    before = time.monotonic()
+    before = time.thread_time()  # of this thread alone: other work on the machine does not count
     outline(Document(path, text, "", len(text)))
-    assert time.monotonic() - before < 6
+    assert time.thread_time() - before < 6
 
 
 def test_what_is_too_large_to_parse_is_plain_text() -> None:
