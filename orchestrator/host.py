@@ -1,5 +1,6 @@
 """The machine and the engine on it, from the settings: which model, how it is loaded, and what it may take."""
 
+import logging
 import os
 import time
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 
+log = logging.getLogger("lorekeep.embedding")
+
 
 @dataclass(frozen=True)
 class Host:
@@ -38,6 +41,8 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     model = suiting(settings, paths, sensors)
     embedding = find_embedding(settings.embedding, paths.models)
+    if embedding.fault:
+        log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
     governor = parts.governor(settings)
     chosen, gpus = offload_of(settings.model, offloads=engine_offloads()), gpus_of(settings, sensors)
     layers = layers_on(gpus, model.shape, chosen, governor.memory)

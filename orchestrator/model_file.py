@@ -11,7 +11,7 @@ from governor.errors import FootprintError, GgufError
 from governor.gguf import read_gguf
 from governor.shape import ModelShape, shape_of
 from governor.told import no_chat
-from orchestrator.engine.builtin.files import BuiltinError, ensure, is_builtin
+from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.placement import placement_of
 
@@ -72,6 +72,11 @@ def find_model(setting: str, models: Path) -> ModelFile:
         raise InvalidRequest(f"{path} cannot be used as a model: {error}", ANOTHER) from error
 
 
+def built_in(*, embeds: bool) -> list[str]:
+    """The names of those that embed, or of those that answer."""
+    return sorted(name for name, model in BUILTINS.items() if model.embeds is embeds)
+
+
 def _hint(path: Path, error: GgufError) -> str:
     if error.path != path and not error.path.exists():
         return f"put {error.path.name}, another part of the same model, beside it, or name another GGUF file"
@@ -81,6 +86,9 @@ def _hint(path: Path, error: GgufError) -> str:
 
 
 def _builtin(name: str, models: Path) -> Path:
+    if name not in built_in(embeds=False):
+        what = "embeds and does not answer" if name in BUILTINS else "does not exist"
+        raise InvalidRequest(f"{name} {what}; built in to answer: {', '.join(built_in(embeds=False))}", ANOTHER)
     try:
         return ensure(name, models)
     except BuiltinError as error:

@@ -20,6 +20,7 @@ from orchestrator.settings import SettingsError
 FIRST_FD = 3  # SD_LISTEN_FDS_START
 LONGEST_PATH = 107  # bytes of sockaddr_un.sun_path without its end
 BACKLOG = 256
+LAST_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,7 @@ class Listener:
 
 def listen(path: Path, group: str = "") -> Listener:
     """Our own socket at `path`, mode 0600, or 0660 with a group. Raises Conflict where a daemon lives there."""
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise SettingsError(
-            f"{path} is longer than {LONGEST_PATH} bytes, too long for a socket", "use a shorter --socket"
-        )
+    check_path(path)
     make_folder(path.parent)
     lock = locked(path)
     try:
@@ -54,6 +52,14 @@ def listen(path: Path, group: str = "") -> Listener:
         os.close(lock)
         raise
     return Listener(bound, path, lock, inode_of(path))
+
+
+def check_path(path: Path) -> None:
+    """Raises SettingsError for what no socket can be called."""
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise SettingsError(
+            f"{path} is longer than {LONGEST_PATH} bytes, too long for a socket", "use a shorter --socket"
+        )
 
 
 def make_folder(folder: Path) -> None:
@@ -124,12 +130,18 @@ def bind(path: Path, group: str) -> socket.socket:
 
 def share(path: Path, group: str) -> None:
     try:
-        os.chown(path, -1, grp.getgrnam(group).gr_gid)
+        os.chown(path, -1, group_number(group))
         path.chmod(0o660)
-    except KeyError:
-        raise SettingsError(f"serve.socket_group: no group {group}", "name one that exists") from None
     except PermissionError as error:
         raise SettingsError(f"serve.socket_group: not a member of {group}", "join it, or serve as root") from error
+
+
+def group_number(group: str) -> int:
+    """Raises SettingsError."""
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise SettingsError(f"serve.socket_group: no group {group}", "name one that exists") from None
 
 
 def inode_of(path: Path) -> int | None:
@@ -160,20 +172,26 @@ def adopted(descriptor: int) -> Listener:
 
 def listen_tcp(address: str) -> Listener:
     """`HOST:PORT`; an IPv6 host in brackets."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise SettingsError(f"--tcp {address}: not HOST:PORT", "write it like 127.0.0.1:8080")
+    host, port = tcp_address(address)
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host.strip("[]"), int(port)))
+        bound.bind((host.strip("[]"), port))
     except (OSError, OverflowError) as error:
         bound.close()
         reason = "in use" if getattr(error, "errno", 0) == errno.EADDRINUSE else str(error)
         raise SettingsError(f"--tcp {address}: {reason}", "use another address") from error
     bound.listen(BACKLOG)
     return Listener(bound)
+
+
+def tcp_address(address: str) -> tuple[str, int]:
+    """Host and port as they are written. Raises SettingsError."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > LAST_PORT:
+        raise SettingsError(f"--tcp {address}: not HOST:PORT", "write it like 127.0.0.1:8080")
+    return host, int(port)
 
 
 def open_all(environ: MutableMapping[str, str], path: Path, group: str, tcp: str) -> list[Listener]:

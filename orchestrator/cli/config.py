@@ -8,6 +8,7 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.figures import table
 from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
 Config = Annotated[
@@ -38,12 +39,24 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 @app.command()
 def check(config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Reads all settings and says whether they can be used."""
+    """Reads all settings and says whether they can be used, as lore serve would: models are looked into, none is loaded."""
     loaded = local.settings(config, {"serve.socket": socket})
+    faults = local.unusable(loaded)
+    files = [str(file) for file in loaded.files]
     if as_json:
-        result_json({"ok": True, "files": [str(file) for file in loaded.files], "set": dict(loaded.origins)})
+        result_json({"ok": not faults, "files": files, "set": dict(loaded.origins), "faults": faults})
+    elif not faults:
+        note(f"good: {len(loaded.origins)} set, in {', '.join(files) or 'no file'}")
     else:
-        note(f"good: {len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
+        note("\n".join(line for fault in faults for line in told(fault)))
+    if faults:
+        raise typer.Exit(USAGE)
+
+
+def told(fault: dict[str, str]) -> list[str]:
+    """What is wrong and where; what to do."""
+    where = f"{fault['origin']}: " if fault["origin"] else ""
+    return [f"{where}{fault['key']}: {fault['message']}", f"      {fault['hint']}"]
 
 
 @app.command()

@@ -26,6 +26,16 @@ def settings(config: str | None = None, options: Mapping[str, Any] | None = None
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
+def unusable(loaded: "Loaded") -> list[dict[str, str]]:
+    """What `lore serve` would refuse of these settings, or do without: key, origin, message and hint of each."""
+    from dataclasses import asdict
+
+    from orchestrator.reports.usable import unusable as found
+    from orchestrator.settings import Paths
+
+    return [asdict(one) for one in found(loaded, Paths.of(os.environ))]
+
+
 def known_sigil(name: str) -> None:
     """Raises Failure for a sigil that the settings do not have."""
     wrong = settings().settings.unknown_sigil(name)

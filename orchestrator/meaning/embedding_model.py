@@ -11,10 +11,11 @@ from governor.errors import FootprintError, GgufError
 from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, shape_of
 from governor.told import no_embedding, vector_length
-from orchestrator.engine.builtin.files import BuiltinError, ensure, is_builtin
+from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.engine.embed_client import embedding_name
 from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW
 from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
 
 
@@ -61,6 +62,10 @@ def find_embedding(given: EmbeddingSettings, models: Path) -> EmbeddingChoice:
     """The model of these settings. Builds a built-in one on first need."""
     if not given.model:
         return EmbeddingChoice()
+    if is_builtin(given.model) and given.model not in built_in(embeds=True):
+        what = "writes text and does not embed" if given.model in BUILTINS else "does not exist"
+        fault = f"{given.model} {what}; built in to embed: {', '.join(built_in(embeds=True))}"
+        return EmbeddingChoice(given.model, fault=fault)
     try:
         path = ensure(given.model, models) if is_builtin(given.model) else Path(given.model).expanduser().resolve()
         gguf = read_gguf(path)

@@ -67,6 +67,14 @@ def test_the_model_that_quotes_is_named_with_its_architecture(models):
     assert "architecture llama that writes text" in found(ensure("builtin:quoter", models), models).fault
 
 
+@pytest.mark.parametrize("model", ["builtin:word", "builtin:quoter"])
+def test_only_built_in_models_that_embed_are_offered_in_place_of_one_that_does_not(tmp_path, model):
+    fault = found(model, tmp_path).fault
+    assert fault.startswith(model)
+    assert fault.endswith("built in to embed: builtin:words")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("model", ["builtin:nothing", "/nowhere/model.gguf", "/"])
 def test_a_model_that_cannot_be_read_is_a_fault_that_names_it(models, model):
     assert model in found(model, models).fault
