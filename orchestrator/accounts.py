@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from governor.budget import Budget
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.strategy import Decision
-from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier
+from orchestrator.engine.messages import Admitted, Completion, Grant, Reuse, Tier
 from orchestrator.service import Ask
 from orchestrator.wire.lore import BlockState, Drafts, GovernorState, PromptState, StrategyState, Timings
 
@@ -63,10 +62,11 @@ def strategy_state(decision: Decision) -> StrategyState:
 
 
 def governor_state(
-    level: str, tokens: int, bytes_per_token: float, budget: Budget, actions: Sequence[str]
+    level: str, tokens: int, bytes_per_token: float, grant: Grant, actions: Sequence[str]
 ) -> GovernorState:
+    """The grant, not the budget: `model.context` may allow less than the memory does."""
     return GovernorState(
-        level=level, kv_bytes=round(tokens * bytes_per_token), budget_tokens=budget.window, actions=tuple(actions)
+        level=level, kv_bytes=round(tokens * bytes_per_token), budget_tokens=grant.window, actions=tuple(actions)
     )
 
 

@@ -201,7 +201,7 @@ class Answers:
                 machine.levels.memory or "unknown",
                 prompt.tokens,
                 self.client.info.kv_bytes_per_token if self.client.info else 0.0,
-                machine.budget,
+                machine.grant,
                 prepared.actions,
             ),
         )

@@ -1,7 +1,7 @@
 """What an answer says of itself, from what the engine reported."""
 
 from orchestrator import accounts
-from orchestrator.engine.messages import Completion, Outcome, Reason, Timings
+from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, Timings
 
 
 def completion(drafted: int, accepted: int) -> Completion:
@@ -21,3 +21,8 @@ def test_times_are_milliseconds_and_the_speed_is_the_last_inference_s() -> None:
     told = accounts.timings([completion(0, 0), completion(0, 0)], 0.126, 30.0, 90.0)
     assert (told.assemble_ms, told.queue_ms, told.ttft_ms, told.total_ms) == (0.13, 2.0, 30.0, 90.0)
     assert told.tokens_per_second == 40.0
+
+
+def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_would_allow() -> None:
+    told = accounts.governor_state("calm", 100, 10.0, Grant(1, cells=131_072, window=12_288), ())
+    assert (told.budget_tokens, told.kv_bytes) == (12_288, 1000)
