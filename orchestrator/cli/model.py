@@ -4,12 +4,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon, part
+from orchestrator.cli.connect import daemon
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import plural, size, table
 from orchestrator.cli.load import step
@@ -53,14 +54,26 @@ def row(model: dict[str, Any]) -> tuple[str, ...]:
 @app.command()
 def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    asked = name or daemon(socket).call("GET", "/v1/status")["model"]["name"]
-    found = daemon(socket).call("GET", f"/v1/models/local/{part(asked)}")
+    asked = named(name) if name else daemon(socket).call("GET", "/v1/status")["model"]["name"]
+    found = daemon(socket).call("GET", f"/v1/models/local/{quote(asked, safe='')}")
     if as_json:
         result_json(found)
         return
     from orchestrator.cli.model_page import page
 
     result(page(found["model"]))
+
+
+def named(asked: str) -> str:
+    """A model's name, or the path of a GGUF file in full. Raises Failure for a path to anything else."""
+    path = Path(asked).expanduser()
+    if "/" not in asked and not (path.suffix == ".gguf" and path.is_file()):
+        return asked
+    if not path.is_file():
+        raise Failure(faults.NOT_FOUND, f"there is no model file {path}", "`lore model list` shows what there is")
+    if fault := local.gguf_fault(path):
+        raise Failure(faults.USAGE, f"this is no model: {fault}", "`lore model list` shows the models at hand")
+    return str(path.resolve())
 
 
 @app.command()

@@ -19,7 +19,7 @@ from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.events import Picture, events_between
 from orchestrator.reports.fits import Ground
-from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header
+from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header, lying_at
 from orchestrator.reports.offload import Gpu
 from orchestrator.reports.prefill import Prefill
 from orchestrator.service import Report
@@ -69,10 +69,10 @@ class About:
         ground = self.ground()
         return [models.row(one, head, self.chosen, ground, loaded=self._is_loaded(one)) for one, head in found]
 
-    async def one_model(self, name: str) -> Report:
-        """Everything about one. Raises NotFound."""
+    async def one_model(self, name: str, *, anywhere: bool = False) -> Report:
+        """Everything about one; `anywhere`: also of a file outside the models folder, by its full path. Raises NotFound."""
         known = await asyncio.to_thread(self._known)
-        found = chosen(known, name)
+        found = chosen(known, name) or (await asyncio.to_thread(lying_at, name) if anywhere else None)
         if found is None:
             raise NotFound(f"no model {name}", instead(name, [one.id for one in known], "", "`lore model list`"))
         head = Header() if found.about else await asyncio.to_thread(header, found.path)

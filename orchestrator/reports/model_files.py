@@ -70,6 +70,12 @@ def chosen(known: tuple[AtHand, ...], name: str) -> AtHand | None:
     return next((one for one in known if name in (one.id, one.path.name, str(one.path))), None)
 
 
+def lying_at(path: str) -> AtHand | None:
+    """A file by its full path, whatever it is."""
+    found = Path(path)
+    return AtHand(path, found) if found.is_absolute() and found.is_file() else None
+
+
 def header(path: Path) -> Header:
     try:
         gguf = read_gguf(path)
@@ -87,4 +93,6 @@ def damage(path: Path) -> str:
         read_gguf(path)
     except GgufError as error:
         return str(error)
+    except OSError as error:
+        return error.strerror or str(error)
     return ""

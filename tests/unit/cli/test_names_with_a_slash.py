@@ -16,3 +16,13 @@ def test_there_is_no_conversation_of_such_a_name(lore, lorekeep, command):
     done = lore("session", command[0], "../..", *command[1:])
     assert done.returncode == 5
     assert done.stderr == "lore: no session named '../..'\n      lore session list shows what there is\n"
+
+
+def test_a_file_that_is_no_model_is_told_as_what_it_is(lore, lorekeep, folder):
+    (folder / "notes.gguf").write_text("nothing of a model\n")
+    for path in ("/etc/passwd", str(folder / "notes.gguf")):
+        done = lore("model", "show", path)
+        assert done.returncode == 2
+        assert f"lore: this is no model: {path}: is no GGUF" in done.stderr
+    gone = lore("model", "show", str(folder / "gone.gguf"))
+    assert (gone.returncode, "there is no model file" in gone.stderr) == (5, True)
