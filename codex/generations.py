@@ -50,7 +50,7 @@ class Codex:
 
     name: str
     source: str
-    roots: tuple[str, ...]  # absolute folders, or URLs
+    roots: tuple[str, ...]  # absolute folders and single files, or URLs
     request: str
     newest: int | None  # number of its newest generation
 

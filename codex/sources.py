@@ -70,8 +70,11 @@ class Source:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Absolute folder, or URL without credentials, of each root."""
-        return tuple(_shown(root.url) if root.url else str(root.path) for root in self.roots)
+        """What each root is: a folder, single files of one, or a URL without credentials. Paths are absolute.
+
+        A file stands for itself alone: its folder is not loaded, and who stands in that does not mean the file.
+        """
+        return tuple(_shown(root.url) if root.url else path for root in self.roots for path in _paths(root))
 
     @property
     def lasting(self) -> tuple[str, ...]:
@@ -233,11 +236,13 @@ def _unnamed(glob: str) -> str:
 
 
 def _lasting(root: Root) -> tuple[str, ...]:
-    if root.files:
-        return tuple(str(root.path / name) for name in root.files)
     if root.url is not None and _URL.match(root.url) and root.revision:
         return (f"{root.url}#{root.revision}",)
-    return (root.url or str(root.path),)
+    return (root.url,) if root.url else _paths(root)
+
+
+def _paths(root: Root) -> tuple[str, ...]:
+    return tuple(str(root.path / name) for name in root.files) if root.files else (str(root.path),)
 
 
 def _clone_name(url: str) -> str:

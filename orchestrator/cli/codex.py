@@ -25,12 +25,18 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
         result_json(report)
     elif report["codices"]:
         rows = [
-            (codex["name"], str(codex.get("tier", "")), count(codex.get("files", 0)), str(codex.get("root", "")))
+            (codex["name"], str(codex.get("tier", "")), count(codex.get("files", 0)), roots(codex))
             for codex in report["codices"]
         ]
         result(table(("name", "tier", "files", "root"), rows))
     else:
         note("none is loaded; lore load PATH")
+
+
+def roots(codex: dict[str, Any]) -> str:
+    """Two, or the first and how many more there are."""
+    first, *more = codex.get("roots") or [codex.get("root", "")]
+    return f"{first} +{len(more)}" if len(more) > 1 else ", ".join([first, *more])
 
 
 @app.command()

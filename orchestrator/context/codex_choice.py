@@ -4,7 +4,7 @@
     1  the conversation has one                    that; another name is refused
     2  named: `none`                               the bare model
     3  named                                       that, or NotFound with those there are
-    4  a loaded root holds the working directory   the deepest such
+    4  a loaded folder holds the working directory the deepest such; a codex of single files never
     5  exactly one is loaded                       that
     6  otherwise                                   InvalidRequest with the names
 
@@ -23,7 +23,7 @@ BARE = "none"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A loaded codex that the asker may read; `root` is absolute."""
+    """A loaded codex that the asker may read; `root` is a folder or a single file, absolute, or a URL."""
 
     name: str
     root: str

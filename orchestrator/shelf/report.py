@@ -53,7 +53,8 @@ def codex_report(
 
 def bare_report(codex: Codex, fresh: Freshness) -> dict[str, Any]:
     """A codex that does not stand: not raised yet, or never loaded to its end."""
-    plain = {"name": codex.name, "root": codex.roots[0], "generation": codex.newest, "tier": None}
+    roots = {"root": codex.roots[0], "roots": list(codex.roots)}
+    plain = {"name": codex.name, **roots, "generation": codex.newest, "tier": None}
     return plain | fresh_report(fresh)
 
 

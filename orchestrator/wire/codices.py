@@ -27,7 +27,7 @@ class CodexReport(Shape):
     """A codex as it stands. One that is not raised yet has only its name, root, generation and how fresh it is."""
 
     name: str = Field(description="its name")
-    root: str = Field(description="the first folder or URL")
+    root: str = Field(description="the first folder, file or URL")
     roots: tuple[str, ...] = Field((), description="all of them")
     generation: int | None = Field(description="none: never loaded to its end; 0: a dry run")
     branch: str | None = Field(None, description="git's, when the generation was made")

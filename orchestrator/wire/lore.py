@@ -18,7 +18,7 @@ class CodexState(Shape):
     """The codex that was asked, in the state that the answer saw."""
 
     name: str = Field(description="its name")
-    root: str = Field(description="the first folder or URL that it was loaded from")
+    root: str = Field(description="the first folder, file or URL that it was loaded from")
     generation: int = Field(description="counts up with every load that changed it")
     branch: str | None = Field(None, description="git's, when the generation was made")
     revision: str | None = Field(None, description="git's, when the generation was made")

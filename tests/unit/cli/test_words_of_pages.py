@@ -1,5 +1,6 @@
 """What single lines of the pages say to somebody who reads them for the first time."""
 
+from orchestrator.cli.codex import roots
 from orchestrator.cli.figures import about
 from orchestrator.cli.load import being_computed, summary
 from orchestrator.cli.model_page import page as model_page
@@ -103,3 +104,9 @@ def test_texts_that_cannot_be_embedded_are_counted():
     codex = {"name": "x", "embedding": {"texts": 9, "embedded": 9, "refused": 2, "fault": ""}, "root": "/x"}
     assert "x: 2 texts cannot be embedded: found by words alone" in codices([codex])
     assert len(codices([{**codex, "embedding": None}])) == 1
+
+
+def test_a_codex_of_several_roots_shows_two_or_how_many_more():
+    assert roots({"root": "/a", "roots": ["/a"]}) == "/a"
+    assert roots({"root": "/a", "roots": ["/a", "/b"]}) == "/a, /b"
+    assert roots({"root": "/a", "roots": ["/a", "/b", "/c"]}) == "/a +2"

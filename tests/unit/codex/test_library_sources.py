@@ -46,6 +46,14 @@ def test_a_single_file_is_loaded_even_when_its_name_is_a_secret(library: Library
     assert loaded.generation.skipped == {}
 
 
+def test_the_root_of_a_single_file_is_the_file(library: Library, project: Path) -> None:
+    loaded = library.load(request(project / "src/a.py", name="one"))
+    assert loaded.codex.roots == (str(project / "src/a.py"),)
+    both = library.load(request(project / "src/a.py", project / "src/b.py", name="two"))
+    assert both.codex.roots == (str(project / "src/a.py"), str(project / "src/b.py"))
+    assert library.reload("one").is_new is False
+
+
 def test_globs_choose_and_are_remembered_for_a_reload(library: Library, project: Path) -> None:
     library.load(request(project, globs=Globs(include=("*.py",), exclude=("b*",))))
     assert set(texts(library, "project")) == {"src/a.py"}

@@ -40,6 +40,12 @@ def test_the_deepest_root_that_holds_the_working_directory_is_taken(cwd: str, na
     assert choose_codex(None, cwd, ALL) == name
 
 
+def test_a_single_file_is_not_meant_by_who_stands_in_its_folder() -> None:
+    file = Candidate("clients.md", "/src/inner/docs/clients.md")
+    assert choose_codex(None, "/src/inner/docs", (*ALL, file)) == "inner"
+    assert choose_codex(None, "/src/inner/docs", (file,)) == "clients.md"  # there is no other
+
+
 def test_a_name_that_only_begins_alike_holds_nothing() -> None:
     with pytest.raises(InvalidRequest):
         choose_codex(None, "/src-old", ALL)
