@@ -14,9 +14,12 @@ from governor.offload import Offload, fitting_layers, flash_attention, idle, imp
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
 from governor.shape import ModelShape
+from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
-from orchestrator.model_file import ModelFile
+from orchestrator.model_file import DEFAULT, ModelFile
 from orchestrator.settings.model import ModelSettings
+
+TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long takes about a minute
 
 
 def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
@@ -25,12 +28,19 @@ def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
     flash = flash_attention(asked, given.kv_type_v, on_gpu=offloads and given.gpu_layers != 0)
     return Offload(
         plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, True, flash),
-        context=None if given.context == "auto" else given.context,
+        context=window_of(given),
         gpu_layers=given.gpu_layers,
         split=given.split_mode,
         shares=given.tensor_split,
         main=given.main_gpu,
     )
+
+
+def window_of(given: ModelSettings) -> int | None:
+    """Tokens; None: what fits. A built-in model is for trying out, and nobody tries out for an hour."""
+    if given.context != "auto":
+        return given.context
+    return TRIAL_WINDOW if is_builtin(given.path or DEFAULT) else None
 
 
 def usable(gpus: int, *, offloads: bool, named: str) -> int | None:

@@ -52,7 +52,9 @@ class ModelSettings(Slice):
 
     path: str = Field("", description="a GGUF file or builtin:quoter, builtin:noise-s, -m; empty: builtin:quoter")
     context: int | Literal["auto"] = Field(
-        "auto", description="longest prompt and answer together; auto: what fits", json_schema_extra=unit("tokens")
+        "auto",
+        description="longest prompt and answer together; auto: what fits, and 16,384 with a built-in model",
+        json_schema_extra=unit("tokens"),
     )
     kv_type_k: KvType = Field("f16", description="storage type of cached keys")
     kv_type_v: KvType = Field("f16", description="storage type of cached values")
