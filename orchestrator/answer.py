@@ -25,7 +25,7 @@ from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Progress, Reuse
-from orchestrator.errors import InvalidRequest, NotFound, NotReady
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, NotReady
 from orchestrator.grounding import Ground, citations_of, used_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.planning import plan_report
@@ -189,6 +189,7 @@ class Answers:
         indexing = standing is not None and self.preparing.shelf.loads.indexing(standing.name)
         return Lore(
             session=prepared.session.name if prepared.session else None,
+            began=prepared.began,
             model=self.model_name,
             notice=self.notice,
             notices=accounts.not_used(prepared.ask),
@@ -211,17 +212,18 @@ class Answers:
         try:
             prepared = self._with_session(prepared)
             self._remember(prepared, finished, ids)
-        except StoreError as fault:
+        except (StoreError, Conflict) as fault:  # a conflict: another question began one of that name meanwhile
             return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
         return prepared
 
     def _with_session(self, prepared: Prepared) -> Prepared:
-        """A new session begins with its first answer: a question that was refused leaves none behind."""
+        """A new session, named or not, begins with its first answer: a question that was refused leaves none behind."""
         ask = prepared.ask
-        if prepared.session is not None or ask.session != "" or ask.private:
+        if prepared.session is not None or ask.session is None or ask.private:
             return prepared
         codex = prepared.standing.name if prepared.standing else None
-        return replace(prepared, session=self.sessions.create(ask.principal.uid, codex))
+        session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
+        return replace(prepared, session=session, began=True)
 
     def _remember(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> None:
         """The turn becomes State; a private one leaves nothing behind."""

@@ -72,6 +72,7 @@ class Prepared:
     stop: tuple[str, ...]
     actions: tuple[str, ...] = ()
     renewed: str = ""
+    began: bool = False  # the session, with this question
     assemble_ms: float = 0.0
 
 
@@ -132,7 +133,7 @@ class Preparing:
     # -- who and where
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, Standing | None]:
-        session = self.sessions.get(ask.principal.uid, ask.session) if ask.session else None
+        session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
         candidates = await self.shelf.candidates()
         if not candidates and ask.codex is None and kept is None:

@@ -75,7 +75,7 @@ def ask(
         about = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
         result_json({"answer": "".join(answer.text), **about})
     else:
-        finish(answer, max_tokens)
+        finish(answer, max_tokens, session)
 
 
 def received(events: "Iterator[Event]", *, show: bool) -> Answer:
@@ -140,12 +140,15 @@ def waiting(at: dict[str, Any]) -> str:
     return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
 
 
-def finish(answer: Answer, max_tokens: int) -> None:
+def finish(answer: Answer, max_tokens: int, session: str | None = None) -> None:
+    """What stands under the answer. `session`: as it was named, which may have been a slip."""
     if answer.text and not answer.text[-1].endswith("\n"):
         result("")
     if not "".join(answer.text).strip():
         note("the model answered nothing")
     if answer.finish_reason == "length":
         note(f"cut at {max_tokens:,} tokens; --max-tokens allows more")
+    if session and answer.lore.get("began"):
+        note(f"a new conversation, {session}")
     for line in footer(answer.lore):
         note(line)

@@ -11,7 +11,10 @@ Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what t
 Files = Annotated[
     list[str] | None, typer.Option("-f", "--file", metavar="FILE", help="a file to stand before the question")
 ]
-Session = Annotated[str | None, typer.Option("-s", "--session", metavar="NAME", help="a conversation to go on with")]
+Session = Annotated[
+    str | None,
+    typer.Option("-s", "--session", metavar="NAME", help="a conversation to go on with, or to begin under this name"),
+]
 Continue = Annotated[bool, typer.Option("--continue", help="go on with your last conversation on this codex")]
 Identity = Annotated[str | None, typer.Option("--identity", metavar="NAME", help="the persona that answers")]
 Strategy = Annotated[str | None, typer.Option("--strategy", metavar="NAME", help="force CAG, HYBRID, RAG or RAG+GRAPH")]

@@ -60,6 +60,11 @@ class SessionStore:
             raise NotFound(f"no session {name}", instead(name, known, NO_SESSION, "`lore session list`"))
         return found
 
+    def named(self, uid: int, name: str) -> Session | None:
+        """This user's conversation of that name; None where it is free. Raises InvalidRequest for what none can be called."""
+        with self.lock:
+            return self.row(uid, checked(name))
+
     def all_of(self, uid: int) -> list[Session]:
         """This user's, the last used first."""
         return self.select("WHERE uid = ? ORDER BY used DESC, id DESC", uid)

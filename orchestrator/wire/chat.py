@@ -94,7 +94,10 @@ class LoreOptions(Strict):
     """The `lore` object of a request (`extra_body` in OpenAI's client)."""
 
     codex: str | None = Field(None, description="the codex by name; none: the bare model; left out: by client.cwd")
-    session: str | None = Field(None, description="a conversation that the daemon keeps; empty: a new one")
+    session: str | None = Field(
+        None,
+        description="a conversation that the daemon keeps, begun where there is none of the name; empty: a new one",
+    )
     continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
     identity: str | None = Field(None, description="the persona by name")
     strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")

@@ -112,6 +112,7 @@ class Lore(Shape):
 
     trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
     session: str | None = Field(None, description="the conversation that it belongs to")
+    began: bool = Field(False, description="the conversation began with this answer")
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what was asked for and has no effect yet")

@@ -45,11 +45,22 @@ def test_a_file_that_is_missing_or_binary_is_named(house):
 
 
 def test_an_unknown_session_strategy_and_identity_are_refused(house):
-    assert "no-such" in refusal(house.lore("ask", "hello", "-s", "no-such"), 5)
+    assert "no name for a session" in refusal(house.lore("ask", "hello", "-s", "no such"), 2)
     assert "no-such" in refusal(house.lore("session", "show", "no-such"), 5)
     assert "no-such" in refusal(house.lore("session", "drop", "no-such"), 5)
     assert "no-such" in refusal(house.lore("ask", "hello", "--strategy", "no-such"), 2)
     assert "no-such" in refusal(house.lore("ask", "hello", "--identity", "no-such"), 5)
+
+
+def test_a_conversation_of_a_new_name_begins_and_goes_on_under_it(house):
+    begun = house.lore("ask", "hello", "-s", "mine", "-c", "none", "--max-tokens", "4")
+    assert (begun.returncode, "a new conversation, mine\n" in begun.stderr) == (0, True)
+    further = house.json("ask", "again", "-s", "mine", "-c", "none", "--max-tokens", "4")
+    assert (further["lore"]["session"], further["lore"]["began"]) == ("mine", False)
+    assert house.json("session", "show", "mine")["session"]["title"] == "hello"
+    refused = refusal(house.lore("ask", "hello", "-s", "unborn", "--strategy", "no-such"), 2)
+    assert "no-such" in refused
+    assert "no-such" not in refusal(house.lore("session", "show", "unborn"), 5)
 
 
 def test_a_session_and_continue_exclude_each_other(house):

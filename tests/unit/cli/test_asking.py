@@ -53,6 +53,12 @@ def test_a_new_question_begins_a_session_a_private_one_none_and_continue_goes_on
     assert (further.session, further.continue_last) == (None, True)
 
 
+def test_a_named_conversation_that_begins_says_so_and_one_that_goes_on_does_not(lore, lorekeep):
+    assert "a new conversation, fresh\n" in lore("ask", "a", "-s", "fresh").stderr
+    assert "a new conversation" not in lore("ask", "b", "-s", "kept").stderr
+    assert "a new conversation" not in lore("ask", "c").stderr
+
+
 def test_a_pipe_is_the_question_or_stands_beside_it(lore, lorekeep):
     assert lore("ask", stdin="from the pipe").stdout == "from the pipe \n"
     assert lore("ask", "-", stdin="by dash").stdout == "by dash \n"

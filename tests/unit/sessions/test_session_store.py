@@ -80,6 +80,15 @@ def test_nobody_sees_another_user_s_sessions(store):
     assert store.create(BOB, "demo", "secret").uid == BOB
 
 
+def test_a_name_is_free_until_a_conversation_begins_under_it(store):
+    assert store.named(ALICE, "mine") is None
+    begun = store.create(ALICE, "demo", "mine")
+    assert store.named(ALICE, "mine") == begun
+    assert store.named(BOB, "mine") is None
+    with pytest.raises(InvalidRequest):
+        store.named(ALICE, "a b")
+
+
 def test_continue_finds_the_session_used_last_on_that_codex(store):
     first, second = store.create(ALICE, "demo"), store.create(ALICE, "demo")
     bare = store.create(ALICE, None)

@@ -285,6 +285,7 @@ def lore_of(ask: Ask) -> Lore:
     return Lore(
         trace="t1",
         session=ask.session or ("brave-otter" if ask.session == "" else None),
+        began=ask.session in ("", "fresh"),
         model="builtin:quoter",
         codex=CodexState(
             name="demo", root="/src/demo", generation=1, branch="main", revision="1a2b3c4d", amendments=("a.py", "b.py")
