@@ -20,7 +20,7 @@ from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
-from orchestrator.context.strategy import Decision, Retrieval
+from orchestrator.context.strategy import Decision, Retrieval, tiers_of
 from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.foresight import prompt_s
@@ -263,7 +263,7 @@ def refuse_other_floor(decision: Decision) -> None:
     """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
     if decision.needs_tier is not None:
         raise InvalidRequest(
-            f"{decision.strategy} needs the tier {decision.needs_tier}, and this codex stands in another",
+            f"{decision.strategy} needs the tier {tiers_of(decision.strategy)}, and this codex stands in another",
             "ask without --strategy, or load it in that tier first: "
             f"lore load PATH --tier {decision.needs_tier} ({decision.cost})",
         )

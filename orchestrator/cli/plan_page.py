@@ -13,7 +13,7 @@ def page(report: dict[str, Any]) -> str:
     if broke := report.get("broke_at"):
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
     if needs := report.get("needs"):
-        parts.append(f"needs the tier {needs.get('tier')}, which does not stand: {needs.get('cost')}")
+        parts.append(f"not on the tier that stands; on the tier {needs.get('tier')}: {needs.get('cost')}")
     parts.append("\n".join(passages(report)))
     return "\n\n".join(part for part in parts if part)
 

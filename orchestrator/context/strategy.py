@@ -245,10 +245,10 @@ def _as_forced(
         return _decision(row, floor, asked, settings)
     if sizes is None or room is None:
         raise InvalidRequest(
-            f"strategy {strategy} needs the tier {tier}, and {floor.tier} stands", "load the codex again"
+            f"strategy {strategy} needs the tier {tiers_of(strategy)}, and {floor.tier} stands", "load the codex again"
         )
-    other = decide_tier(sizes, room, forced=tier)
-    because = f"it was asked for; it needs the tier {tier}, and {floor.tier} stands"
+    other = decide_tier(sizes, room, forced=tier, why=f"is what the strategy {strategy} needs")
+    because = f"it was asked for; it needs the tier {tiers_of(strategy)}, and {floor.tier} stands"
     row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, because, tier)
     instead = replace(asked, used=asked.used - floor.tokens + other.tokens)
     return _decision(row, floor, instead, settings, tier, _cost(other, room))
@@ -269,6 +269,11 @@ _SERVING = {
     Strategy.RAG: (FloorTier.NONE, FloorTier.MAP),
     Strategy.RAG_GRAPH: tuple(FloorTier),
 }
+
+
+def tiers_of(strategy: Strategy) -> str:
+    """The tiers that it works on, in words."""
+    return " or ".join(_SERVING[strategy])
 
 
 def _retrieval_for(strategy: Strategy, tier: FloorTier) -> Retrieval:

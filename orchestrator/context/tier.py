@@ -96,11 +96,17 @@ SHIPPED = TierSettings()
 
 
 def decide_tier(
-    sizes: TierSizes, room: Room, settings: TierSettings = SHIPPED, forced: FloorTier | None = None, slack: float = 0.0
+    sizes: TierSizes,
+    room: Room,
+    settings: TierSettings = SHIPPED,
+    forced: FloorTier | None = None,
+    slack: float = 0.0,
+    why: str = "was forced",
 ) -> TierDecision:
-    """The tier by the table above. With `slack`, every limit must be met with that share of room beyond it."""
+    """The tier by the table above. With `slack`, every limit must be met with that share of room beyond it. `why` it has to
+    be the forced one, for the refusal."""
     if forced is not None:
-        return _forced(forced, sizes, room, settings)
+        return _forced(forced, sizes, room, settings, why)
     limit = limit_of(room, settings)
     need = 1.0 + slack
     if sizes.full * need <= limit:
@@ -138,7 +144,7 @@ def share(tokens: int, fraction: float) -> int:
 # ---- one decision per tier, with its sentence ----------------------------------------------------------------------
 
 
-def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSettings) -> TierDecision:
+def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSettings, why: str) -> TierDecision:
     limit = limit_of(room, settings)
     needed = {FloorTier.FULL: sizes.full, FloorTier.SKELETON: sizes.skeleton, FloorTier.MAP: 1, FloorTier.NONE: 0}[
         forced
@@ -149,7 +155,7 @@ def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSetti
         )
     if needed > limit:
         raise OverBudget(
-            f"tier {forced} was forced, but {_too_large(needed, room, settings)}",
+            f"tier {forced} {why}, but {_too_large(needed, room, settings)}",
             _hint(needed, room, settings) or "load fewer files (--exclude), or let the tier be chosen",
         )
     if forced is FloorTier.FULL:

@@ -61,7 +61,7 @@ class SessionStore:
         return found
 
     def named(self, uid: int, name: str) -> Session | None:
-        """This user's conversation of that name; None where it is free. Raises InvalidRequest for what none can be called."""
+        """This user's conversation of that name; None where it is free. Raises InvalidRequest for no name."""
         with self.lock:
             return self.row(uid, checked(name))
 

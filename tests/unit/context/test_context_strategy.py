@@ -134,6 +134,18 @@ def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
     assert bool(decision.cost) is (needs is not None)
 
 
+def test_a_strategy_that_works_on_several_floors_names_them_all() -> None:
+    sizes = TierSizes(full=20_000, skeleton=4_000, map=500)
+    decision = decide(floor(FloorTier.FULL, 20_000), ASKED, forced="rag", sizes=sizes, room=ROOM)
+    assert "it needs the tier none or map, and full stands" in decision.reason
+
+
+def test_a_floor_that_a_forced_strategy_cannot_have_is_not_called_a_forced_tier() -> None:
+    with pytest.raises(OverBudget) as refusal:
+        decide(floor(FloorTier.MAP, 200_000), ASKED, forced="cag", sizes=TierSizes(full=200_000, map=500), room=ROOM)
+    assert refusal.value.message.startswith("tier full is what the strategy CAG needs, but 200")
+
+
 def test_the_price_of_another_floor_is_told_and_counted() -> None:
     standing = Standing(FloorTier.MAP, 20_000, 500)
     decision = decide(standing, ASKED, forced="cag", sizes=TierSizes(full=20_000, map=500), room=ROOM)
