@@ -33,10 +33,15 @@ def decision(report: dict[str, Any]) -> str:
 def blocks(given: list[dict[str, Any]]) -> str:
     longest = max((block["tokens"] for block in given), default=0)
     rows = [
-        (block["kind"], count(block["tokens"]), count(block["cached"]), block.get("from", ""), bar(block, longest))
+        (block["kind"], count(block["tokens"]), count(block["cached"]), origin(block), bar(block, longest))
         for block in given
     ]
     return table(("block", "tokens", "cached", "from", ""), rows) if rows else ""
+
+
+def origin(block: dict[str, Any]) -> str:
+    """Where most of it comes from; nothing comes from anywhere into an empty one."""
+    return str(block.get("from", "")) if block["tokens"] else "empty"
 
 
 def bar(block: dict[str, Any], longest: int) -> str:

@@ -4,7 +4,7 @@ from orchestrator.cli.codex import roots
 from orchestrator.cli.figures import about
 from orchestrator.cli.load import being_computed, summary
 from orchestrator.cli.model_page import page as model_page
-from orchestrator.cli.plan_page import numbers
+from orchestrator.cli.plan_page import blocks, numbers
 from orchestrator.cli.search import line
 from orchestrator.cli.session import turn_text
 from orchestrator.cli.status_page import codices, embedding_lines, engine_lines
@@ -25,6 +25,15 @@ def test_a_piped_hit_has_the_number_of_the_line_that_it_prints():
 def test_what_is_left_of_the_window_is_called_left():
     report = {"strategy": {"window": 131_072, "available_tokens": 46_854}}
     assert "window     131,072 tokens, 46,854 left" in numbers(report)
+
+
+def test_an_empty_block_is_called_empty_and_not_computed():
+    given = [
+        {"kind": kind, "tokens": tokens, "cached": 0, "from": "computed"}
+        for kind, tokens in (("karma", 0), ("query", 9))
+    ]
+    karma, query = blocks(given).splitlines()[1:]
+    assert (karma.split(), query.split()[:4]) == (["karma", "0", "0", "empty"], ["query", "9", "0", "computed"])
 
 
 def test_what_was_left_out_may_have_been_a_folder():
