@@ -1,5 +1,6 @@
 """What a terminal gets that a pipe does not: progress and colour; and what it must not get."""
 
+import json
 import os
 import pty
 import subprocess
@@ -9,14 +10,14 @@ from pathlib import Path
 LORE = Path(sys.executable).parent / "lore"
 
 
-def on_a_terminal(folder, *arguments, **environment):
-    """Everything that `lore` writes to a terminal, and its exit status."""
+def on_a_terminal(folder, *arguments, output=None, **environment):
+    """Everything that `lore` writes to a terminal, and its exit status. `output`: a file for its results instead."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [LORE, *arguments],
         env={**os.environ, "LORE_SOCKET": str(folder / "lore.sock"), "TERM": "xterm", **environment},
         stdin=subprocess.DEVNULL,
-        stdout=theirs,
+        stdout=output or theirs,
         stderr=theirs,
     )
     os.close(theirs)
@@ -36,6 +37,14 @@ def test_on_a_terminal_waiting_is_shown_and_colour_unless_it_is_not_wanted(lorek
     assert "waiting for floor 512/1,024" in shown
     assert "\x1b[2m" in shown
     assert "\x1b[2m" not in on_a_terminal(folder, "ask", "hello", NO_COLOR="1")[0]
+
+
+def test_a_wait_for_json_is_shown_too_where_somebody_watches(lorekeep, folder):
+    with (folder / "answer.json").open("w") as output:
+        shown, status = on_a_terminal(folder, "ask", "hello", "--json", output=output)
+    assert status == 0
+    assert "waiting for floor 512/1,024" in shown
+    assert json.loads((folder / "answer.json").read_text())["answer"] == "hello "
 
 
 def test_an_answer_cannot_drive_the_terminal(lorekeep, folder):
