@@ -6,7 +6,9 @@ import typer
 
 Socket = Annotated[str | None, typer.Option("--socket", metavar="PATH", help="the daemon's socket")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
-Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help="which codex; none: the bare model")]
+WHICH = "which codex; left out: the one whose folder you are in (the deepest), else the only one"
+Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=f"{WHICH}; none: the bare model")]
+Searched = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
 Files = Annotated[
     list[str] | None, typer.Option("-f", "--file", metavar="FILE", help="a file to stand before the question")

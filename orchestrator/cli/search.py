@@ -18,7 +18,7 @@ Graph = Annotated[bool, typer.Option("--graph", help="also places that call, or 
 
 def search(
     query: Query,
-    codex: given.Codex = None,
+    codex: given.Searched = None,
     number: Number = 10,
     graph: Graph = False,
     as_json: given.Json = False,

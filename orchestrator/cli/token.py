@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Option("--name", metavar="NAME", help="what to call 
 
 @app.command()
 def new(sigil: Sigil, name: Name = "client", as_json: given.Json = False) -> None:
-    """Makes a token and shows it once; its hash goes into the configuration."""
+    """Makes a token, shows it once, and prints the TOML with its hash for you to put into the configuration."""
     import hashlib
     import secrets
 

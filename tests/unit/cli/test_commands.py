@@ -115,6 +115,16 @@ def test_version_and_help_need_no_daemon(lore):
     assert "ask" in lore("--help").stdout
 
 
+def test_help_tells_which_codex_is_taken_without_a_name(lore):
+    def help_of(command):
+        return " ".join(lore(command, "--help", COLUMNS="200").stdout.split())
+
+    for command in ("ask", "plan", "search"):
+        assert "the one whose folder you are in (the deepest), else the only one" in help_of(command)
+    assert "none: the bare model" in help_of("ask")
+    assert "bare model" not in help_of("search")
+
+
 def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
     script = "import sys\nfrom orchestrator.cli import app\nprint(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
