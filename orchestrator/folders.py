@@ -30,9 +30,13 @@ def locked(folder: Path, socket: str) -> int:
     try:
         return taken(folder / LOCK, socket)
     except HeldError as other:
-        raise Conflict(f"a daemon{by(other)} already uses {folder}", f"{instead(other)} {OTHERS}") from other
+        raise used(folder, other) from other
     except OSError as error:
         raise SettingsError(f"cannot lock {folder / LOCK}: {error.strerror}", f"give the daemon {OTHERS}") from error
+
+
+def used(folder: Path, other: HeldError) -> Conflict:
+    return Conflict(f"a daemon{by(other)} already uses {folder}", f"{instead(other)} {OTHERS}")
 
 
 def daemon_of(paths: Paths) -> HeldError | None:

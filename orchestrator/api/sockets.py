@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Conflict
+from orchestrator.folders import by
 from orchestrator.lock_file import HeldError, taken
 from orchestrator.settings import SettingsError
 
@@ -43,6 +44,7 @@ class Listener:
 def listen(path: Path, group: str = "") -> Listener:
     """Our own socket at `path`, mode 0600, or 0660 with a group. Raises Conflict where a daemon lives there."""
     check_path(path)
+    check_kind(path)  # before there is a lock beside it: beside what is not ours nothing is left
     make_folder(path.parent)
     lock = locked(path)
     try:
@@ -62,6 +64,16 @@ def check_path(path: Path) -> None:
         )
 
 
+def check_kind(path: Path) -> None:
+    """Raises SettingsError where something stands that is no socket."""
+    try:
+        kind = path.lstat().st_mode
+    except OSError:
+        return  # nothing, or nothing that can be reached: what is done with it next says so
+    if not stat.S_ISSOCK(kind):
+        raise SettingsError(f"{path} is not a socket", "move it away, or use another --socket")
+
+
 def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,13 +85,17 @@ def make_folder(folder: Path) -> None:
 
 def locked(path: Path) -> int:
     """The descriptor of the lock beside a socket; open for as long as the daemon lives."""
-    file = path.with_name(path.name + ".lock")
+    file = lock_of(path)
     try:
         return taken(file)
     except HeldError as other:
-        raise living(path, f" (pid {other.pid})" if other.pid else "") from None
+        raise living(path, by(other)) from None
     except OSError as error:
         raise SettingsError(f"cannot open {file}: {error.strerror}", "use another --socket") from error
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
 
 
 def living(path: Path, who: str = "") -> Conflict:
@@ -88,12 +104,9 @@ def living(path: Path, who: str = "") -> Conflict:
 
 def clear(path: Path) -> None:
     """Removes what a dead daemon left; refuses to touch anything else."""
-    try:
-        kind = path.lstat().st_mode
-    except FileNotFoundError:
+    check_kind(path)
+    if inode_of(path) is None:
         return
-    if not stat.S_ISSOCK(kind):
-        raise SettingsError(f"{path} is not a socket", "move it away, or use another --socket")
     if answers(path):
         raise living(path)
     path.unlink()

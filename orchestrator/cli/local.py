@@ -65,9 +65,13 @@ def settings_files(config: str | None = None) -> list[dict[str, Any]]:
 def serve(config: str | None, options: Mapping[str, Any]) -> int:
     """Runs the daemon in this process until it ends; its exit status."""
     from orchestrator.errors import LoreError
+    from orchestrator.reports.second import refuse_second
+    from orchestrator.settings import Paths
 
     loaded = settings(config, options)
     try:
+        refuse_second(loaded.settings.serve, Paths.of(os.environ))
+
         from orchestrator.daemon import run
 
         return run(loaded.settings)
