@@ -25,6 +25,7 @@ log = logging.getLogger("lorekeep")
 def run(settings: Settings) -> int:
     """Runs until SIGTERM or Ctrl-C; the exit status. Raises LoreError for what keeps it from starting."""
     set_up(settings.log.level, os.environ)
+    os.umask(0o077)  # what is written holds the user's code: also what a library writes is the user's alone
     paths = Paths.of(os.environ)
     paths.prepare()
     path = settings.serve.socket or str(paths.socket)

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from private_daemon import LORE
-from support.house import engine_child, living, question
+from support.house import codebase, engine_child, living, question
 from support.refusals import refusal
 
 
@@ -157,6 +157,16 @@ def test_the_socket_is_its_owner_s_alone_and_gone_after_a_clean_stop(nobody):
     assert nobody.socket.stat().st_mode & 0o777 == 0o600
     assert nobody.stop() == 0
     assert not nobody.socket.exists()
+
+
+def test_what_the_daemon_writes_is_its_owner_s_alone(nobody):
+    nobody.start()
+    assert nobody.lore("load", codebase(nobody.folder / "vaults"), "--wait").returncode == 0
+    assert nobody.stop() == 0
+    places = [nobody.folder / name / "lorekeep" for name in ("data", "cache", "state")]
+    written = [one for place in places for one in place.rglob("*") if not one.is_symlink()]
+    assert any(one.name == "tokens.sqlite3" for one in written)
+    assert [one for one in written if one.stat().st_mode & 0o077] == []
 
 
 def test_ctrl_c_stops_the_daemon_and_its_child(nobody):
