@@ -22,7 +22,9 @@ class NameTaken(CodexError):
     """The name belongs to a codex with another source. `proposal` is a free name."""
 
     def __init__(self, name: str, taken_by: str, proposal: str) -> None:
-        super().__init__(f"codex name {name!r} is taken by {taken_by}; load with --name {proposal} instead")
+        super().__init__(
+            f"codex name {name!r} is taken by {taken_by}; load with --name {proposal}, or take the name with --replace"
+        )
         self.name = name
         self.proposal = proposal
 

@@ -82,8 +82,15 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Starlette's own refusals: an unknown route, a wrong method."""
     assert isinstance(error, HTTPException)
     code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
-    body = body_of(code, f"{request.method} {request.url.path}: {error.detail}", status=error.status_code)
+    hint = hint_of(error.status_code, (error.headers or {}).get("Allow", ""))
+    body = body_of(code, f"{request.method} {request.url.path}: {error.detail}", hint, error.status_code)
     return Reply(body, error.status_code, headers=error.headers)
+
+
+def hint_of(status: int, allowed: str) -> str:
+    if status == 405 and allowed:
+        return f"this route takes {allowed}"
+    return "docs/reference/http.md has every route; `lore --help` every command"
 
 
 async def on_our_fault(_: Request, __: Exception) -> Response:

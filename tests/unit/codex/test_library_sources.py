@@ -15,6 +15,7 @@ def test_a_taken_name_is_refused_and_another_one_proposed(library: Library, proj
     other = fill(tmp_path / "elsewhere" / "project", {"x.py": "x\n"})
     with pytest.raises(NameTaken, match="--name project-2") as refused:
         library.load(request(other))
+    assert "or take the name with --replace" in str(refused.value)
     assert library.load(request(other, name=refused.value.proposal)).codex.name == "project-2"
     assert library.load(request(other)).codex.name == "project-2"
     assert set(texts(library, "project")) == {"src/a.py", "src/b.py"}
