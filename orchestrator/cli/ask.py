@@ -9,7 +9,8 @@ from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import about, count
-from orchestrator.cli.footer import footer
+from orchestrator.cli.footer import footer, notice_of
+from orchestrator.cli.once import first_time
 from orchestrator.cli.question import Options, body_of
 from orchestrator.cli.terminal import clear_progress, faint, is_terminal, note, progress, result, result_json, safe
 from orchestrator.wire import faults
@@ -150,5 +151,6 @@ def finish(answer: Answer, max_tokens: int, session: str | None = None) -> None:
         note(f"cut at {max_tokens:,} tokens; --max-tokens allows more")
     if session and answer.lore.get("began"):
         note(f"a new conversation, {session}")
-    for line in footer(answer.lore):
+    notice = notice_of(answer.lore)
+    for line in footer(answer.lore, known=bool(notice) and not first_time(notice)):
         note(line)

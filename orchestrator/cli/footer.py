@@ -10,18 +10,26 @@ QUOTING = (
 )
 
 
-def footer(lore: dict[str, Any]) -> list[str]:
-    """From an answer's lore object; what is missing in it is left out."""
+def footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
+    """From an answer's lore object; what is missing in it is left out. `known`: who reads has read the model's notice, so
+    that its name is enough."""
     if not lore:
         return []
-    parts = [codex_part(lore.get("codex")), strategy_part(lore.get("strategy", {})), *prompt_parts(lore)]
+    notice = notice_of(lore)
+    model = str(lore.get("model", "")) if notice and known else ""
+    parts = [codex_part(lore.get("codex")), strategy_part(lore.get("strategy", {})), *prompt_parts(lore), model]
     lines = [" · ".join(part for part in parts if part)]
     if lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
     lines += citation_lines(lore.get("citations", ()))
     lines += lore.get("notices", ())
-    notice = lore.get("notice") or (QUOTING if str(lore.get("model", "")).startswith("builtin:quoter") else "")
-    return [*lines, notice] if notice else lines
+    return [*lines, notice] if notice and not known else lines
+
+
+def notice_of(lore: dict[str, Any]) -> str:
+    """What must be known of the model that answered."""
+    quotes = str(lore.get("model", "")).startswith("builtin:quoter")
+    return str(lore.get("notice") or (QUOTING if quotes else ""))
 
 
 def codex_part(codex: dict[str, Any] | None) -> str:
