@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codex.archive import Archive, ArchiveDamaged
+from codex.asked import asked
 from codex.documents import Document
 from codex.neighbourhood import Neighbourhoods
 from codex.search import Found as Chunks
@@ -32,6 +33,7 @@ class ArchiveSearch:
     async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
         """Hits as users see them, and what was not seen. Raises CodexError."""
         found, notices = await self._seen(query, codex, n, graph)
+        strings = asked(query).exact
         hits = [
             {
                 "path": one.path,
@@ -42,6 +44,7 @@ class ArchiveSearch:
                 "scores": dict(one.scores),
                 "snippet": one.snippet,
                 "line": one.line,
+                "exact": bool(strings) and all(string in one.text for string in strings),
             }
             for one in found.hits
         ]

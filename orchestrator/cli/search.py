@@ -7,6 +7,7 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
+from orchestrator.cli.figures import plural
 from orchestrator.cli.question import working_directory
 from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire import faults
@@ -35,6 +36,8 @@ def search(
                 result(place(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
             else:
                 result(line(hit))
+        if told := how_many_hold(report["hits"]):
+            note(told)
         for notice in report.get("notices", ()):
             note(notice)
     if not report["hits"]:
@@ -42,10 +45,20 @@ def search(
         raise typer.Exit(faults.NOT_FOUND)
 
 
+def how_many_hold(hits: list[dict[str, Any]]) -> str:
+    """Of what was quoted; '' where none holds it, or all do."""
+    holding = sum(bool(hit.get("exact")) for hit in hits)
+    if holding in (0, len(hits)):
+        return ""
+    return f"{holding} of {plural(len(hits), 'place')} hold what was asked for as it is; the others, its words"
+
+
 def place(hit: dict[str, Any]) -> str:
     """What stands behind the place's name, and its text below."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
-    about = "  ".join(part for part in (hit.get("symbol") or "", f"{hit.get('score', 0):.3f} ({scores})") if part)
+    holds = "holds it as it is" if hit.get("exact") else ""
+    score = f"{hit.get('score', 0):.3f} ({scores})"
+    about = "  ".join(part for part in (hit.get("symbol") or "", score, holds) if part)
     snippet = "\n".join(f"    {text}" for text in hit.get("snippet", "").rstrip().splitlines())
     return f"  {about}\n{snippet}\n"
 

@@ -68,6 +68,7 @@ class SearchHit(Shape):
     scores: dict[str, Any] = Field(description="the parts of the score")
     snippet: str = Field(description="its most telling lines")
     line: int = Field(description="on which the snippet begins")
+    exact: bool = Field(False, description="it holds what was quoted as it is; others were found by its words")
 
 
 class SearchReply(Shape):

@@ -5,7 +5,7 @@ from orchestrator.cli.figures import about
 from orchestrator.cli.load import being_computed, summary
 from orchestrator.cli.model_page import page as model_page
 from orchestrator.cli.plan_page import blocks, numbers
-from orchestrator.cli.search import line
+from orchestrator.cli.search import how_many_hold, line, place
 from orchestrator.cli.session import turn_text
 from orchestrator.cli.status_page import codices, embedding_lines, engine_lines
 
@@ -20,6 +20,14 @@ def test_a_turn_without_text_is_shown_as_an_empty_one():
 def test_a_piped_hit_has_the_number_of_the_line_that_it_prints():
     hit = {"path": "a.py", "start": 10, "end": 60, "line": 42, "snippet": "    run()\n    stop()"}
     assert line(hit) == "a.py:42:run()"
+
+
+def test_places_that_hold_what_was_quoted_are_told_from_those_that_hold_its_words():
+    holding, other = {"score": 1.0, "exact": True}, {"score": 0.5, "exact": False}
+    assert "holds it as it is" in place(holding)
+    assert "holds it" not in place(other)
+    assert how_many_hold([holding, other, other]).startswith("1 of 3 places hold what was asked for as it is")
+    assert how_many_hold([holding]) == how_many_hold([other]) == how_many_hold([]) == ""
 
 
 def test_what_is_left_of_the_window_is_called_left():
