@@ -17,13 +17,14 @@ from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
 from orchestrator.pointing import selected
+from orchestrator.shelf.changed import laid_over
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
 MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
 FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
-EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed definition
+EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed part
 LISTED = re.compile(r"^\s*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 
 
@@ -154,10 +155,10 @@ def passages_of(ground: Ground) -> list[Passage]:
     latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
     untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
-    return [*evidence, *(one for entry in changed for one in _told(entry, base)), *untouched]
+    return [*evidence, *(one for entry in changed for one in _told(entry, base, ground.log)), *untouched]
 
 
-def _told(entry: Amendment, base: Mapping[str, str]) -> Iterator[Passage]:
+def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
     if entry.told in (Told.RESTORED, Told.MOVED):
         source = base.get(entry.source or entry.path)
         if source is not None:
@@ -166,10 +167,32 @@ def _told(entry: Amendment, base: Mapping[str, str]) -> Iterator[Passage]:
         if entry.text:
             yield Passage(entry.path, 1, entry.text)
     else:
-        heads = list(EXCERPT.finditer(entry.text))
-        ends = [head.start() for head in heads[1:]] + [len(entry.text)]
-        for head, end in zip(heads, ends, strict=True):
-            yield Passage(entry.path, int(head[1]), entry.text[head.end() : end])
+        now = _as_now(entry.path, base, log)
+        yield from _excerpts(entry) if now is None else (Passage(entry.path, 1, now),)
+
+
+def _excerpts(entry: Amendment) -> Iterator[Passage]:
+    heads = list(EXCERPT.finditer(entry.text))
+    ends = [head.start() for head in heads[1:]] + [len(entry.text)]
+    for head, end in zip(heads, ends, strict=True):
+        yield Passage(entry.path, int(head[1]), entry.text[head.end() : end])
+
+
+def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str | None:
+    """A file with its changed parts laid over it, so that lines that only moved have their new numbers; None where it
+    never stood whole."""
+    now = base.get(path)
+    try:
+        for entry in log:
+            if entry.path == path and entry.told in (Told.REMOVED, Told.MOVED):
+                now = None
+            elif entry.path == path and entry.told is Told.RESTORED:
+                now = base.get(path)
+            elif entry.path == path:
+                now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)
+    except ValueError:  # told by an earlier version, which did not say what its parts stand for
+        return None
+    return now
 
 
 def quotes(answer: str, question: str, shown: Iterable[Passage]) -> list[Citation]:

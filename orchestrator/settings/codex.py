@@ -67,7 +67,7 @@ class CodexSettings(Slice):
     whole_file: int = Field(
         AmendmentSettings.whole_file_tokens,
         ge=1,
-        description="a larger file that changed is told by its changed definitions",
+        description="a larger file that changed is told by what changed in it",
         json_schema_extra=unit("tokens"),
     )
     rebase_share: float = Field(

@@ -36,6 +36,7 @@ from orchestrator.context.tier import (
     tier_named,
 )
 from orchestrator.errors import InvalidRequest, OverBudget
+from orchestrator.shelf.changed import CHANGED_PARTS
 from orchestrator.shelf.estimating import whole_tokens
 from orchestrator.shelf.hot import chosen, churn_of
 from orchestrator.shelf.ledger import Ledger
@@ -282,7 +283,7 @@ def amendment_of(entry: Entry) -> Amendment:
         Told.RESTORED: "This file is again as it stands above.",
         Told.MOVED: f"This is the file that was {entry.source}.",
     }.get(entry.told, "")
-    told = said or (entry.text if entry.whole else f"Changed definitions:\n{entry.text}")
+    told = said or (entry.text if entry.whole else f"{CHANGED_PARTS}\n{entry.text}")
     return Amendment(number=entry.number, path=entry.path, text=told)
 
 

@@ -21,7 +21,7 @@ from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
 from orchestrator.shelf.before import Before, before, take_back
-from orchestrator.shelf.changed import changed_definitions
+from orchestrator.shelf.changed import changed_parts
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floors import Floors, pool_name
 from orchestrator.shelf.generations import Generations, Grown
@@ -240,7 +240,7 @@ class Shelf:
                         name,
                         number,
                         count=lambda text: self._ready().voice.count_in_thread([text])[0],
-                        changed_definitions=changed_definitions,
+                        changed_definitions=changed_parts,
                     )
                 )
                 chunks = await asyncio.to_thread(self._raising.chunks, name)

@@ -97,3 +97,29 @@ def test_a_codex_that_is_not_followed_says_so_and_stays_as_it_was_until_it_is_lo
     assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("1111222")
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
     assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("3333444")
+
+
+def large(folder, first_line):
+    """About 4,000 tokens behind one import, and the badger's code in the last line."""
+    bodies = "".join(f"def stride_{number}(value):\n    return value - {number}\n\n\n" for number in range(250))
+    path = folder / "large.py"
+    path.write_text(f"{first_line}\n\n\n{bodies}# {question('badger')} 1357911.\n")
+    return path
+
+
+def test_a_changed_import_of_a_large_file_costs_a_few_lines_and_places_below_it_are_right(house):
+    folder = house.folder / "vaults"
+    large(folder, "import os")
+    assert house.lore("load", folder, "--wait").returncode == 0
+    first = ask(house, "badger", "-c", "vaults")
+    assert first["answer"].strip().startswith("1357911")
+    lines = large(folder, "import os\nimport re\nimport sys").read_text().count("\n")
+    until(lambda: (now := house.json("codex", "show", "vaults")["codex"])["amendments"] == 1 and not now["prefill"])
+    assert house.json("codex", "show", "vaults")["codex"]["amended_tokens"] < 150
+    answer = ask(house, "badger", "-c", "vaults")
+    assert answer["answer"].strip().startswith("1357911")
+    assert {"path": "large.py", "start": lines, "end": lines, "valid": True} in answer["lore"]["citations"]
+    added = blocks(answer["lore"])["codex"]["tokens"] - blocks(first["lore"])["codex"]["tokens"]
+    own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("environment", "karma", "state", "query"))
+    assert 0 < added < 150
+    assert answer["lore"]["prompt"]["computed"] <= added + own

@@ -149,3 +149,15 @@ def test_an_answer_rests_on_what_it_cites_else_on_what_was_found_first() -> None
     on = ground(piece("src/a.py"), piece("src/b.py"))
     assert used_of(citations_of("src/a.py:1 src/a.py:2 nope.py:1", on), evidence) == ["src/a.py"]
     assert used_of(citations_of("I do not know.", on), evidence) == ["src/v.py", "src/w.py", "src/x.py"]
+
+
+def test_a_quoted_line_of_a_changed_file_is_given_its_place_in_the_file_as_it_is_now() -> None:
+    base = "".join(f"row_{number} = compute({number})\n" for number in range(40))
+    first = Amendment(
+        1, "src/a.py", Told.CHANGED, "d", "lines 1-2, in place of lines 1-1:\n# one\n# two\n", whole=False
+    )
+    second = Amendment(2, "src/a.py", Told.CHANGED, "e", "lines 5-5, added behind line 4:\n# three more\n", whole=False)
+    on = ground(piece("src/a.py", text=base), log=(first, second), lines={"src/a.py": 42})
+    assert said("row_2 = compute(2)", on) == [("src/a.py:4-4", "")]
+    assert said("# three more", on) == [("src/a.py:5-5", "")]
+    assert said("row_30 = compute(30)", on) == [("src/a.py:33-33", "")]
