@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
@@ -56,6 +57,7 @@ class FolderWatches:
         self._tell = tell
         self._lock = threading.Lock()
         self._folder_of: dict[WatchDescriptor, str] = {}
+        self._numbers = count(1)
         try:
             self._reader = InotifyFD()
         except OSError as error:
@@ -67,10 +69,12 @@ class FolderWatches:
 
     def add(self, folder: Path) -> None:
         """Watch the folder itself, not what is below its folders; no error when it is gone. Raises WatchLimit."""
-        path = os.fsencode(folder)
+        path, number = os.fsencode(folder), CallbackId(next(self._numbers))
         try:
             with self._lock:  # an event of the new watch must find its folder
-                watch = self._reader.add_callback(path, _MASK, self, CallbackId(id(self)))
+                watch = self._reader.add_callback(path, _MASK, self, number)
+                if watch in self._folder_of:  # two roots of one repository, or a folder that was found twice
+                    self._reader.remove_callbacks([(watch, number)])
                 self._folder_of[watch] = os.fsdecode(path)
         except OSError as error:
             if error.errno in _LIMITS:

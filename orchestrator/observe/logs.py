@@ -20,6 +20,7 @@ def set_up(level: str, environ: Mapping[str, str], stream: TextIO = sys.stderr) 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping()[level.upper()])
+    logging.captureWarnings(capture=True)  # Python writes them past the handlers otherwise, over several lines
     # Of every connection and step these say more than anyone reads.
     for noisy in ("uvicorn", "asyncio", "httpx2", "httpcore2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codex.gathering import Batch
-from codex.inotify import Happened
+from codex.inotify import FolderWatches, Happened
 from codex.library import Library
 from codex.settings import CodexSettings, WatchSettings
 from codex.sources import LoadRequest
@@ -152,6 +152,36 @@ def test_a_checkout_of_a_branch_is_one_batch(start: Start, repository: Path) -> 
     changes = watched.library.changes(watched.name)
     assert (len(changes.removed), changes.state.branch) == (200, "main")
     assert watched.batches.empty()
+
+
+@pytest.mark.filterwarnings("error")
+def test_two_roots_in_one_repository_share_its_watch(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    (project / "empty" / "b.py").write_text("b = 1\n")
+    library = Library(tmp_path / "two", CodexSettings(watch=QUICK))
+    library.load(LoadRequest((str(project / "src"), str(project / "empty")), name="two"))
+    batches: queue.Queue[Batch] = queue.Queue()
+    forest = library.tree("two")
+    watcher = Watcher(forest, QUICK, batches.put, print)
+    watcher.start()
+    git(project, "checkout", "-q", "-b", "other")
+    assert batches.get(timeout=60).commit
+    watcher.stop()
+    forest.close()
+    library.close()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_folder_that_is_watched_twice_tells_its_events_once(tmp_path: Path) -> None:
+    told: queue.Queue[Happened] = queue.Queue()
+    watches = FolderWatches(told.put)
+    for _ in range(2):
+        watches.add(tmp_path)
+    assert len(watches) == 1
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    assert [told.get(timeout=60).path for _ in range(2)] == [f"{tmp_path}/one", f"{tmp_path}/two"]
+    watches.close()
 
 
 def test_a_stash_is_followed(start: Start, repository: Path) -> None:

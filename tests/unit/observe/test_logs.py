@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import warnings
 
 import pytest
 
@@ -48,4 +49,23 @@ def test_the_root_logger_is_taken_over_at_its_level():
         logging.getLogger("lorekeep.t").warning("loud", extra={"fields": {"n": 1}})
     finally:
         root.handlers[:], root.level = before
+        logging.captureWarnings(capture=False)
     assert stream.getvalue() == '<4>{"level": "warning", "part": "lorekeep.t", "event": "loud", "n": 1}\n'
+
+
+def test_a_warning_of_python_itself_is_one_line_too():
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    stream = io.StringIO()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            set_up("info", {}, stream)
+            warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
+            logging.captureWarnings(capture=False)
+    finally:
+        root.handlers[:], root.level = before
+        logging.captureWarnings(capture=False)
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["part"] == "py.warnings"
+    assert "RuntimeWarning: two\nlines" in json.loads(line)["event"]
