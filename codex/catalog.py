@@ -6,6 +6,7 @@ writer at a time; a lock serves threads, WAL and a busy timeout serve other proc
 """
 
 import json
+import shlex
 import sqlite3
 import threading
 import zlib
@@ -148,8 +149,7 @@ class Catalog:
             wanted,
         )
         if wanted is None or not found:
-            which = "no finished generation yet" if wanted is None else f"no generation {wanted}"
-            raise UnknownGeneration(f"codex {name!r} has {which}; its newest is {codex.newest}")
+            raise UnknownGeneration(_without(codex, wanted))
         key, branch, revision, dirty, skipped, notices = found[0]
         rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
         entries = tuple(Entry(*row) for row in rows)
@@ -254,6 +254,12 @@ def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
             page, size = [], 0
     if page:
         yield page
+
+
+def _without(codex: Codex, wanted: int | None) -> str:
+    if codex.newest is None:
+        return f"codex {codex.name!r} was not loaded to the end; `lore load {shlex.join(codex.roots)}` continues"
+    return f"codex {codex.name!r} has no generation {wanted}; its newest is {codex.newest}"
 
 
 def _codex(row: tuple[Any, ...]) -> Codex:

@@ -81,7 +81,7 @@ def test_an_unknown_codex_is_named_with_those_there_are(tmp_path: Path) -> None:
     put(catalog, a_dot_py="a\n")
     with pytest.raises(UnknownCodex, match=r"no codex named 'two' \(there are: one\)"):
         catalog.generation("two")
-    with pytest.raises(UnknownGeneration, match="no finished generation"):
+    with pytest.raises(UnknownGeneration, match=r"'one' was not loaded to the end; `lore load .*` continues"):
         catalog.generation("one")
 
 
