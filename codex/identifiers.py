@@ -7,7 +7,7 @@ and no stemming: the index stems.
 import re
 from collections.abc import Iterable, Sequence
 
-_WORD = re.compile(r"[^\W_][\w]*|_+[^\W_]\w*")
+_WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
 _CODE_MARK = re.compile(r"\w_\w|^_\w|\w\.\w|[a-z][A-Z]")
 _WORD_CHARS = 64  # a longer one is data: base64, a hash, a minified line
@@ -28,7 +28,7 @@ def words(text: str) -> list[str]:
     """Identifiers and words in order, each compound followed by its parts; lower case."""
     found: list[str] = []
     for word in _WORD.findall(text):
-        if len(word) <= _WORD_CHARS:
+        if len(word) <= _WORD_CHARS and word.strip("_"):
             found.extend(_cached_split(word))
     return found
 
