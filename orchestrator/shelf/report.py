@@ -21,7 +21,7 @@ def codex_report(
 ) -> dict[str, Any]:
     """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed, `left_s`
     the seconds that the rest should take."""
-    generation, decision, state = standing.generation, standing.decision, standing.state()
+    generation, decision, state = standing.now(), standing.decision, standing.state()
     return {
         "name": standing.name,
         "root": standing.roots[0],

@@ -163,7 +163,7 @@ class Shelf:
                 if len(log_now) != len(standing.log):
                     standing = await self._ready().amended(standing, log_now)
                 before = self._standing.get(name)
-                self._standing[name] = standing
+                self._standing[name] = standing if before is None else standing.behind(before)
                 is_new = before is None or before.generation.number != standing.generation.number
                 if is_new:
                     self._generations.began(name)
@@ -244,9 +244,13 @@ class Shelf:
                     )
                 )
                 chunks = await asyncio.to_thread(self._raising.chunks, name)
-            if standing is None or not followed.new:
+            if standing is None:
                 return
-            amended = await self._raising.amended(replace(standing, chunks=chunks), followed.log)
+            now = replace(standing, tree=followed.changes.state)
+            if not followed.new:
+                self.restate(standing, now)
+                return
+            amended = await self._raising.amended(replace(now, chunks=chunks), followed.log)
             if self._standing.get(name) is not standing:
                 amended = replace(amended, decision=self._standing[name].decision)
             self._standing[name] = amended

@@ -1,10 +1,11 @@
 """A codex as it stands: one generation, in one tier, with what its floor says."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codex.amendments import Amendment
 from codex.citations import Files
 from codex.generations import Generation
+from codex.trees import TreeState
 from formatters.context import CodexView
 from orchestrator.context.strategy import Standing as FloorStanding
 from orchestrator.context.tier import SHIPPED, FloorTier, TierDecision, TierSettings, TierSizes
@@ -30,9 +31,20 @@ class Standing:
     settings: TierSettings = SHIPPED
     rebase_share: float | None = None  # the codex's own, where it names one
     forced: FloorTier | None = None
+    tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
         return FloorStanding(self.decision.tier, self.sizes.full, self.tokens)
+
+    def now(self) -> Generation:
+        """The generation with the state that the code is in now: a branch may be left without a file being changed."""
+        return self.generation if self.tree is None else replace(self.generation, state=self.tree)
+
+    def behind(self, before: "Standing") -> "Standing":
+        """This, with what was known of the same generation; a load that told its state anew has seen the disk itself."""
+        if before.generation.number != self.generation.number or before.generation.state != self.generation.state:
+            return self
+        return replace(self, tree=self.tree or before.tree)
 
     def behind_first_change(self) -> int:
         """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""
@@ -50,8 +62,8 @@ class Standing:
             name=self.name,
             root=self.roots[0],
             generation=self.generation.number,
-            branch=self.generation.state.branch,
-            revision=self.generation.state.revision,
+            branch=self.now().state.branch,
+            revision=self.now().state.revision,
             amendments=tuple(dict.fromkeys(entry.path for entry in self.log)),
             removed=tuple(
                 path for path, digest in {one.path: one.digest for one in self.log}.items() if digest is None

@@ -1,6 +1,7 @@
 """A file changes: the next answer knows it, and costs the change and the question, wherever in the codex the file stood."""
 
 import shutil
+import subprocess
 
 import pytest
 from support.house import CODES, ask, blocks, codebase, living, question, until, write_vault
@@ -123,3 +124,16 @@ def test_a_changed_import_of_a_large_file_costs_a_few_lines_and_places_below_it_
     own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("environment", "karma", "state", "query"))
     assert 0 < added < 150
     assert answer["lore"]["prompt"]["computed"] <= added + own
+
+
+def test_a_branch_that_changes_no_file_is_shown_all_the_same(house):
+    folder = house.folder / "vaults"
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    assert house.lore("load", folder, "--wait").returncode == 0
+    assert house.json("codex", "show", "vaults")["codex"]["branch"] == "main"
+    subprocess.run(["git", "-C", str(folder), "checkout", "-q", "-b", "kiwi"], check=True)
+    until(lambda: house.json("codex", "show", "vaults")["codex"]["branch"] == "kiwi")
+    assert house.json("codex", "show", "vaults")["codex"]["state"].startswith("kiwi@")
+    assert ask(house, "zebra", "-c", "vaults")["lore"]["codex"]["branch"] == "kiwi"
