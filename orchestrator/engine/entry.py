@@ -11,9 +11,9 @@ from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.keeper import Path
 from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
+from orchestrator.engine.path import Path
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.speculation import Speculation

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from orchestrator.engine.checkpoint_file import Header
 from orchestrator.engine.messages import Reuse
 from orchestrator.engine.node import Node
+from orchestrator.engine.path import Path, deepest, path_of
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import Boundary, Segment, boundary, ground, segments
 from orchestrator.engine.tiers import Tiers
@@ -32,16 +33,7 @@ class Saving:
 
 
 @dataclass(frozen=True)
-class Path:
-    """What names a prompt's segments."""
-
-    ids: "array[int]"
-    cut: int
-    owner: int
-
-
-@dataclass(frozen=True)
-class Kept:
+class Onward:
     """A segment in the tiers that goes on with a prompt: what stands before it, and the position to which it does."""
 
     place: Boundary
@@ -125,14 +117,14 @@ class Keeper:
                 return depth >= limit
         return True
 
-    def _onward(self, path: Path, known: Boundary, depth: int) -> Kept | None:
+    def _onward(self, path: Path, known: Boundary, depth: int) -> Onward | None:
         """The kept segment that goes on from `depth`; it may begin before. `known` is a place on the way there."""
         place = boundary(path.ids, path.cut, path.owner, depth, known)
         own = ground(place.parent, place.start, path.cut, path.owner)
         found = self.tiers.find(place.parent, own, path.ids, place.start)
         if found is None or place.start + found[1] <= depth:
             return None
-        return Kept(place, found[0], place.start + found[1])
+        return Onward(place, found[0], place.start + found[1])
 
     def _restore(self, pool: Pool, path: Path, header: Header, state: bytes, wanted: tuple[int, int]) -> bool:
         """Puts a segment's cells in the half-open range `wanted` into the pool; False where that cannot be now."""
@@ -162,21 +154,3 @@ class Keeper:
             if self.tiers.has_below(segment.name):
                 return
             self.tiers.forget(segment.name)
-
-
-def path_of(tip: Node) -> Path:
-    """Ids, end of the floor and owner of the path down to a node."""
-    ids, cut, owner = array("I"), None, 0
-    for node in tip.path():
-        if node.owner is not None and cut is None:
-            cut, owner = node.start, node.owner
-        ids.extend(node.ids)
-    return Path(ids, len(ids) if cut is None else cut, owner)
-
-
-def deepest(tip: Node) -> Node:
-    """The deepest node of the path that has cells: a sequence that covers it covers all above."""
-    node = tip
-    while not node.filled and node.parent is not None and node.parent.parent is not None:
-        node = node.parent
-    return node

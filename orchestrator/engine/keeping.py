@@ -1,19 +1,16 @@
-"""The port between the loop and what lies below the cells: who carries segments down and up again, for each kind of memory.
+"""The port between the loop and the tiers below the cells: who carries what was computed down, and up again.
 
-`keeper` for memories that can be cut in ranges, `whole_keeper` for those that cannot.
+`keeper` does for memories that can be cut in ranges, `whole_keeper` for those that cannot.
 """
 
 from array import array
-from collections.abc import Callable
 from typing import Protocol
 
-from orchestrator.engine.backend import Backend
-from orchestrator.engine.keeper import Keeper, Path
 from orchestrator.engine.messages import Reuse
 from orchestrator.engine.node import Node
+from orchestrator.engine.path import Path
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.tiers import Tiers
-from orchestrator.engine.whole_keeper import WholeKeeper
 
 
 class Keeping(Protocol):
@@ -44,12 +41,3 @@ class Keeping(Protocol):
     def forget_floor(self, ids: "array[int]") -> None:
         """Deletes what only this floor's conversations could use."""
         ...
-
-
-def keeping(backend: Backend, tiers: Tiers | None, clock: Callable[[], float]) -> Keeping | None:
-    """None where nothing may outlive the cells."""
-    if tiers is None:
-        return None
-    if backend.info.ranges:
-        return Keeper(tiers, clock)
-    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)

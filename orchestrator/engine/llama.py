@@ -5,7 +5,6 @@ cannot be read back and checkpoints depend on it. What llama.cpp would abort on 
 """
 
 import ctypes
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,31 +15,13 @@ from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
 from orchestrator.engine.crowding import default_threads
 from orchestrator.engine.fingerprint import fingerprint
+from orchestrator.engine.llama_parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.sampling import LlamaSampler
 from orchestrator.engine.vocab import Vocabulary
 
-KV_TYPES = {
-    "f32": lib.GGML_TYPE_F32,
-    "f16": lib.GGML_TYPE_F16,
-    "bf16": 30,  # the binding does not name it
-    "q8_0": lib.GGML_TYPE_Q8_0,
-    "q5_1": lib.GGML_TYPE_Q5_1,
-    "q5_0": lib.GGML_TYPE_Q5_0,
-    "q4_1": lib.GGML_TYPE_Q4_1,
-    "q4_0": lib.GGML_TYPE_Q4_0,
-}
-SPLIT_MODES = {
-    "none": lib.LLAMA_SPLIT_MODE_NONE,
-    "layer": lib.LLAMA_SPLIT_MODE_LAYER,
-    "row": lib.LLAMA_SPLIT_MODE_ROW,
-    "tensor": lib.LLAMA_SPLIT_MODE_TENSOR,
-}
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
-# Without flash attention the scores of rows computed together are held, f32 in all heads; never fewer rows than these.
-SCORE_BYTES = 64 * 1024 * 1024
-SCORED_ROWS = 16
 CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with f16 or f32 KV
 
 
@@ -230,47 +211,6 @@ def single_row(sequence: int, position: int, token: int) -> Batch:
     return batch
 
 
-def load_model(spec: EngineSpec) -> object:
-    parameters = lib.llama_model_default_params()
-    parameters.n_gpu_layers = 9999 if spec.gpu_layers < 0 else spec.gpu_layers
-    parameters.split_mode = SPLIT_MODES[spec.split_mode]
-    parameters.main_gpu = spec.main_gpu
-    if spec.tensor_split:
-        split = (ctypes.c_float * lib.llama_max_devices())(*spec.tensor_split)
-        parameters.tensor_split = split
-    model = lib.llama_model_load_from_file(os.fsencode(spec.model), parameters)
-    if not model:
-        raise BackendError(f"llama.cpp cannot load {spec.model}: {native.last_error()}")
-    return model
-
-
-def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: int) -> "lib.llama_context_params":
-    parameters = lib.llama_context_default_params()
-    parameters.n_ctx = -(-cells // 256) * 256
-    parameters.n_batch = parameters.n_ubatch = min(spec.batch, parameters.n_ctx)
-    if not spec.flash_attention:
-        parameters.n_ubatch = min(parameters.n_batch, rows_together(heads, parameters.n_ctx))
-    parameters.n_seq_max = sequences
-    # Logits are wanted for at most one row a sequence; the default sizes buffers for every row of a batch.
-    parameters.n_outputs_max = max(sequences, 64)
-    parameters.n_threads = parameters.n_threads_batch = spec.threads or default_threads()
-    parameters.flash_attn_type = (
-        lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if spec.flash_attention else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    )
-    parameters.type_k, parameters.type_v = KV_TYPES[spec.kv_type_k], KV_TYPES[spec.kv_type_v]
-    parameters.kv_unified = True
-    # The small cache of a sliding window runs full while cells are free, because what two sequences share is not recycled.
-    parameters.swa_full = True
-    parameters.no_perf = True
-    parameters.offload_kqv = spec.gpu_layers != 0
-    return parameters
-
-
-def rows_together(heads: int, cells: int) -> int:
-    """How many rows are computed at once without flash attention, which holds their scores against all cells."""
-    return max(SCORED_ROWS, SCORE_BYTES // max(1, 4 * heads * cells))
-
-
 def read_metadata(model: object) -> dict[str, str]:
     found, buffer = {}, ctypes.create_string_buffer(65536)
     for index in range(lib.llama_model_meta_count(model)):
@@ -291,11 +231,6 @@ def token_text(vocabulary: object, token: int) -> str:
         return ""
     found = lib.llama_vocab_get_text(vocabulary, token)
     return found.decode("utf-8", "replace") if found else ""
-
-
-def offloaded_layers(spec: EngineSpec, model: object) -> int:
-    layers = int(lib.llama_model_n_layer(model)) + 1
-    return layers if spec.gpu_layers < 0 else min(spec.gpu_layers, layers)
 
 
 def gpu_name() -> str:

@@ -16,8 +16,8 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
-from orchestrator.engine.keeper import deepest
-from orchestrator.engine.keeping import keeping
+from orchestrator.engine.keeper import Keeper
+from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -30,6 +30,7 @@ from orchestrator.engine.messages import (
     Snapshot,
 )
 from orchestrator.engine.node import Node
+from orchestrator.engine.path import deepest
 from orchestrator.engine.picture import pictured
 from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
 from orchestrator.engine.pools import Pool
@@ -40,6 +41,7 @@ from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.whole_keeper import WholeKeeper
 
 log = logging.getLogger("lorekeep.engine.loop")
 
@@ -56,7 +58,7 @@ class Loop:
         self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
     ) -> None:
         self.backend = backend
-        self.keeper = keeping(backend, tiers, clock)
+        self.keeper = keeper_of(backend, tiers, clock)
         self.admission = Admission(backend, sequences, self._evicted)
         self.counters = Counters()
         self._limits = limits
@@ -266,6 +268,15 @@ class Loop:
             self.counters.broken_pools += 1
             self.admission.discard(name)
         return bool(broken)
+
+
+def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeping | None:
+    """None where nothing may outlive the cells."""
+    if tiers is None:
+        return None
+    if backend.info.ranges:
+        return Keeper(tiers, clock)
+    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)
 
 
 def ids_of(data: bytes) -> "array[int]":

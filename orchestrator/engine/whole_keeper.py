@@ -5,7 +5,7 @@
 
 A piece is what llama.cpp saves of a node while its sequence stands at the node's end; joined in ascending order, pieces
 give the whole. Where a state has one size whatever was read (recurrent), the last piece is all there is to know: then
-each tail is one piece behind its floor, and those of turns that others followed go. Same calls as `keeper.Keeper`.
+each tail is one piece behind its floor, and those of turns that others followed go. The port is `keeping.Keeping`.
 """
 
 from array import array
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.engine.anchored_tree import AnchoredTree
 from orchestrator.engine.checkpoint_file import Header
-from orchestrator.engine.keeper import Path, path_of
 from orchestrator.engine.messages import Reuse
 from orchestrator.engine.node import Node, common_prefix
+from orchestrator.engine.path import Path, path_of
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import ground, named
 from orchestrator.engine.tiers import Tiers

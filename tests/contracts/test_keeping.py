@@ -1,0 +1,56 @@
+"""What every kind of memory's keeper does for the loop, on the exact fake: ranges, states that join, states of one size."""
+
+import pytest
+from support.machine import END_EVERY, Machine, naive_answer
+
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import DropFloor
+
+CODE = [n % 50 for n in range(600)]
+KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
+
+
+@pytest.fixture(params=KINDS)
+def machine(request, tmp_path) -> Machine:
+    made = Machine(folder=tmp_path, backend=FakeBackend(END_EVERY, **KINDS[request.param]))
+    made.floor("code", CODE)
+    return made
+
+
+def computed(machine: Machine, ticket: int, tail: list[int]) -> int:
+    """Tokens that a question computes, whose answer is right."""
+    machine.ask(ticket, "code", tail, 5)
+    machine.finish()
+    assert machine.answer(ticket) == naive_answer([*CODE, *tail], 5)
+    return machine.ends[ticket][0].computed
+
+
+def test_what_was_computed_is_there_for_the_next_process(machine):
+    assert computed(machine, 1, [1, 2, 3]) == len(CODE) + 3
+    machine.restart()
+    assert computed(machine, 2, [4, 5]) == 2
+
+
+def test_what_waits_to_be_saved_is_saved_slice_by_slice_and_then_nothing_waits(machine):
+    computed(machine, 1, [1, 2, 3])
+    keeper = machine.loop.keeper
+    while before := keeper.pending():
+        keeper.work(deadline=0.0)
+        assert keeper.pending() < before
+
+
+def test_a_floor_that_is_forgotten_is_computed_again(machine):
+    computed(machine, 1, [1, 2, 3])
+    machine.loop.handle(DropFloor("code"))
+    machine.round()
+    machine.restart()
+    assert computed(machine, 2, [4, 5]) == len(CODE) + 2
+
+
+def test_damaged_files_are_misses(machine, tmp_path):
+    computed(machine, 1, [1, 2, 3])
+    machine.loop.close()
+    for file in tmp_path.glob("*.kv"):
+        file.write_bytes(file.read_bytes()[:-9] + b"unreadable")
+    machine.start()
+    assert computed(machine, 2, [4, 5]) == len(CODE) + 2
