@@ -72,6 +72,14 @@ def test_an_unknown_built_in_model_is_refused_with_those_that_there_are(nobody):
     assert "quoter" in words
 
 
+def test_an_embedding_model_that_cannot_be_had_is_warned_of_and_the_daemon_serves(nobody):
+    nobody.environment["LORE_EMBEDDING__MODEL"] = "builtin:word"
+    nobody.start()
+    warnings = [line for line in nobody.log.read_text().splitlines() if '"warning"' in line]
+    assert any("search by meaning is off" in line and "builtin:words" in line for line in warnings)
+    assert nobody.lore("status").returncode == 0
+
+
 # -- settings
 
 
