@@ -29,7 +29,7 @@ _TESTS_WANTED = re.compile(
     rf"|\A{_OF_ANY_KIND}tests? (?:for|of|covering) (?!.*\bfail)[\w.'` -]+\??\Z"  # and nothing else is said
 )
 _CAPITALISED = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][A-Za-z]{3,}\b")  # a class named in a sentence
-_QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^”\n]{2,})”")
+_QUOTED = re.compile(r"\"([^\"\n]{2,})\"|“([^“”\n]{2,})”")
 _TICKED = re.compile(r"`([^`\n]{2,})`")
 _PLAIN_NAME = re.compile(r"(?:[^\W_][\w]*\.)*[^\W_]\w*")  # the index finds it as it is
 _EXACT_AT_MOST = 3

@@ -25,7 +25,7 @@ _CLOSED = r"[`'\"*_\])]{0,4}"
 _SHORT = re.compile(rf"{_PATH}{_CLOSED}{_LINES}")
 _LONG = re.compile(rf"{_PATH}{_CLOSED}[,:;]?\s{{0,2}}[(\[]?(?:at|on|in|from|around)?\s?{_SAID}", re.IGNORECASE)
 _BEFORE = re.compile(rf"\b{_SAID} (?:of|in|from) (?:the )?(?:file )?[`'\"*_\[(]{{0,4}}{_PATH}", re.IGNORECASE)
-_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s)>\]\"'`]*")
+_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s)>\]\"'`]*")
 _WIDEST = 120  # characters to the left of a name that may belong to it: spaces and brackets stand in names, too
 _EDGE = re.compile(r"(?:^|(?<=[\s`'\"(\[*]))(?=[^\s`'\"*])")
 
@@ -96,6 +96,7 @@ def _named(text: str, match: re.Match[str], is_file: IsFile) -> tuple[str, int]:
 
 def _wider(text: str, at: int) -> Iterator[int]:
     """Where on the same line a longer name may begin, nearest first."""
-    first = max(text.rfind("\n", 0, at) + 1, at - _WIDEST)
+    nearest = max(0, at - _WIDEST)
+    first = max(text.rfind("\n", nearest, at) + 1, nearest)
     edges = [edge.start() for edge in _EDGE.finditer(text, first, at)]
     return reversed(edges)

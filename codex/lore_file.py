@@ -12,6 +12,7 @@ only say what is loaded and how large, never read or run anything. What its numb
 
 import difflib
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ _SHARES = ("overhead", "window_share", "map_share", "step_up_share", "rebase_sha
 _SIZES = ("skeleton_window", "map_window")
 _KEYS = ("tier", "include", "exclude", *_SHARES, *_SIZES)
 _LARGEST = 1 << 31
+# A key `a.a.a…`: Python's reader takes the square of its parts, a second and a half for 64 KiB. We have none with a dot.
+_DEEP = re.compile(rb"(?<![\w\"'-])(?:[\w\"'-]+[ \t]*\.[ \t]*){64}")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ def parse_lore_file(raw: bytes, where: str) -> LoreFile:
     """The values in these bytes. Raises SourceError that names the key, and the nearest one for a misspelt one."""
     if len(raw) > _MOST_BYTES:
         raise SourceError(f"{where} is larger than {_MOST_BYTES // 1024} KiB; it takes a few lines")
+    if _DEEP.search(raw):
+        raise SourceError(f"{where} has a key of more than 64 parts; {_known()}")
     try:
         given = tomllib.loads(raw.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

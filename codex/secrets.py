@@ -31,12 +31,17 @@ def _rule(kind: str, marks: tuple[bytes, ...], expression: bytes) -> _Rule:
 
 _WORD = rb"(?<![A-Za-z0-9_])"
 _END = rb"(?![A-Za-z0-9_])"
+_GAP = rb"(?:[\s\"'+,]|\\n|\\r)*"
 _RULES = (
     _rule(
         "private key",
         (b"PRIVATE KEY",),
         rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        rb"(?:[\s\"'+,]|\\n|\\r|[A-Za-z-]+: [^\r\n]*[\r\n])*[A-Za-z0-9+/=]{48}",
+        # A few headers of some length: without bounds a file of nothing but such beginnings takes its square.
+        + _GAP
+        + rb"(?:[A-Za-z-]{1,40}: [^\r\n]{0,400}[\r\n]"
+        + _GAP
+        + rb"){0,16}[A-Za-z0-9+/=]{48}",
     ),
     _rule("AWS access key", (b"AKIA", b"ASIA"), _WORD + rb"(?:AKIA|ASIA)[A-Z2-7]{16}" + _END),
     _rule(
@@ -53,7 +58,7 @@ _RULES = (
     ),
     _rule("Stripe key", (b"k_live_",), _WORD + rb"[sr]k_live_[A-Za-z0-9]{24,}"),
     _rule("Google API key", (b"AIza",), _WORD + rb"AIza[A-Za-z0-9_-]{35}" + _END),
-    _rule("OpenAI key", (b"T3BlbkFJ",), _WORD + rb"sk-[A-Za-z0-9_-]*T3BlbkFJ[A-Za-z0-9_-]{20,}"),
+    _rule("OpenAI key", (b"T3BlbkFJ",), _WORD + rb"sk-[A-Za-z0-9_-]{0,160}T3BlbkFJ[A-Za-z0-9_-]{20,}"),
     _rule("Anthropic key", (b"sk-ant-",), _WORD + rb"sk-ant-[a-z0-9]+-[A-Za-z0-9_-]{80,}"),
     _rule("Hugging Face token", (b"hf_",), _WORD + rb"hf_[A-Za-z]{34}" + _END),
     _rule("npm token", (b"npm_",), _WORD + rb"npm_[A-Za-z0-9]{36}" + _END),

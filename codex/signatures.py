@@ -10,9 +10,10 @@ from tree_sitter import Node
 
 _SIGNATURE_CHARS = 240
 _DOC_CHARS = 160
-_COMMENT_MARKS = re.compile(r"^[\s/*#!<=\-;]+|[\s*/>=\-]+$")
+_MARKS_BEFORE = re.compile(r"^[\s/*#!<=\-;]+")
+_MARKS_BEHIND = re.compile(r"(?<![\s*/>=\-])[\s*/>=\-]+$")  # begins where such a run does, or takes its square
 _STRING_MARKS = re.compile(r"^[rRuUbBfF]*(?:\"\"\"|'''|\"|')|(?:\"\"\"|'''|\"|')$")
-_TAG = re.compile(r"</?[a-zA-Z][^>]*>")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 def signature_of(node: Node, raw: bytes) -> str:
@@ -50,9 +51,13 @@ def _comment_above(node: Node) -> str:
     line, above = node.start_point[0], node.prev_sibling
     while above is not None and "comment" in above.type and above.end_point[0] + (above.end_point[1] > 0) >= line:
         text = (above.text or b"").decode("utf-8", errors="replace")
-        lines[:0] = [_TAG.sub("", _COMMENT_MARKS.sub("", one)) for one in text.split("\n")]
+        lines[:0] = [_TAG.sub("", _bare(one)) for one in text.split("\n")]
         line, above = above.start_point[0], above.prev_sibling
     return _first_line(lines)
+
+
+def _bare(line: str) -> str:
+    return _MARKS_BEHIND.sub("", _MARKS_BEFORE.sub("", line))
 
 
 def _first_line(lines: list[str]) -> str:

@@ -25,7 +25,7 @@ MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
 FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
 EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed part
-LISTED = re.compile(r"^\s*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
+LISTED = re.compile(r"^[^\S\n]*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ MOST_DEPTH = 32
 MOST_REPEATS = 1000  # minItems, maxLength and the like are unrolled into the grammar
 MOST_PROPERTIES = 400  # of one object: the converter takes the square of it, a quarter of a second for so many
 MOST_NESTING = 1200  # brackets in a grammar: an optional repetition nests each of its MOST_REPEATS
+# What is not closed ends with the text: were it looked for anew behind each bracket, that would take the square.
+QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)', re.DOTALL)
 ANY_CHARACTER, BUT_CONTROLS = r'char ::= [^"\\] |', r'char ::= [^"\\\x00-\x1F] |'
 MOST_PATTERN = 256  # characters of a regular expression; 3,000 optional ones took 10 s a token
 
@@ -65,7 +67,7 @@ def convert(schema: Any) -> str:
 
 def nesting(grammar: str) -> int:
     """How deep the round brackets of a grammar go, literals and character classes left out."""
-    bare = re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]', "", grammar)
+    bare = QUOTED.sub("", grammar)
     depth = deepest = 0
     for character in bare:
         depth += (character == "(") - (character == ")")

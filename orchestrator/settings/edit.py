@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.settings.errors import SettingsError
 
 HEADER = re.compile(r"\s*\[(?!\[)\s*([\w.-]+)\s*\]\s*(?:#.*)?$")
+VALUE = re.compile(r"""\s*[\w-]+\s*=\s*+(?:"(?:[^"\\]|\\.)*"\s*|'[^']*'\s*|[^#"']*)""")  # takes each sign once
 ANY_HEADER = re.compile(r"\s*\[")
 
 
@@ -51,9 +52,12 @@ def edited(text: str, table: str, key: str, line: str) -> str:
 
 
 def comment_of(line: str) -> str:
-    """The comment behind a value on one line; a # inside a string is none."""
-    found = re.match(r"""\s*[\w-]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^#"']*?)(\s*#.*)?$""", line.rstrip("\r\n"))
-    return found[1] or "" if found else ""
+    """The comment behind a value on one line, with the blanks before it; a # inside a string is none."""
+    found = VALUE.match(line)
+    if not found or not line.startswith("#", found.end()):
+        return ""
+    blanks = len(found[0]) - len(found[0].rstrip())
+    return line[found.end() - blanks :].rstrip("\r\n")
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)\s*\Z")
+NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)")
 BYTES = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)
@@ -18,7 +18,7 @@ def split(value: object, example: str) -> tuple[float, str]:
     """Number and unit of a setting's text; whole and broken numbers stand for themselves."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"is not an amount; write it like {example}")
-    found = NUMBER.match(str(value))
+    found = NUMBER.fullmatch(str(value).strip())
     if not found:
         raise ValueError(f"is not an amount; write it like {example}")
     return float(found[1]), found[2].lower()

@@ -59,6 +59,12 @@ def test_its_globs_hold_for_a_load_but_can_not_name_a_secret(tmp_path):
     assert loaded(tmp_path, root) == {"a.py", "b.txt"}
 
 
+def test_a_key_of_very_many_parts_is_refused_before_it_is_read():
+    with pytest.raises(SourceError, match="more than 64 parts; the keys are tier"):
+        parse_lore_file(b"a." * 30_000 + b"a = 1", "x")
+    assert parse_lore_file(b'include = ["a.b.c.d/*.min.js", "x.y.z"]', "x").include[1] == "x.y.z"
+
+
 def folder(root: Path, files: dict[str, str]) -> Path:
     root.mkdir()
     for name, text in files.items():
