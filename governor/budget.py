@@ -36,8 +36,8 @@ class Demand:
 
     `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
     `ours`: bytes of that memory which the engine knows to hold, for drivers that do not tell whose memory is whose.
-    `host_free`: RAM in bytes that may take the layers which the GPU cannot. `beside`: bytes of that memory that the
-    embedding model takes, loaded or not: it may be asked at any time.
+    `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
+    embedding model's, loaded or not: it may be asked at any time.
     """
 
     shape: ModelShape
@@ -47,7 +47,7 @@ class Demand:
     loaded: Loaded | None = None
     ours: int = 0
     host_free: int = 0
-    beside: int = 0
+    embedding_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Budget:
     """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
 
     `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
-    the most that weights, buffers, KV and what stands `beside` may take together.
+    the most that weights, buffers, KV and the embedding model may take together.
     """
 
     number: int
@@ -74,7 +74,7 @@ class Budget:
     ours: int
     weights: int
     working: int
-    beside: int
+    embedding_bytes: int
     kv_hard: int
     kv: int
     cells: int
@@ -85,7 +85,7 @@ class Budget:
 
     def same_grant(self, other: "Budget", step: float) -> bool:
         """Whether nothing changed that anybody plans with: cells moved by less than the share `step`."""
-        mine, theirs = ((one.where, one.gpu_layers, one.layers, one.beside) for one in (self, other))
+        mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
         return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
 
 
@@ -105,10 +105,10 @@ def plan_budget(
     others = max(0, memory.total - memory.free - max(memory.own or 0, demand.ours))
     layers = len(demand.shape.layers) + 1
     ours = room_of(ceiling, others, limit)
-    gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.beside)
+    gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.embedding_bytes)
     here = _here(memory, demand.shape, gpu_layers)
     weights, working = _fixed(memory, demand, settings, gpu_layers)
-    fixed = weights + working + demand.beside
+    fixed = weights + working + demand.embedding_bytes
     hard = max(0, ours - fixed)
     planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
@@ -123,7 +123,7 @@ def plan_budget(
         ours=ours,
         weights=weights,
         working=working,
-        beside=demand.beside,
+        embedding_bytes=demand.embedding_bytes,
         kv_hard=hard,
         kv=kv,
         cells=cells,

@@ -21,7 +21,7 @@ CONTEXTS = 2  # one for questions, one for what is embedded in the background
 
 
 @dataclass(frozen=True)
-class Beside:
+class EmbeddingCost:
     """Bytes of an embedding model once both its contexts are open: on the GPU and in RAM. `layers` on the GPU."""
 
     layers: int
@@ -38,15 +38,15 @@ class Beside:
         return self.ram if on_gpu else 0
 
 
-def beside(shape: ModelShape, tokens: int, texts: int, layers: int = 0) -> Beside:
+def embedding_cost(shape: ModelShape, tokens: int, texts: int, layers: int = 0) -> EmbeddingCost:
     """The cost of a model whose batches hold `tokens` of `texts` texts, with so many layers on the GPU."""
     buffers = CONTEXTS * context_bytes(shape, tokens, texts)
     if not layers:
-        return Beside(0, 0, shape.weights + buffers, shape.weights, buffers)
+        return EmbeddingCost(0, 0, shape.weights + buffers, shape.weights, buffers)
     once = weights_on_gpu(replace(shape, tied=False), layers)
     # An encoder has no output; what writes text and embeds puts its tied embedding there a second time.
     there = once if shape.unpredictable else weights_on_gpu(shape, layers)
-    return Beside(layers, there + buffers, shape.weights - once, shape.weights, buffers)
+    return EmbeddingCost(layers, there + buffers, shape.weights - once, shape.weights, buffers)
 
 
 def context_bytes(shape: ModelShape, tokens: int, texts: int) -> int:
@@ -79,7 +79,7 @@ def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | N
         return Placed(0, why if asked > 0 else "")
     every = len(shape.layers) + 1
     layers = every if asked < 0 else min(asked, every)
-    needs = beside(shape, tokens, texts, layers).gpu
+    needs = embedding_cost(shape, tokens, texts, layers).gpu
     if needs <= room:
         return Placed(layers)
     left = f"{size(needs)} are needed on the GPU, and the model that answers leaves {size(room)}"

@@ -104,8 +104,8 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
 
 def costs_of(settings: Settings, model: ModelFile, embedding: EmbeddingChoice) -> Costs:
     offload = offload_of(settings.model, offloads=engine_offloads())
-    beside = embedding.file.cost if embedding.file is not None else None
-    return Costs(model.shape, offload.plan, offload.context, offload, beside)
+    cost = embedding.file.cost if embedding.file is not None else None
+    return Costs(model.shape, offload.plan, offload.context, offload, cost)
 
 
 def gpus_of(settings: Settings, sensors: Sensors) -> tuple[GpuReading, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from governor.budget import Budget, Demand, Loaded
-from governor.embedding import Beside, makes_room
+from governor.embedding import EmbeddingCost, makes_room
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
@@ -38,13 +38,13 @@ Changed = Callable[[], Awaitable[float | None]]
 @dataclass(frozen=True)
 class Costs:
     """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's;
-    `offload`: how it is split where there are several GPUs; `beside`: the embedding model's cost, None without one."""
+    `offload`: how it is split where there are several GPUs; `embedding`: the embedding model's cost, None without one."""
 
     shape: ModelShape
     plan: KvPlan
     context: int | None = None
     offload: Offload | None = None
-    beside: Beside | None = None
+    embedding: EmbeddingCost | None = None
 
 
 class Machine:
@@ -128,9 +128,9 @@ class Machine:
         return Grant(budget.number, budget.cells, window)
 
     @property
-    def beside(self) -> int:
+    def embedding_bytes(self) -> int:
         """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
-        return self._beside()[0]
+        return self._embedding_bytes()[0]
 
     def room(self, identity: int) -> Room:
         """What a floor may take now, in tokens."""
@@ -158,22 +158,27 @@ class Machine:
         pools = snapshot.pools if snapshot else ()
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
         weights = self._info.weight_bytes if self._info else 0
-        here, elsewhere = self._beside()
+        here, elsewhere = self._embedding_bytes()
         up = self._client is not None and self._client.embedding_bytes > 0
         held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
         loaded = Loaded(weights, 0) if self._info else None
         demand = Demand(
-            self._costs.shape, self._costs.plan, gpu_layers=self._layers(), loaded=loaded, ours=held, beside=here
+            self._costs.shape,
+            self._costs.plan,
+            gpu_layers=self._layers(),
+            loaded=loaded,
+            ours=held,
+            embedding_bytes=here,
         )
         self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
 
-    def _beside(self) -> tuple[int, int]:
+    def _embedding_bytes(self) -> tuple[int, int]:
         """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
-        beside = self._costs.beside
-        if beside is None or self._resting:
+        cost = self._costs.embedding
+        if cost is None or self._resting:
             return 0, 0
         on_gpu = self._on_gpu
-        return beside.here(on_gpu=on_gpu), beside.elsewhere(on_gpu=on_gpu)
+        return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
 
     @property
     def _on_gpu(self) -> bool:
@@ -205,10 +210,10 @@ class Machine:
 
     def _make_room(self) -> None:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
-        beside = self._costs.beside
-        if beside is None:
+        cost = self._costs.embedding
+        if cost is None:
             return
-        here = beside.here(on_gpu=self._on_gpu) > 0
+        here = cost.here(on_gpu=self._on_gpu) > 0
         level = self.outlook.level if here else self.outlook.ram.level
         where = "RAM" if not here else self.outlook.budget.where if self.outlook.budget else "memory"
         why = (

@@ -34,7 +34,7 @@ def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budg
             "where": budget.where,
             "kv_bytes": budget.kv,
             "weights": budget.weights,
-            "embedding_bytes": budget.beside,
+            "embedding_bytes": budget.embedding_bytes,
         },
         "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
     }

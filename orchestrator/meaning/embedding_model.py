@@ -6,7 +6,7 @@ It is a model beside the one that answers. One that cannot be used is told, and 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from governor.embedding import Beside, beside, placed
+from governor.embedding import EmbeddingCost, embedding_cost, placed
 from governor.errors import FootprintError, GgufError
 from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, shape_of
@@ -30,11 +30,11 @@ class EmbeddingFile:
     shape: ModelShape | None = None
 
     @property
-    def cost(self) -> Beside | None:
+    def cost(self) -> EmbeddingCost | None:
         """Bytes that it takes beside the model that answers."""
         if self.shape is None:
             return None
-        return beside(self.shape, self.batch, BATCH_TEXTS, self.spec.gpu_layers)
+        return embedding_cost(self.shape, self.batch, BATCH_TEXTS, self.spec.gpu_layers)
 
     @property
     def batch(self) -> int:

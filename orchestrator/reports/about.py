@@ -87,9 +87,9 @@ class About:
         memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
         held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
         free = outlook.snapshot.host.ram_available.value or 0
-        beside = self.machine.beside
-        held += beside if self.client.embedding_bytes else 0
-        return Ground(memory, self.governor.memory, outlook.limit, free, held, beside)
+        embedding = self.machine.embedding_bytes
+        held += embedding if self.client.embedding_bytes else 0
+        return Ground(memory, self.governor.memory, outlook.limit, free, held, embedding)
 
     def _gpus(self) -> list[Gpu]:
         info = self.client.info

@@ -19,14 +19,14 @@ LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 @dataclass(frozen=True)
 class Ground:
     """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, what is ours, and what
-    the embedding model takes beside any other."""
+    the embedding model takes beside any model."""
 
     memory: MemoryReading | None
     settings: MemorySettings
     limit: int | None = None
     host_free: int = 0
     held: int = 0
-    beside: int = 0
+    embedding_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,14 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -
     if ground.memory is None:
         return Fitting(None, None, "unknown: how much memory there is cannot be read")
     wanted = None if gpu_layers < 0 else gpu_layers
-    demand = Demand(shape, plan, gpu_layers=wanted, ours=ground.held, host_free=ground.host_free, beside=ground.beside)
+    demand = Demand(
+        shape,
+        plan,
+        gpu_layers=wanted,
+        ours=ground.held,
+        host_free=ground.host_free,
+        embedding_bytes=ground.embedding_bytes,
+    )
     try:
         budget = plan_budget(0, ground.memory, demand, ground.settings, ground.limit, Stores(0, 0))
     except FootprintError as error:

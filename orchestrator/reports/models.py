@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from governor.embedding import beside
+from governor.embedding import embedding_cost
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
@@ -97,7 +97,7 @@ def embeds(gguf: Gguf) -> bool:
 
 def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
     """A model that embeds has no KV, no context to share out and no template. Its memory: as it is loaded by itself."""
-    cost = beside(shape, max(BATCH_TOKENS, min(shape.trained, MOST_WINDOW)), BATCH_TEXTS)
+    cost = embedding_cost(shape, max(BATCH_TOKENS, min(shape.trained, MOST_WINDOW)), BATCH_TEXTS)
     return {
         "name": shape.name,
         "architecture": shape.architecture,

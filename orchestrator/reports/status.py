@@ -64,7 +64,7 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
         "pressure": outlook.pressure,
         "memory": budget.where if budget else None,
         "kv_budget_bytes": budget.kv if budget else None,
-        "embedding_bytes": budget.beside if budget else None,
+        "embedding_bytes": budget.embedding_bytes if budget else None,
         "cells": budget.cells if budget else None,
         "window": budget.window if budget else None,
         "planned": planned(budget) if budget else "",
@@ -76,7 +76,7 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
 
 
 def planned(budget: Budget) -> str:
-    embedding = f", {size(budget.beside)} for the embedding model" if budget.beside else ""
+    embedding = f", {size(budget.embedding_bytes)} for the embedding model" if budget.embedding_bytes else ""
     return f"{size(budget.kv)} of {budget.where} for KV{embedding}"
 
 

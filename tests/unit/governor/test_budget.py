@@ -166,10 +166,10 @@ def test_the_users_limit_bounds_what_is_ours_and_not_what_others_hold() -> None:
 
 
 def test_what_stands_beside_the_model_is_taken_from_its_kv() -> None:
-    alone, beside = granted(vram(24), gpu_layers=33), granted(vram(24), gpu_layers=33, beside=2 * GIB)
+    alone, beside = granted(vram(24), gpu_layers=33), granted(vram(24), gpu_layers=33, embedding_bytes=2 * GIB)
     assert beside.kv == alone.kv - 2 * GIB
     assert beside.kv_hard == alone.kv_hard - 2 * GIB
-    assert beside.others + beside.weights + beside.working + beside.beside + beside.kv_hard == beside.ceiling
+    assert beside.others + beside.weights + beside.working + beside.embedding_bytes + beside.kv_hard == beside.ceiling
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.embedding import Placed, beside, context_bytes, makes_room, placed
+from governor.embedding import Placed, context_bytes, embedding_cost, makes_room, placed
 from governor.gguf import read_gguf
 from governor.pressure import Level
 from governor.settings import GIB, MIB
@@ -37,7 +37,7 @@ ENCODER = ModelShape(
 def test_an_encoder_costs_what_llama_cpp_was_measured_to_take() -> None:
     """70 MiB of resident memory a context at 512 tokens, after one full batch (llama.cpp 0c1e5709, CPU)."""
     assert context_bytes(ENCODER, 512, 64) == pytest.approx(75 * MIB, rel=0.1)
-    cost = beside(ENCODER, 512, 64)
+    cost = embedding_cost(ENCODER, 512, 64)
     assert cost.ram == cost.weights + cost.buffers == ENCODER.weights + 2 * context_bytes(ENCODER, 512, 64)
     assert (cost.gpu, cost.layers) == (0, 0)
 
@@ -48,7 +48,7 @@ def test_what_reads_one_way_has_a_cache_besides(tiny_model: Callable[..., Path])
 
 
 def test_on_a_gpu_the_token_embedding_stays_in_ram() -> None:
-    cost = beside(ENCODER, 512, 64, layers=7)
+    cost = embedding_cost(ENCODER, 512, 64, layers=7)
     assert cost.gpu + cost.ram == cost.weights + cost.buffers
     assert cost.here(on_gpu=True) == cost.gpu
     assert cost.elsewhere(on_gpu=True) == cost.ram
@@ -82,7 +82,7 @@ def test_layers_that_were_asked_for_and_do_not_fit_are_told_with_the_numbers() -
 @given(st.integers(-1, 9), st.integers(0, 400))
 def test_what_is_placed_fits(asked: int, room: int) -> None:
     found = placed(ENCODER, 512, 64, asked, room * MIB)
-    assert beside(ENCODER, 512, 64, found.layers).gpu <= room * MIB
+    assert embedding_cost(ENCODER, 512, 64, found.layers).gpu <= room * MIB
 
 
 def test_it_leaves_at_high_pressure_and_stays_below() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support.gpus import gpu
 
-from governor.embedding import Beside
+from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
@@ -52,9 +52,9 @@ class Card:
 class Watched:
     """A machine, what it told the embedding model, and how often codices were to follow it."""
 
-    def __init__(self, beside=None, fault=None):
+    def __init__(self, embedding=None, fault=None):
         self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
-        self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), beside=beside))
+        self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), embedding=embedding))
         self.machine.bind(EngineClient(EngineSpec("fake")), self.follow, self.told.append)
 
     async def follow(self):
@@ -77,17 +77,17 @@ class Watched:
                 await asyncio.sleep(0.01)
 
 
-EMBEDDING = Beside(layers=0, gpu=0, ram=GIB, weights=GIB // 2, buffers=GIB // 2)
+EMBEDDING = EmbeddingCost(layers=0, gpu=0, ram=GIB, weights=GIB // 2, buffers=GIB // 2)
 
 
 async def test_the_embedding_model_is_planned_for_and_gives_its_bytes_back_while_it_is_away():
     async with Watched(EMBEDDING) as watched:
-        assert watched.machine.budget.beside == GIB
+        assert watched.machine.budget.embedding_bytes == GIB
         watched.card.free = GIB
-        await watched.until(lambda: watched.told and watched.machine.budget.beside == 0)
+        await watched.until(lambda: watched.told and watched.machine.budget.embedding_bytes == 0)
         assert "VRAM is scarce (pressure critical)" in watched.told[0]
         watched.card.free = 20 * GIB
-        await watched.until(lambda: watched.told[-1] == "" and watched.machine.budget.beside == GIB)
+        await watched.until(lambda: watched.told[-1] == "" and watched.machine.budget.embedding_bytes == GIB)
         assert len(watched.told) == 2
 
 

@@ -140,7 +140,7 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
 
 def test_what_the_embedding_model_takes_is_not_there_for_another_ones_context(models):
     shape = header(models / "small.gguf").shape
-    alone, beside = fitting(shape, PLAN, ground()), fitting(shape, PLAN, replace(ground(), beside=GIB))
+    alone, beside = fitting(shape, PLAN, ground()), fitting(shape, PLAN, replace(ground(), embedding_bytes=GIB))
     assert beside.budget.kv == alone.budget.kv - GIB
 
 
