@@ -62,9 +62,10 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -
 
 
 def too_large(budget: Budget, shape: ModelShape) -> str:
-    free = budget.ours
-    needed = size(shape.weights + budget.working)
-    return f"weights and buffers need {needed} and {size(free)} of {budget.where} can be had"
+    """Everything that the plan takes off before there is room for KV."""
+    needed = size(shape.weights + budget.working + budget.embedding_bytes)
+    what = "weights, buffers and the embedding model" if budget.embedding_bytes else "weights and buffers"
+    return f"{what} need {needed} and {size(budget.ours)} of {budget.where} can be had"
 
 
 def partly(budget: Budget) -> str:

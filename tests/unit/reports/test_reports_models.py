@@ -11,6 +11,7 @@ from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
+from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.idle_gpu import unused_gpu
@@ -142,6 +143,15 @@ def test_what_the_embedding_model_takes_is_not_there_for_another_ones_context(mo
     shape = header(models / "small.gguf").shape
     alone, beside = fitting(shape, PLAN, ground()), fitting(shape, PLAN, replace(ground(), embedding_bytes=GIB))
     assert beside.budget.kv == alone.budget.kv - GIB
+
+
+def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_both_named(models):
+    shape = header(models / "small.gguf").shape
+    found = fitting(shape, PLAN, replace(ground(free=2 * GIB), embedding_bytes=4 * GIB))
+    assert found.fits is False
+    needed = shape.weights + found.budget.working + 4 * GIB
+    assert f"weights, buffers and the embedding model need {size(needed)} and" in found.words
+    assert needed > found.budget.ours
 
 
 def test_grouped_heads_and_the_quantisation_are_told(models):
