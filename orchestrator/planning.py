@@ -1,5 +1,6 @@
 """What a plan says beyond what an answer would: the intent, what is retrieved, what it would cost. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from governor.budget import Budget
@@ -13,7 +14,6 @@ from orchestrator.wire.lore import Lore
 def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budget) -> dict[str, Any]:
     """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
-    ttft_s = prompt_s(snapshot.counters, assembled.tokens - lore.prompt.computed, assembled.tokens)
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
     pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, decision.window)
     return report | {
@@ -26,7 +26,7 @@ def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budg
         },
         "needs": {"tier": decision.needs_tier.value, "cost": decision.cost} if decision.needs_tier else None,
         "predicted": {
-            "ttft_ms": round(1000 * (ttft_s or 0.0), 1),
+            "ttft_ms": first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
             "kv_bytes": lore.governor.kv_bytes,
             "context_pressure": round(pressure.pressure, 3),
         },
@@ -38,3 +38,9 @@ def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budg
         },
         "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
     }
+
+
+def first_token_ms(counters: Mapping[str, float], computed: int, tokens: int) -> float | None:
+    """Milliseconds to compute the last `computed` of so many prompt tokens; None where nothing was measured yet."""
+    seconds = prompt_s(counters, tokens - computed, tokens)
+    return None if seconds is None else round(1000 * seconds, 1)

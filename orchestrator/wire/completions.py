@@ -108,7 +108,7 @@ class Need(Shape):
 class Predicted(Shape):
     """What asking would cost."""
 
-    ttft_ms: float = Field(description="until the first token")
+    ttft_ms: float | None = Field(description="until the first token; null where nothing was measured yet")
     kv_bytes: int = Field(description="of the prompt")
     context_pressure: float = Field(description="share of the window that the conversation takes")
 
