@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from orchestrator.errors import Conflict
-from orchestrator.lock_file import HeldError, holder, taken
+from orchestrator.lock_file import HeldError, Holder, holder, taken
 from orchestrator.settings import Paths, SettingsError
 
 LOCK = "daemon.lock"
@@ -29,17 +29,17 @@ def locked(folder: Path, socket: str) -> int:
     """The lock's descriptor; it says which socket is served."""
     try:
         return taken(folder / LOCK, socket)
-    except HeldError as other:
-        raise used(folder, other) from other
+    except HeldError as held:
+        raise used(folder, held.holder) from held
     except OSError as error:
         raise SettingsError(f"cannot lock {folder / LOCK}: {error.strerror}", f"give the daemon {OTHERS}") from error
 
 
-def used(folder: Path, other: HeldError) -> Conflict:
+def used(folder: Path, other: Holder) -> Conflict:
     return Conflict(f"a daemon{by(other)} already uses {folder}", f"{instead(other)} {OTHERS}")
 
 
-def daemon_of(paths: Paths) -> HeldError | None:
+def daemon_of(paths: Paths) -> Holder | None:
     """The daemon that has these folders now, whatever socket it serves."""
     return next(filter(None, (holder(folder / LOCK) for folder in written(paths))), None)
 
@@ -49,10 +49,10 @@ def written(paths: Paths) -> tuple[Path, ...]:
     return tuple({folder.resolve(): folder for folder in (paths.data, paths.cache)}.values())
 
 
-def by(other: HeldError) -> str:
+def by(other: Holder) -> str:
     return f" (pid {other.pid})" if other.pid else ""
 
 
-def instead(other: HeldError) -> str:
+def instead(other: Holder) -> str:
     use = f"use it with --socket {other.about}" if other.about else "use it"
     return f"{use}, stop it first{f' (kill {other.pid})' if other.pid else ''}, or give this one"

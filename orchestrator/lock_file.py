@@ -5,16 +5,24 @@ What stands in it is for people; the lock alone decides.
 
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 
-class HeldError(Exception):
-    """Another process holds it. `pid` and `about` are what that wrote of itself, '' where it wrote nothing."""
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lock: what it wrote of itself, '' where it wrote nothing."""
 
-    def __init__(self, pid: str, about: str) -> None:
-        super().__init__(f"held by pid {pid}")
-        self.pid = pid
-        self.about = about
+    pid: str
+    about: str
+
+
+class HeldError(Exception):
+    """Another process holds it."""
+
+    def __init__(self, holder: Holder) -> None:
+        super().__init__(f"held by pid {holder.pid}")
+        self.holder = holder
 
 
 def taken(file: Path, about: str = "") -> int:
@@ -30,14 +38,14 @@ def taken(file: Path, about: str = "") -> int:
     except BlockingIOError:
         held = said(descriptor)
         os.close(descriptor)
-        raise held from None
+        raise HeldError(held) from None
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def holder(file: Path) -> HeldError | None:
+def holder(file: Path) -> Holder | None:
     """Who holds it now. Never keeps another from taking it: a lock is looked at only where its writer may live."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -55,6 +63,6 @@ def holder(file: Path) -> HeldError | None:
     return None
 
 
-def said(descriptor: int) -> HeldError:
+def said(descriptor: int) -> Holder:
     pid, _, about = os.pread(descriptor, 4096, 0).decode(errors="replace").partition("\n")
-    return HeldError(pid.strip(), about.strip())
+    return Holder(pid.strip(), about.strip())

@@ -88,8 +88,8 @@ def locked(path: Path) -> int:
     file = lock_of(path)
     try:
         return taken(file)
-    except HeldError as other:
-        raise living(path, by(other)) from None
+    except HeldError as held:
+        raise living(path, by(held.holder)) from None
     except OSError as error:
         raise SettingsError(f"cannot open {file}: {error.strerror}", "use another --socket") from error
 
