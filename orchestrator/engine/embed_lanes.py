@@ -27,6 +27,7 @@ from orchestrator.engine.embed_messages import (
     Unload,
 )
 from orchestrator.engine.embed_port import (
+    HARMLESS,
     EmbeddingContext,
     EmbeddingModel,
     TextRefused,
@@ -41,7 +42,6 @@ from orchestrator.engine.embed_port import (
 NICE = 10
 IDLE_SECONDS = 300.0  # after that the memory is worth more than the load (some hundred ms) at the next text
 STOP_SECONDS = 2.0
-HARMLESS = "a"  # a model that fails also at this is broken, and no text is to blame
 
 Post = Callable[[Sequence[FromEmbedder]], None]
 

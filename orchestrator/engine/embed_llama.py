@@ -14,7 +14,7 @@ import numpy as np
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, Batch
 from orchestrator.engine.crowding import default_threads
-from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW, Vectors
+from orchestrator.engine.embed_port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import Rows, read_metadata
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.vocab.vocabulary import well_formed
@@ -43,7 +43,8 @@ class LlamaEmbedding:
         self.bytes = int(lib.llama_model_size(self._model))
         self._vocabulary = lib.llama_model_get_vocab(self._model)
         self.dimensions = int(lib.llama_model_n_embd_out(self._model))
-        self.window = min(int(lib.llama_model_n_ctx_train(self._model)), spec.window or MOST_WINDOW)
+        trained = int(lib.llama_model_n_ctx_train(self._model))
+        self.window, self._batch = window_of(trained, spec.window), batch_tokens(trained, spec.window)
         empty, one = self.encode(""), self.encode("a")
         self.ending = shared(empty[::-1], one[::-1])
         self.starting = min(shared(empty, one), len(empty) - self.ending)
@@ -62,7 +63,7 @@ class LlamaEmbedding:
 
     def parameters(self) -> "lib.llama_context_params":
         parameters = lib.llama_context_default_params()
-        parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = max(self.window, BATCH_TOKENS)
+        parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = self._batch
         parameters.n_seq_max = BATCH_TEXTS
         parameters.n_threads = parameters.n_threads_batch = self._spec.threads or max(1, default_threads() // 2)
         parameters.embeddings = True

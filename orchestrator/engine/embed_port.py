@@ -23,6 +23,7 @@ Vectors = npt.NDArray[np.float32]
 BATCH_TOKENS = 512  # attention walks the whole batch, also for texts that do not see each other
 BATCH_TEXTS = 64  # at most 256: a sequence for each
 MOST_WINDOW = 2048  # unless the settings say more: a batch is computed in one piece, and its scores are window × window
+HARMLESS = "a"  # a model that fails also at this is broken, and no text is to blame
 
 
 class EmbeddingContext(Protocol):
@@ -81,6 +82,16 @@ def pieces(ids: list[int], window: int, starting: int, ending: int) -> list[list
     count = max(1, -(-len(own) // room))
     cuts = [len(own) * at // count for at in range(count + 1)]
     return [[*first, *own[start:end], *last] for start, end in pairwise(cuts)]
+
+
+def window_of(trained: int, asked: int) -> int:
+    """Tokens of the longest text that is read in one piece. `asked`: the setting, 0 where there is none."""
+    return min(trained, asked or MOST_WINDOW)
+
+
+def batch_tokens(trained: int, asked: int) -> int:
+    """Tokens that are computed together at most: a whole window, and as many short texts as are worth it."""
+    return max(BATCH_TOKENS, window_of(trained, asked))
 
 
 def batches(lengths: Sequence[int], tokens: int = BATCH_TOKENS, texts: int = BATCH_TEXTS) -> Iterator[range]:

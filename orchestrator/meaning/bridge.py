@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from codex.embed import EmbeddingFailed, TextRefused
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.embed_client import EmbeddingLost, EmbeddingRefused, Embeddings
+from orchestrator.engine.embed_port import HARMLESS
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.meaning.embedding_model import EmbeddingFile
 from orchestrator.meaning.refusals import Refusals
 
-HARMLESS = "a"
 QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
 
 

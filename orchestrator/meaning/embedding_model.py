@@ -13,7 +13,7 @@ from governor.shape import ModelShape, shape_of
 from governor.told import no_embedding, vector_length
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.engine.embed_client import embedding_name
-from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW
+from orchestrator.engine.embed_port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
@@ -40,7 +40,7 @@ class EmbeddingFile:
     def batch(self) -> int:
         """Tokens that are computed in one piece."""
         trained = self.shape.trained if self.shape else MOST_WINDOW
-        return max(BATCH_TOKENS, min(trained, self.spec.window or MOST_WINDOW))
+        return batch_tokens(trained, self.spec.window)
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,7 @@ class Refusals:
 
     def _write(self, model: str, text: str, why: str) -> None:
         try:
-            self._opened().write(
-                lambda file: file.execute("INSERT OR IGNORE INTO refused VALUES (?, ?, ?)", (model, text, why))
-            )
+            self._opened().write(lambda file: file.execute(INSERT, (model, text, why)))
         except CodexError as fault:
             log.warning("%s", fault)
 

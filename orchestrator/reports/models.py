@@ -12,7 +12,7 @@ from governor.offload import Offload
 from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.engine.builtin import words
-from orchestrator.engine.embed_port import BATCH_TEXTS, BATCH_TOKENS, MOST_WINDOW
+from orchestrator.engine.embed_port import BATCH_TEXTS, batch_tokens
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
@@ -97,7 +97,7 @@ def embeds(gguf: Gguf) -> bool:
 
 def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
     """A model that embeds has no KV, no context to share out and no template. Its memory: as it is loaded by itself."""
-    cost = embedding_cost(shape, max(BATCH_TOKENS, min(shape.trained, MOST_WINDOW)), BATCH_TEXTS)
+    cost = embedding_cost(shape, batch_tokens(shape.trained, 0), BATCH_TEXTS)
     return {
         "name": shape.name,
         "architecture": shape.architecture,
