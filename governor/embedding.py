@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from governor.budget import weights_on_gpu
 from governor.footprint import KvPlan, kv_cost, working_bytes
+from governor.outlook import Outlook
 from governor.pressure import Level
 from governor.shape import ModelShape
 from governor.sizes import size
@@ -89,3 +90,14 @@ def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | N
 def makes_room(level: Level) -> bool:
     """Whether it has to leave the memory that stands at this level."""
     return level.rank >= Level.HIGH.rank
+
+
+def why_away(outlook: Outlook, cost: EmbeddingCost, *, on_gpu: bool) -> str:
+    """Why it has to leave the memory, '' when it may stay or come back. `on_gpu`: whether a GPU's memory is what counts;
+    what lies in RAM beside it leaves for RAM's sake alone."""
+    counts = cost.here(on_gpu=on_gpu) > 0
+    level = outlook.level if counts else outlook.ram.level
+    if not makes_room(level):
+        return ""
+    where = "RAM" if not counts else outlook.budget.where if outlook.budget else "memory"
+    return f"{where} is scarce (pressure {level}): the embedding model is unloaded until it is not"

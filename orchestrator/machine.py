@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from governor.budget import Budget, Demand, Loaded
-from governor.embedding import EmbeddingCost, makes_room
+from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
@@ -62,8 +62,7 @@ class Machine:
         self._client: EngineClient | None = None
         self._info: ModelInfo | None = None
         self._follow: Changed | None = None
-        self._rest: Callable[[str], None] = lambda _: None
-        self._resting = ""
+        self._rest: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
@@ -175,7 +174,7 @@ class Machine:
     def _embedding_bytes(self) -> tuple[int, int]:
         """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
         cost = self._costs.embedding
-        if cost is None or self._resting:
+        if cost is None or (self._client is not None and self._client.embedding_resting):
             return 0, 0
         on_gpu = self._on_gpu
         return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
@@ -210,22 +209,13 @@ class Machine:
 
     def _make_room(self) -> None:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
-        cost = self._costs.embedding
-        if cost is None:
+        if self._costs.embedding is None or self._client is None or self._rest is None:
             return
-        here = cost.here(on_gpu=self._on_gpu) > 0
-        level = self.outlook.level if here else self.outlook.ram.level
-        where = "RAM" if not here else self.outlook.budget.where if self.outlook.budget else "memory"
-        why = (
-            f"{where} is scarce (pressure {level}): the embedding model is unloaded until it is not"
-            if (makes_room(level))
-            else ""
-        )
-        if bool(why) != bool(self._resting):
+        why = why_away(self.outlook, self._costs.embedding, on_gpu=self._on_gpu)
+        if bool(why) != bool(self._client.embedding_resting):
             log.info("%s", why or "the embedding model may be loaded again")
-            self._resting = why
             self._rest(why)
-            self._tell(self._client.snapshot if self._client else None)
+            self._tell(self._client.snapshot)
 
     async def _next(self, seen: int, again: float | None) -> int:
         """The number of the next outlook; the last one's when `again` seconds pass before it."""

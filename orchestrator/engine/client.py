@@ -162,6 +162,11 @@ class EngineClient:
         self._embedding.rest(why)
 
     @property
+    def embedding_resting(self) -> str:
+        """Why it is kept out of the memory, '' where it is not."""
+        return self._embedding.resting
+
+    @property
     def embedding_bytes(self) -> int:
         """Of its weights in memory now."""
         return self._embedding.holds

@@ -9,7 +9,7 @@ Without a model it does nothing. What is stored stays; what ends early goes on t
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
@@ -58,13 +58,17 @@ class _Counting:
 
 @dataclass
 class Filling:
-    """`wanted` and `forget` may be called from any thread. `again` in seconds."""
+    """`wanted` and `forget` may be called from any thread. `again` in seconds.
+
+    `resting` tells any thread why nothing may be embedded now, '' where it may: what runs ends with its batch, and what is
+    wanted is counted.
+    """
 
     archive: Archive
     vectors: VectorIndex
     embedder: Embedder | None
     again: float = AGAIN_SECONDS
-    resting: str = ""  # why nothing is embedded now
+    resting: Callable[[], str] = lambda: ""
     _line: dict[str, None] = field(default_factory=dict)  # in order
     _work: dict[str, _Work] = field(default_factory=dict)
     _stopping: Event = field(default_factory=Event)
@@ -85,12 +89,9 @@ class Filling:
             self._arrived.set()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def rest(self, why: str) -> None:
-        """With a reason nothing is embedded, and what runs ends with its batch; without one it goes on. What is wanted
-        meanwhile is counted. In the event loop."""
-        self.resting = why
-        if not why:
-            self._arrived.set()
+    def rested(self) -> None:
+        """It may go on. In the event loop."""
+        self._arrived.set()
 
     def wanted(self, name: str) -> None:
         """Something of this codex may have no vector."""
@@ -110,7 +111,7 @@ class Filling:
         if self.embedder is None or work is None or work.filled is None:
             return None
         done = {"texts": work.filled.texts, "embedded": work.filled.embedded}
-        held_up = self.resting if work.filled.embedded < work.filled.texts else ""
+        held_up = self.resting() if work.filled.embedded < work.filled.texts else ""
         return {**done, "refused": work.refused, "fault": held_up or work.fault}
 
     def blind(self, name: str) -> str:
@@ -136,7 +137,7 @@ class Filling:
                 return
             for name in failed:
                 self._line[name] = None
-            await self._arrival(self.again if self._line and not self.resting else None)
+            await self._arrival(self.again if self._line and not self.resting() else None)
 
     async def _arrival(self, seconds: float | None) -> None:
         """Waits until a codex is wanted, at most so long."""
@@ -159,7 +160,7 @@ class Filling:
             return False
         if not filled.complete and not self._stopping.is_set() and name in self._work:
             self._line[name] = None
-            if not self.resting:
+            if not self.resting():
                 self._arrived.set()
         return True
 
@@ -186,6 +187,6 @@ class Filling:
 
         def stopped() -> bool:
             over = len(told) > 1 and bool(self._line) and monotonic() > end
-            return over or bool(self.resting) or self._stopping.is_set() or name not in self._work
+            return over or bool(self.resting()) or self._stopping.is_set() or name not in self._work
 
         return fill(self.archive, self.vectors, counting, name, heard=heard, stopped=stopped)

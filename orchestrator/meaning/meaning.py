@@ -41,12 +41,14 @@ class Meaning:
         texts: Embedder | None = None
         if model.file is not None:
             question, texts = embedders(bridge, model.file, refusals, given.query_prefix, given.text_prefix)
-        return Meaning(model, Search(archive, question, vectors), Filling(archive, vectors, texts), bridge, refusals)
+        filling = Filling(archive, vectors, texts, resting=lambda: client.embedding_resting)
+        return Meaning(model, Search(archive, question, vectors), filling, bridge, refusals)
 
     def rest(self, why: str) -> None:
         """With a reason the model leaves the memory, filling pauses and search goes by words; '' ends that."""
         self.bridge.client.rest_embedding(why)
-        self.filling.rest(why)
+        if not why:
+            self.filling.rested()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """For who asks for vectors. Raises NotFound where there is no model, EngineFailed where it fails."""
@@ -72,7 +74,7 @@ class Meaning:
             "dimensions": file.dimensions if file else None,
             "fault": self.model.fault,
             "notice": self.model.notice,
-            "resting": self.filling.resting,
+            "resting": self.bridge.client.embedding_resting,
             "loaded": self.bridge.client.embedding_bytes > 0,
             "gpu_layers": cost.layers if cost else None,
             "weights": cost.weights if cost else None,

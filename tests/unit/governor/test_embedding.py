@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.embedding import Placed, context_bytes, embedding_cost, makes_room, placed
+from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, makes_room, placed, why_away
 from governor.gguf import read_gguf
-from governor.pressure import Level
-from governor.settings import GIB, MIB
+from governor.outlook import Ours, Outlook, first_outlook
+from governor.pressure import Level, PressureState, Switch
+from governor.readings import Snapshot
+from governor.sensors.host import HostSensor
+from governor.settings import GIB, MIB, GovernorSettings
 from governor.shape import Layer, ModelShape, shape_of
 
 # A small encoder: 6 layers of 384, as all-MiniLM-L6-v2 has them in f16.
@@ -87,3 +90,31 @@ def test_what_is_placed_fits(asked: int, room: int) -> None:
 
 def test_it_leaves_at_high_pressure_and_stays_below() -> None:
     assert [makes_room(level) for level in Level] == [False, False, True, True]
+
+
+def outlook(level: Level, ram: Level) -> Outlook:
+    blank = first_outlook(Snapshot(0.0, (), HostSensor().read(frozenset(), 0.0)), Ours(), GovernorSettings())
+    return replace(blank, state=standing(level), ram=standing(ram))
+
+
+def standing(level: Level) -> PressureState:
+    first, second, third = (Switch(level.rank > at) for at in range(3))
+    return PressureState((first, second, third))
+
+
+@pytest.mark.parametrize(
+    ("cost", "on_gpu", "level", "ram", "why"),
+    [
+        (EmbeddingCost(7, GIB, 0, GIB, 0), True, Level.HIGH, Level.CALM, "memory is scarce (pressure high)"),
+        (EmbeddingCost(7, GIB, 0, GIB, 0), True, Level.ELEVATED, Level.CRITICAL, ""),
+        (EmbeddingCost(0, 0, GIB, GIB, 0), True, Level.CRITICAL, Level.CALM, ""),
+        (EmbeddingCost(0, 0, GIB, GIB, 0), True, Level.CALM, Level.CRITICAL, "RAM is scarce (pressure critical)"),
+        (EmbeddingCost(0, 0, GIB, GIB, 0), False, Level.HIGH, Level.CALM, "memory is scarce (pressure high)"),
+    ],
+)
+def test_it_leaves_for_the_sake_of_the_memory_that_it_lies_in(
+    cost: EmbeddingCost, on_gpu: bool, level: Level, ram: Level, why: str
+) -> None:
+    found = why_away(outlook(level, ram), cost, on_gpu=on_gpu)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)

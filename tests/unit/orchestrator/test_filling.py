@@ -63,8 +63,8 @@ async def room(*codices, embedder=None, again=SOON, vectors=None):
     archive = MemoryArchive()
     for name in codices:
         archive.index(name, [document(f"{name}.py", 3)], [], lambda more: None)
-    made = Told(archive, vectors or MemoryVectors(), embedder or Hashes(), again)
-    made.turns, made.turned = [], asyncio.Event()
+    made = Told(archive, vectors or MemoryVectors(), embedder or Hashes(), again, lambda: made.why)
+    made.turns, made.turned, made.why = [], asyncio.Event(), ""
     made.start(codices)
     try:
         yield made
@@ -191,7 +191,7 @@ async def test_without_an_embedder_nothing_is_done_and_nothing_said():
 
 async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_counted():
     async with room("demo") as made:
-        made.rest("RAM is scarce")
+        made.why = "RAM is scarce"
         made.wanted("demo")
         await made.until(lambda: made.turns == ["demo"])
         report = made.report("demo")
@@ -199,6 +199,7 @@ async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_c
         assert report["texts"] > 0
         assert "RAM is scarce" in made.blind("demo")
         assert made.embedder.batches == []
-        made.rest("")
+        made.why = ""
+        made.rested()
         await made.until(lambda: complete(made, "demo"))
         assert (made.report("demo")["fault"], made.blind("demo")) == ("", "")

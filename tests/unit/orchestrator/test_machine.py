@@ -55,7 +55,12 @@ class Watched:
     def __init__(self, embedding=None, fault=None):
         self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
         self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), embedding=embedding))
-        self.machine.bind(EngineClient(EngineSpec("fake")), self.follow, self.told.append)
+        self.client = EngineClient(EngineSpec("fake"))
+        self.machine.bind(self.client, self.follow, self.rest)
+
+    def rest(self, why):
+        self.told.append(why)
+        self.client.rest_embedding(why)
 
     async def follow(self):
         self.followed += 1
