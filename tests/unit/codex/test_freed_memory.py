@@ -1,10 +1,18 @@
-"""Giving memory back is a courtesy: it never fails."""
+"""Giving memory back is a courtesy: the C library is asked for all of it, and it never fails."""
 
 import ctypes
+from types import SimpleNamespace
 
 import pytest
 
 from codex.freed_memory import give_back
+
+
+def test_the_c_library_is_asked_to_give_back_all_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=kept.append))
+    give_back()
+    assert kept == [0]
 
 
 def test_what_is_in_use_stays() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.shapes import LLAMA_8B
 
 from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, room_of, stores_of, weights_on_gpu
 from governor.errors import FootprintError, SettingError
@@ -14,29 +15,10 @@ from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
 from governor.readings import MemoryReading
 from governor.settings import GIB, MIB, MemorySettings, StoreSettings, limit_bytes
-from governor.shape import Layer, ModelShape, shape_of
+from governor.shape import shape_of
 
 NO_STORES = Stores(0, 0)
 SETTINGS = MemorySettings()
-
-# The 8B shape of the llama family: 32 layers, 8 KV heads of 128, 4 GiB of weights.
-LLAMA_8B = ModelShape(
-    architecture="llama",
-    name="llama 8B",
-    trained=131_072,
-    embedding=4_096,
-    heads=32,
-    vocabulary=128_256,
-    feed_forward=14_336,
-    layers=tuple(Layer(120 * MIB, 1_024, 1_024, 128, 128) for _ in range(32)),
-    window=0,
-    compressed=False,
-    input=128 * MIB,
-    output=128 * MIB,
-    tied=False,
-    by_type={"q4_k": 4 * GIB},
-    unpredictable=None,
-)
 
 
 def vram(free: float, total: float = 24, own: float | None = 0) -> MemoryReading:

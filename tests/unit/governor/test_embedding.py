@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.shapes import shape
 
 from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, makes_room, placed, why_away
 from governor.gguf import read_gguf
@@ -15,24 +16,20 @@ from governor.pressure import Level, PressureState, Switch
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings
-from governor.shape import Layer, ModelShape, shape_of
+from governor.shape import Layer, shape_of
 
 # A small encoder: 6 layers of 384, as all-MiniLM-L6-v2 has them in f16.
-ENCODER = ModelShape(
+ENCODER = shape(
     architecture="bert",
-    name="encoder",
     trained=512,
     embedding=384,
     vocabulary=30_522,
     feed_forward=1_536,
     heads=12,
-    layers=tuple(Layer(3_550_000) for _ in range(6)),
-    window=0,
-    compressed=False,
+    layers=(Layer(3_550_000),) * 6,
     input=23_800_000,
     output=3_000,
     tied=True,
-    by_type={},
     unpredictable="it has no KV cache",
 )
 

@@ -4,35 +4,29 @@ import asyncio
 
 import pytest
 from support.gpus import gpu
+from support.shapes import shape
 
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
-from governor.shape import Layer, ModelShape
+from governor.shape import Layer
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.machine import Costs, Machine
 
 pytestmark = pytest.mark.anyio
-SHAPE = ModelShape(
-    architecture="llama",
-    name="a small one",
+SHAPE = shape(
     trained=32_768,
     embedding=512,
     heads=8,
     vocabulary=32_000,
     feed_forward=1_024,
-    layers=tuple(Layer(10 * MIB, 512, 512, 64, 64) for _ in range(4)),
-    window=0,
-    compressed=False,
+    layers=(Layer(10 * MIB, 512, 512, 64, 64),) * 4,
     input=10 * MIB,
     output=10 * MIB,
-    tied=False,
-    by_type={},
-    unpredictable=None,
 )
 SETTINGS = GovernorSettings(
     pressure=PressureSettings(worse_s=0.0, better_s=0.0), sampler=SamplerSettings(busy_s=0.01, idle_s=0.02)

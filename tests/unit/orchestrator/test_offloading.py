@@ -4,35 +4,19 @@ from dataclasses import dataclass
 
 import pytest
 from support.gpus import gpu
+from support.shapes import shape
 
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
-from governor.shape import Layer, ModelShape
 from orchestrator.machine import Seen
 from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.offloading import layers_on, room_beside, room_on
 from orchestrator.settings.embedding import EmbeddingSettings
 
-SHAPE = ModelShape(
-    architecture="llama",
-    name="an 8B",
-    trained=32_768,
-    embedding=4_096,
-    heads=32,
-    vocabulary=32_000,
-    feed_forward=14_336,
-    layers=tuple(Layer(120 * MIB, 1_024, 1_024, 128, 128) for _ in range(32)),
-    window=0,
-    compressed=False,
-    input=128 * MIB,
-    output=128 * MIB,
-    tied=False,
-    by_type={"q4_k": 4 * GIB},
-    unpredictable=None,
-)
+SHAPE = shape(trained=32_768, vocabulary=32_000)
 MEMORY = MemorySettings(vram_limit="100%")
 PLAIN = Offload(KvPlan())
 
