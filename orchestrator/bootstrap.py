@@ -21,12 +21,10 @@ from orchestrator.host import Host, host_of
 from orchestrator.identities import Identities
 from orchestrator.meaning.filling import Filling
 from orchestrator.meaning.meaning import Meaning
-from orchestrator.offloading import offload_of
 from orchestrator.operate import Operations
 from orchestrator.preparing import Preparing
 from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
-from orchestrator.reports.idle_gpu import engine_offloads
 from orchestrator.reports.prefill import prefill_of
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
@@ -83,7 +81,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     operations = Operations(
         shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, filling.report, voice
     )
-    about = about_of(settings, paths, host, registry, shelf)
+    about = about_of(paths, host, registry, shelf)
 
     def speak() -> Voice:
         made = voice_of(host, disk, registry, answerer)
@@ -163,13 +161,13 @@ def answers_of(
     )
 
 
-def about_of(settings: Settings, paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> About:
     return About(
         host.model,
         host.machine,
         host.client,
         paths.models,
-        offload_of(settings.model, offloads=engine_offloads()),
+        host.offload,
         host.governor,
         RELEASE,
         lambda floor: prefill_of(shelf, floor),

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 import psutil
 
 from governor.budget import Stores, stores_of
+from governor.offload import Offload
 from governor.readings import GpuReading, chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine_build import engine_offloads, unused_gpu
 from orchestrator.machine import Costs, Machine
 from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model_file import ModelFile, find_model
 from orchestrator.offloading import layers_on, noted, offload_of, room_beside, suited, usable
-from orchestrator.reports.idle_gpu import engine_offloads, unused_gpu
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
@@ -27,9 +28,11 @@ log = logging.getLogger("lorekeep.embedding")
 
 @dataclass(frozen=True)
 class Host:
-    """The machine and the engine on it."""
+    """The machine and the engine on it. `offload`: how the model is asked to be loaded, where the engine can use a GPU and
+    where not."""
 
     model: ModelFile
+    offload: Offload
     embedding: EmbeddingChoice
     governor: GovernorSettings
     client: EngineClient
@@ -38,42 +41,42 @@ class Host:
 
 
 def host_of(settings: Settings, paths: Paths) -> Host:
-    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    model = suiting(settings, paths, sensors)
+    sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
+    offload = offload_of(settings.model, offloads=offloads)
+    model = suiting(settings, paths, sensors, offload, offloads=offloads)
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
     governor = parts.governor(settings)
-    chosen, gpus = offload_of(settings.model, offloads=engine_offloads()), gpus_of(settings, sensors)
-    layers = layers_on(gpus, model.shape, chosen, governor.memory)
-    room = room_beside(gpus, model.shape, chosen, layers, governor.memory)
-    embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, chosen.main)
-    spec = spec_of(settings, paths, model, embedding, stores_now(paths, governor))
-    machine = Machine(sensors, governor, costs_of(settings, model, embedding))
-    return Host(model, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
+    gpus = gpus_of(settings, sensors) if offloads else ()
+    layers = layers_on(gpus, model.shape, offload, governor.memory)
+    room = room_beside(gpus, model.shape, offload, layers, governor.memory)
+    embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
+    spec = spec_of(settings, paths, model, offload, embedding, stores_now(paths, governor))
+    machine = Machine(sensors, governor, costs_of(model, offload, embedding))
+    return Host(model, offload, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:
     """The model of these settings, as `build` would take it. Raises LoreError."""
-    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
     try:
-        return suiting(settings, paths, sensors)
+        return suiting(settings, paths, sensors, offload_of(settings.model, offloads=offloads), offloads=offloads)
     finally:
         sensors.close()
 
 
-def suiting(settings: Settings, paths: Paths, sensors: Sensors) -> ModelFile:
+def suiting(settings: Settings, paths: Paths, sensors: Sensors, offload: Offload, *, offloads: bool) -> ModelFile:
     """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
     gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
-    offloads = engine_offloads()
     idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
     count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
     found = find_model(settings.model.path, paths.models)
-    return noted(suited(found, offload_of(settings.model, offloads=offloads), count), idle)
+    return noted(suited(found, offload, count), idle)
 
 
 def spec_of(
-    settings: Settings, paths: Paths, model: ModelFile, embedding: EmbeddingChoice, stores: Stores
+    settings: Settings, paths: Paths, model: ModelFile, offload: Offload, embedding: EmbeddingChoice, stores: Stores
 ) -> EngineSpec:
     given = settings.model
     return EngineSpec(
@@ -83,7 +86,7 @@ def spec_of(
         gpu_layers=given.gpu_layers,
         kv_type_k=given.kv_type_k,
         kv_type_v=given.kv_type_v,
-        flash_attention=offload_of(given, offloads=engine_offloads()).plan.flash_attention,
+        flash_attention=offload.plan.flash_attention,
         split_mode=given.split_mode,
         tensor_split=given.tensor_split,
         main_gpu=given.main_gpu,
@@ -102,16 +105,13 @@ def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
     return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
 
 
-def costs_of(settings: Settings, model: ModelFile, embedding: EmbeddingChoice) -> Costs:
-    offload = offload_of(settings.model, offloads=engine_offloads())
+def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> Costs:
     cost = embedding.file.cost if embedding.file is not None else None
     return Costs(model.shape, offload.plan, offload.context, offload, cost)
 
 
 def gpus_of(settings: Settings, sensors: Sensors) -> tuple[GpuReading, ...]:
-    """Those that the engine will use, as they are now."""
-    if not engine_offloads():
-        return ()
+    """Those that an engine which offloads will use, as they are now."""
     seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
     named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
     return (named,) if named is not None else seen.gpus

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
 from stand_in import StandIn, compiled
 
 from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
-from orchestrator.reports.idle_gpu import engine_offloads
+from orchestrator.engine_build import engine_offloads
 
 
 @pytest.fixture

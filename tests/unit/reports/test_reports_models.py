@@ -13,8 +13,8 @@ from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
 from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
+from orchestrator.engine_build import unused_gpu
 from orchestrator.reports.fits import Ground, fitting
-from orchestrator.reports.idle_gpu import unused_gpu
 from orchestrator.reports.model_files import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices

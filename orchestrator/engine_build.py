@@ -1,6 +1,6 @@
-"""A GPU that the engine was not built for: the commonest reason for slow answers, so it is said wherever it matters.
+"""What llama.cpp as installed was built for: whether it can use a GPU at all, and what is said of one that it cannot use.
 
-Knows which files llama.cpp's build left; loads none of them.
+That is the commonest reason for slow answers. Knows which files the build left; loads none of them.
 """
 
 from collections.abc import Sequence
