@@ -289,9 +289,8 @@ def pool_of(prepared: Prepared) -> str:
 def ground_of(prepared: Prepared, finished: Finished) -> Ground:
     """What the answer was shown."""
     standing = prepared.standing
-    if standing is None:
-        return Ground(prepared.turn, finished.running)
-    return Ground(prepared.turn, finished.running, standing.log, standing.files)
+    ground = Ground(prepared.turn, finished.running, selection=prepared.selection)
+    return ground if standing is None else replace(ground, log=standing.log, files=standing.files)
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:

@@ -9,14 +9,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 
 from codex.amendments import Amendment, Told
 from codex.citations import Files, Shown, check
 from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
-from orchestrator.pointing import selected
+from orchestrator.pointing import Selection
 from orchestrator.shelf.changed import laid_over
 from orchestrator.wire.lore import Citation
 
@@ -39,12 +38,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class Ground:
-    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now."""
+    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now, and what the
+    user selected in one of them."""
 
     turn: TurnContext
     running: Sequence[Turn] = ()
     log: Sequence[Amendment] = ()
     files: Files = field(default_factory=lambda: Files({}))
+    selection: Selection | None = None
 
     @property
     def pieces(self) -> Sequence[CodexPiece]:
@@ -115,6 +116,8 @@ def _spans_of(path: str, ground: Ground, files: Files) -> Iterator[tuple[int, in
     for one in ground.turns:
         yield from ((found.start, found.end) for found in one.evidence if found.path == path)
         yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
+    if ground.selection is not None and ground.selection.path == path:
+        yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
     for line in _lines_with(path.rpartition("/")[2], ground.told()):
         yield from ((one.start, one.end) for one in cited(line, files.is_file) if files.meant(one.path) == path)
 
@@ -146,11 +149,9 @@ def line_count(text: str) -> int:
 
 def passages_of(ground: Ground) -> list[Passage]:
     """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
-    pointed = [found for one in ground.turn.state.attachments if (found := selected(one)) is not None]
-    evidence = [
-        *starmap(Passage, pointed),
-        *(Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence),
-    ]
+    evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
+    if ground.selection is not None:
+        evidence.insert(0, Passage(ground.selection.path, ground.selection.start, ground.selection.text))
     base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
     latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)

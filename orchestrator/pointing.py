@@ -4,8 +4,8 @@ It leads the attachments of the question. The lines are those of the codex, so t
 that does not stand there, because it was not saved yet or occurs twice, is told without lines.
 """
 
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from codex.amendments import effective
 from codex.errors import CodexError
@@ -13,19 +13,40 @@ from formatters.context import Attachment
 from orchestrator.shelf.standing import Standing
 
 NAME = "where the user is"
-SELECTED = re.compile(r"Selected is (?P<path>.+):(?P<start>\d+)-\d+:\n\n")  # as `words` writes it
 
 Read = Callable[[str, str], str]
 
 
-def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) -> tuple[Attachment, ...]:
+@dataclass(frozen=True)
+class Selection:
+    """Lines of a file of the codex; `start` is the number of the first."""
+
+    path: str
+    start: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """What the model is told, and the selection in it, None where that does not stand in the codex.
+
+    What is told is never read back: anybody may write such a sentence into an attachment of theirs.
+    """
+
+    attachment: Attachment
+    selection: Selection | None = None
+
+
+def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) -> Pointed | None:
     """`read` gives the text of a path and digest, and may raise CodexError. For a worker thread."""
-    file, selection = " ".join(client.get("file", "").split()), client.get("selection", "")
-    if not file and not selection.strip():
-        return ()  # blanks
+    file, marked = " ".join(client.get("file", "").split()), client.get("selection", "")
+    if not file and not marked.strip():
+        return None  # blanks
     path = standing.files.meant(file) if standing is not None and file else None
-    text = text_of(path, standing, read) if path and standing is not None and selection.strip() else ""
-    return (Attachment(name=NAME, text=words(path or file, selection.strip("\n"), lines_of(selection, text))),)
+    text = text_of(path, standing, read) if path and standing is not None and marked.strip() else ""
+    lines, marked = lines_of(marked, text), marked.strip("\n")
+    found = Selection(path, lines[0], marked) if path and lines else None
+    return Pointed(Attachment(name=NAME, text=words(path or file, marked, lines)), found)
 
 
 def pointing(client: Mapping[str, str]) -> bool:
@@ -39,12 +60,6 @@ def words(file: str, selection: str, lines: tuple[int, int] | None) -> str:
         return opened
     place = f" {file}:{lines[0]}-{lines[1]}" if lines else ""
     return f"{opened} Selected is{place}:\n\n{selection}".lstrip()
-
-
-def selected(attachment: Attachment) -> tuple[str, int, str] | None:
-    """Path, first line and text of what was selected, where that is known to stand in the codex."""
-    found = SELECTED.search(attachment.text) if attachment.name == NAME else None
-    return (found["path"], int(found["start"]), attachment.text[found.end() :]) if found else None
 
 
 def text_of(path: str, standing: Standing, read: Read) -> str:

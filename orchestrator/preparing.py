@@ -30,7 +30,7 @@ from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
 from orchestrator.news import codex_of, news_for, told_anew
-from orchestrator.pointing import pointed, pointing
+from orchestrator.pointing import Pointed, Selection, pointed, pointing
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
@@ -67,6 +67,7 @@ class Prepared:
     session: Session | None
     conversation: Conversation
     gathered: Gathered
+    selection: Selection | None
     max_tokens: int
     sampling: Sampling
     stop: tuple[str, ...]
@@ -98,7 +99,7 @@ class Preparing:
         session, standing = await self._codex_and_session(ask)
         conversation = self._conversation(ask, session, standing, earlier, voice)
         raised = time.monotonic()
-        where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else ()
+        where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else None
         turn, why = self._turn(ask, question, system, conversation, standing, voice, where)
         composed = await voice.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
@@ -122,6 +123,7 @@ class Preparing:
             session=session,
             conversation=conversation,
             gathered=gathered,
+            selection=where.selection if where is not None else None,
             max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
             sampling=self._sampling(ask),
             stop=(*ask.stop, *voice.stop),
@@ -171,14 +173,15 @@ class Preparing:
         conversation: Conversation,
         standing: Standing | None,
         voice: Voice,
-        where: tuple[Attachment, ...],
+        where: Pointed | None,
     ) -> tuple[TurnContext, str]:
         sigil = sigil_of(ask.principal)
         client_tools = tuple(tool_view(tool) for tool in ask.tools)
         tools = [tool.name for tool in voice.tools] or None
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
-        attachments = (*where, *(Attachment(name=one_line(one.name), text=one.text) for one in ask.attachments))
+        given = tuple(Attachment(name=one_line(one.name), text=one.text) for one in ask.attachments)
+        attachments = (where.attachment, *given) if where is not None else given
         state = told_anew(conversation, standing).model_copy(
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}
         )

@@ -10,7 +10,7 @@ from codex.generations import Entry, Generation
 from codex.trees import TreeState
 from formatters.context import CodexView
 from orchestrator.context.tier import FloorTier, TierDecision, TierSizes
-from orchestrator.pointing import lines_of, pointed, pointing, selected
+from orchestrator.pointing import Selection, lines_of, pointed, pointing
 from orchestrator.shelf.standing import Standing
 
 TEXT = "import os\n\n\ndef run():\n    return os.name\n"
@@ -33,7 +33,7 @@ def standing():
 
 def told(client, stands=True, text=TEXT):
     found = pointed(client, standing() if stands else None, lambda path, digest: text)
-    return found[0].text if found else None
+    return found.attachment.text if found else None
 
 
 def test_a_selection_that_stands_in_the_codex_is_told_with_its_lines_under_the_codex_s_name():
@@ -55,13 +55,15 @@ def test_a_selection_without_a_file_is_told():
     assert told({"selection": "x = 1\n"}) == "Selected is:\n\nx = 1"
 
 
-def test_what_was_selected_is_found_again_for_citations_where_its_lines_are_known():
-    client = {"file": "main.py", "selection": "def run():\n    return os.name"}
-    (attachment,) = pointed(client, standing(), lambda path, digest: TEXT)
-    assert selected(attachment) == ("src/app/main.py", 4, "def run():\n    return os.name")
-    (unsaved,) = pointed({**client, "selection": "x = 2"}, standing(), lambda path, digest: TEXT)
-    assert selected(unsaved) is None
-    assert selected(attachment.model_copy(update={"name": "notes.txt"})) is None
+def test_a_selection_that_stands_in_the_codex_goes_with_its_place():
+    client = {"file": "main.py", "selection": "\ndef run():\n    return os.name\n"}
+    found = pointed(client, standing(), lambda path, digest: TEXT)
+    assert found.selection == Selection("src/app/main.py", 4, "def run():\n    return os.name")
+
+
+def test_a_selection_that_was_not_saved_or_of_no_file_of_the_codex_has_no_place():
+    for client in ({"file": "main.py", "selection": "x = 2"}, {"selection": "def run():"}, {"file": "main.py"}):
+        assert pointed(client, standing(), lambda path, digest: TEXT).selection is None
 
 
 def test_a_terminal_tells_nothing():
