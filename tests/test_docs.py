@@ -56,6 +56,20 @@ def test_the_links_of_a_document_lead_to_files(document):
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def test_the_rooms_of_the_orchestrator_are_those_that_there_are():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("## The rooms of `orchestrator`")[2].partition("\n## ")[0]
+    rooms = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = [name for room in rooms for name in re.findall(r"`([a-z_]+)/?`", room)]
+    assert sorted(told) == sorted(rooms_of(ROOT / "orchestrator"))
+
+
+def rooms_of(package: Path) -> list[str]:
+    """Its modules and packages, by name."""
+    found = [one for one in package.iterdir() if one.suffix == ".py" or (one / "__init__.py").exists()]
+    return [one.stem for one in found if one.stem != "__init__"]
+
+
 def commands_named(text: str) -> list[str]:
     return [" ".join(found.split()) for found in COMMAND.findall(text)]
 
