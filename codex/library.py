@@ -74,14 +74,17 @@ class Library:
     def close(self) -> None:
         self._catalog.close()
 
-    def load(self, request: LoadRequest, report: Report = silent, cancelled: Cancelled = never) -> Loaded:
+    def load(
+        self, request: LoadRequest, report: Report = silent, cancelled: Cancelled = never, *, asked: bool = True
+    ) -> Loaded:
         """Take a source in as the newest generation of its codex; the same source under the same name is an update.
 
+        `asked`: by a user, who may cancel it; others are refused meanwhile, while they wait for one that nobody asked for.
         Raises SourceError (missing, empty), GitError, NameTaken, BadName, LoadRunning, LoadCancelled, CatalogError,
         DiskFull. After any of them, and after a kill, the codex answers as before, and the next load continues.
         """
         job = self._job(request, report, cancelled)
-        with self._locked(job):
+        with self._locked(job, asked=asked):
             self._insist_on_free_name(job)
             if all(one.name != job.name for one in self.codices()):
                 self._register(job)
@@ -162,7 +165,7 @@ class Library:
         """
         base = self.generation(name, number)
         job = self._job(self.request(name), silent, cancelled)
-        with self._locked(job):
+        with self._locked(job, asked=False):
             return self._loader.changes(job, base)
 
     def follow(
@@ -180,7 +183,7 @@ class Library:
         """
         base = self.generation(name, number)
         job = self._job(self.request(name), silent, cancelled)
-        with self._locked(job):
+        with self._locked(job, asked=False):
             changes = self._loader.changes(job, base)
             self._loader.bring_index_up_to(job, changes.current)
             log = self._catalog.amendments(name, base.number)
@@ -212,7 +215,7 @@ class Library:
         """
         name = before.name
         codex = self.codex(name)
-        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots)):
+        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots), asked=False):
             kept = self.generations(name)
             if before.newest is not None and before.newest not in kept:
                 raise UnknownGeneration(f"codex {name!r} has no generation {before.newest} any more")
@@ -224,7 +227,7 @@ class Library:
     def drop(self, name: str) -> None:
         """Drop the codex here and in the index. Raises UnknownCodex, LoadRunning."""
         codex = self.codex(name)
-        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots)):
+        with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots), asked=False):
             if self._loader.indexer is not None:
                 self._loader.indexer.drop(name)
             self._catalog.drop(name)
@@ -240,8 +243,9 @@ class Library:
         source = sources.resolve(request, Path.cwd())
         return Job(self._name_for(request, source), source, request, report, cancelled)
 
-    def _locked(self, job: Job) -> AbstractContextManager[None]:
-        return load_lock(self.folder / "locks", job.name, job.source.key, job.source.title)
+    def _locked(self, job: Job, *, asked: bool) -> AbstractContextManager[None]:
+        folder, source = self.folder / "locks", job.source
+        return load_lock(folder, job.name, source.key, source.title, asked=asked, cancelled=job.cancelled)
 
     def _name_for(self, request: LoadRequest, source: Source) -> str:
         if request.name is not None:

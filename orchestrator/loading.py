@@ -14,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codex.errors import LoadRunning
 from codex.ignore import Globs
 from codex.loading import Loaded
 from codex.progress import Progress, progress_at
@@ -159,10 +158,7 @@ class Loading:
 
     async def _taken_in(self, wanted: Wanted, told: Callable[[Progress], None], load: RunningLoad) -> Loaded:
         with translated():
-            try:
-                return await mended(lambda: self.shelf.library.load(wanted, told, load.cancelled.is_set))
-            except LoadRunning as running:
-                raise Conflict(f"{running}", "wait for it, or stop it with `lore load --cancel`") from running
+            return await mended(lambda: self.shelf.library.load(wanted, told, load.cancelled.is_set))
 
     async def _survey(self, wanted: Wanted) -> LoadEvent:
         with translated():

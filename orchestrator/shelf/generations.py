@@ -123,7 +123,7 @@ class Generations:
         async with self._stock.disk(name):
             with translated():
                 request = await asyncio.to_thread(self._library.request, name)
-                await mended(lambda: self._library.load(request))
+                await mended(lambda: self._library.load(request, asked=False))
 
     async def _grow(self, grown: Grown) -> bool:
         return await self._floors.grow(grown.floor, self._stock.pool(grown.standing.name))
