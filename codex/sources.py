@@ -103,6 +103,8 @@ def resolve(request: LoadRequest, folder: Path) -> Source:
     """The source that a request names; relative paths are below `folder`. Raises SourceError."""
     if not request.sources:
         raise SourceError("nothing to load was named; name a folder, a file, or a git URL")
+    if any("\0" in one for one in (*request.sources, request.revision or "")):
+        raise SourceError("what was named holds a NUL character; no folder, URL or revision does")
     found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
     roots = _with_files_joined(found)
     if len(roots) == 1:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.wire.plain import Plain
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -78,8 +80,8 @@ class StreamOptions(Request):
 class ClientState(Strict):
     """Where the asking person stands."""
 
-    cwd: str = Field("", description="working directory: the loaded codex that holds it is asked where none is named")
-    file: str = Field("", description="the file that is open; it is told to the model before the question")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked where none is named")
+    file: Plain = Field("", description="the file that is open; it is told to the model before the question")
     selection: str = Field("", description="the text selected in it; found in the codex, it is told with its lines")
 
 
@@ -93,13 +95,13 @@ class AttachedText(Strict):
 class LoreOptions(Strict):
     """The `lore` object of a request (`extra_body` in OpenAI's client)."""
 
-    codex: str | None = Field(None, description="the codex by name; none: the bare model; left out: by client.cwd")
-    session: str | None = Field(
+    codex: Plain | None = Field(None, description="the codex by name; none: the bare model; left out: by client.cwd")
+    session: Plain | None = Field(
         None,
         description="a conversation that the daemon keeps, begun where there is none of the name; empty: a new one",
     )
     continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
-    identity: str | None = Field(None, description="the persona by name")
+    identity: Plain | None = Field(None, description="the persona by name")
     strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")
     verbatim: bool = Field(False, description="not used yet; an answer says so in `notices`")
     frame: str | None = Field(
