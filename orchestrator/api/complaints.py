@@ -1,14 +1,15 @@
 """What is wrong with a body, in our words: the first fault, where it is and what it should be. Knows no route."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 MARKS = re.compile(
-    r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]|str$|int$|float$|bool$"
+    r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]"
+    r"|constrained-\w+$|str$|int$|float$|bool$"
 )
 
 SHOULD = {
@@ -37,7 +38,7 @@ SHOULD = {
 
 def complaint(error: ValidationError, body: bytes) -> str:
     """The first fault in words."""
-    first: Any = error.errors(include_url=False, include_input=False)[0]
+    first = telling(error.errors(include_url=False, include_input=False))
     if first["type"] == "json_invalid":
         return unreadable(first["ctx"]["error"], body)
     place = place_of(first["loc"])
@@ -46,10 +47,19 @@ def complaint(error: ValidationError, body: bytes) -> str:
     return f"{place or 'body'}: {wording(first['type'], first['msg'], first.get('ctx') or {})}"
 
 
+def telling(faults: Sequence[Any]) -> Any:
+    """The first; where several types were tried at its place, the one that came furthest: it is the one that was meant."""
+    place = place_of(faults[0]["loc"])
+    tried = [one for one in faults if place_of(one["loc"]) == place or place_of(one["loc"]).startswith(f"{place}.")]
+    return max(tried, key=lambda one: (not one["type"].endswith("_type"), len(place_of(one["loc"]).split("."))))
+
+
 def wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
     if kind == "too_short":
         least = context["min_length"]
         return "is empty" if least == 1 else f"should have at least {least}, and has {context['actual_length']}"
+    if kind == "too_long":
+        return f"too many: {context['actual_length'] or 'more'} of at most {context['max_length']}"
     if kind in SHOULD:
         return SHOULD[kind].format(**context)
     return message.removeprefix("Value error, ").removeprefix("Input ")

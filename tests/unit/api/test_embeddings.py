@@ -40,6 +40,21 @@ def test_what_cannot_be_embedded_is_refused(http, body):
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "input: is empty"),
+        ([], "input: is empty"),
+        (["a", ""], "input.1: is empty"),
+        (["a"] * 2049, "input: too many: 2049 of at most 2048"),
+        (["a", 2], "input.1: should be text"),
+        ({}, "input: should be text"),
+    ],
+)
+def test_what_is_wrong_with_the_texts_is_said_as_it_is(http, given, said):
+    assert http.post("/v1/embeddings", json={"input": given}).json()["error"]["message"].startswith(said)
+
+
 def test_without_a_model_the_setting_is_named(client):
     with pytest.raises(openai.NotFoundError, match=r"no embedding model is configured"):
         client.embeddings.create(model="any", input=["none"])
