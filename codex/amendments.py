@@ -114,6 +114,7 @@ class RebaseCase:
     amendments: int  # of the log
     to_compute: int  # of a new generation, behind what it shares with the base
     questions: int  # asked since the base was frozen
+    overfull: bool = False  # base and log together are more than the codex may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +128,20 @@ def should_rebase(case: RebaseCase, share: float) -> RebaseDecision:
 
     1  no amendments                                      no
     2  something is being answered                        no
-    3  amendments > share × codex                         yes
-    4  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill would
-    5  otherwise                                          no
+    3  base and log are more than may be                  yes
+    4  amendments > share × codex                         yes
+    5  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill would
+    6  otherwise                                          no
     """
     told, limit, spent = case.amendments, share * case.codex, case.amendments * case.questions
     if told == 0:
         return RebaseDecision(False, "there are no amendments")
     if not case.idle:
         return RebaseDecision(False, f"{told:,} amended tokens, but answers are running")
+    if case.overfull:
+        return RebaseDecision(True, f"{told:,} amended tokens behind {case.codex:,} are more than fits")
     if told > limit:
-        return RebaseDecision(True, f"{told:,} amended tokens are more than {share:.0%} of {case.codex:,}")
+        return RebaseDecision(True, f"{told:,} amended tokens are more than {share * 100:g}% of {case.codex:,}")
     if spent > case.to_compute:
         return RebaseDecision(
             True, f"{told:,} amended tokens in {case.questions} questions outweigh {case.to_compute:,} to compute anew"

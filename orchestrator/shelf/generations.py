@@ -101,12 +101,11 @@ class Generations:
             amendments=standing.amended,
             to_compute=standing.behind_first_change(),
             questions=self._questions.get(name, 0),
+            overfull=self._urgent(name),
         )
 
     def _share(self, name: str) -> float:
         standing = self._stock.seen(name)
-        if self._urgent(name):
-            return 0.0
         own = standing.rebase_share if standing else None
         return self._library.settings.amendments.rebase_share if own is None else own
 

@@ -83,3 +83,10 @@ def test_when_a_new_generation_pays(case: RebaseCase, rebase: bool) -> None:
     decision = should_rebase(case, share=0.10)
     assert decision.rebase is rebase
     assert decision.reason
+
+
+def test_a_log_that_does_not_fit_calls_for_a_new_generation_and_is_not_measured_by_a_share() -> None:
+    case = RebaseCase(idle=True, codex=457, amendments=21_330, to_compute=10**6, questions=0, overfull=True)
+    assert should_rebase(case, 0.5).reason == "21,330 amended tokens behind 457 are more than fits"
+    small = RebaseCase(idle=True, codex=10_000, amendments=50, to_compute=10**6, questions=0)
+    assert should_rebase(small, 0.004).reason == "50 amended tokens are more than 0.4% of 10,000"
