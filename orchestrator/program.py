@@ -95,17 +95,18 @@ class Program:
         await self.silence()
         self.close()
 
-    async def silence(self) -> None:
-        """Everything that runs ends, the engine's child last; answers that are left end with a retryable fault."""
+    async def silence(self, why: str = "the daemon is stopping") -> None:
+        """Everything that runs ends, the engine's child last; what is left of loads and answers ends with a retryable
+        fault that says why."""
         self._silenced.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.watching.stop()
-        await self.shelf.stop()
+        await self.shelf.stop(why)
         await self.tending.stop()
         await self.machine.stop()
-        await self.client.stop()
+        await self.client.stop(why)
         await self.meaning.filling.stop()  # its batch ends with the engine
 
     def close(self) -> None:

@@ -114,7 +114,7 @@ class Switch:
         steps.stopping(self._gate.inside)
         await self._gate.empty(self._settings.serve.shutdown_grace)
         self._gate.close()
-        await program.silence()
+        await program.silence("the model was changed")
         await self._gate.empty(LEAVING_S)
         program.close()
 

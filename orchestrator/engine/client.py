@@ -67,6 +67,7 @@ class EngineClient:
         self._calls: dict[int, asyncio.Future[object]] = {}
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
+        self.ending = ""  # why it is being stopped
         self._heart: asyncio.Task[None] | None = None
         self._embedding = EmbeddingCalls(spec.embedding, self._call, self._supervisor.send)
 
@@ -76,8 +77,9 @@ class EngineClient:
         self._supervisor.start()
         self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
 
-    async def stop(self) -> None:
-        """Ends the child; whatever runs is cancelled."""
+    async def stop(self, why: str = "the daemon is stopping") -> None:
+        """Ends the child; whatever runs is cancelled, and told why."""
+        self.ending = why
         if self._heart:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
@@ -85,7 +87,7 @@ class EngineClient:
         await self._supervisor.stop()
         self._fail_calls("the engine is stopped")
         for running in list(self._running.values()):
-            self._finish(running, Outcome.CANCELLED, Reason.CANCELLED, "the daemon is stopping")
+            self._finish(running, Outcome.CANCELLED, Reason.CANCELLED, why)
 
     def on_snapshot(self, changed: Callable[[Snapshot], None]) -> None:
         """From now on `changed` is called with every new picture of the engine."""

@@ -52,7 +52,7 @@ class Bridge:
         except EngineUnavailable as error:
             raise EmbeddingFailed(str(error)) from error
         except concurrent.futures.CancelledError as error:
-            raise EmbeddingFailed("the daemon is stopping") from error
+            raise EmbeddingFailed(self.client.ending or "the daemon is stopping") from error
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, TypeVar
 
 from codex.errors import LoadCancelled
-from orchestrator.errors import Conflict, LoreError, NotFound
+from orchestrator.errors import Conflict, LoreError, NotFound, NotReady
 
 T = TypeVar("T")
 LoadEvent = Mapping[str, Any]
@@ -29,6 +29,7 @@ class RunningLoad:
         self.taking_in = False  # a thread of it writes the catalog, and must end by itself
         self._asked = asyncio.Event()  # a person wants it to end
         self._committed = False
+        self._cut = ""  # why the program ends it
         self._watchers: set[asyncio.Queue[LoadEvent | LoreError | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -100,8 +101,9 @@ class RunningLoad:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def stop(self) -> None:
+    async def stop(self, why: str = "the daemon is stopping") -> None:
         """Ends it: while it is taking in, at the next file, so that no thread goes on behind; else at once."""
+        self._cut = why
         self.cancelled.set()
         if self._task is not None:
             if not self.taking_in:
@@ -112,14 +114,21 @@ class RunningLoad:
         try:
             await work(self._emit)
         except LoreError as fault:
-            self._fail(fault)
+            self._fail(self._ended() or fault)
         except BaseException:  # whoever watches must not take the end of the stream for that of the load
             self._fail(
-                LoreError(f"the load of {self.name} broke off", "see the daemon's log; load again: it continues")
+                self._ended()
+                or LoreError(f"the load of {self.name} broke off", "see the daemon's log; load again: it continues")
             )
             raise
         finally:
             self._send(None)
+
+    def _ended(self) -> LoreError | None:
+        """What is told of a load that the program ended."""
+        if not self._cut:
+            return None
+        return NotReady(f"the load of {self.name} was cut off: {self._cut}", "load again: it continues")
 
     def _fail(self, fault: LoreError) -> None:
         self.failed = fault.message
@@ -183,6 +192,6 @@ class Loads:
         far = f" ({latest['phase']} {latest['done']:,} of {latest['total']:,})" if latest.get("total") else ""
         return f"{name} is being indexed{far}: files that are not yet in may be missing from what was found"
 
-    async def stop(self) -> None:
+    async def stop(self, why: str = "the daemon is stopping") -> None:
         for load in list(self._last.values()):
-            await load.stop()
+            await load.stop(why)

@@ -297,8 +297,8 @@ class Shelf:
                     log.warning("codex %s could not be raised: %s", name, error)
         told(len(names), len(names))
 
-    async def stop(self) -> None:
+    async def stop(self, why: str = "the daemon is stopping") -> None:
         await self._generations.stop()
-        await self.loads.stop()
+        await self.loads.stop(why)
         await self.floors.stop()
         self.ledger.close()

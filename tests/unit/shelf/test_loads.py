@@ -73,6 +73,24 @@ async def test_stopping_ends_a_load_that_only_waits_at_once():
     assert loads.find("a") is None
 
 
+async def test_a_load_that_the_program_ends_says_why_and_that_it_goes_on_where_it_was():
+    async def waits(load, emit):
+        await asyncio.Event().wait()
+
+    async def finds_out(load, emit):
+        while not load.cancelled.is_set():
+            await asyncio.sleep(0)
+        load.check()
+
+    for work in (waits, finds_out):
+        loads = Loads()
+        watching = asyncio.ensure_future(seen(loads.begin("a", work)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await loads.stop("the model was changed")
+        assert await watching == ["the load of a was cut off: the model was changed"]
+
+
 async def test_cancelling_ends_what_is_waited_for_and_returns_when_the_load_has_tidied_up():
     begun, steps = asyncio.Event(), []
 
