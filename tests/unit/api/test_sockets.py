@@ -70,6 +70,13 @@ def test_a_file_in_the_way_is_left_alone(folder):
     assert path.read_text() == "mine"
 
 
+def test_beside_what_is_no_socket_nothing_is_left(folder):
+    (folder / "code").mkdir()
+    with pytest.raises(SettingsError, match="not a socket"):
+        listen(folder / "code")
+    assert [path.name for path in folder.iterdir()] == ["code"]
+
+
 def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(folder):
     with pytest.raises(SettingsError, match="107 bytes"):
         listen(folder / ("x" * 110) / "lore.sock")
