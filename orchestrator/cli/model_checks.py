@@ -1,6 +1,5 @@
 """What `lore doctor` says of the model that is configured."""
 
-from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import local
@@ -48,10 +47,12 @@ def kv(found: dict[str, Any]) -> Check:
 
 
 def embedding() -> Check:
-    named = local.settings().settings.embedding.model
+    loaded = local.settings()
+    named = loaded.settings.embedding.model
     tip = "lore model get hf:OWNER/REPO/FILE.gguf, and set embedding.model"
-    if named and not named.startswith("builtin:") and not Path(named).expanduser().is_file():
-        return Check("embedding", False, f"there is no file {named}", tip)
+    for fault in local.unusable(loaded):
+        if fault["key"] == "embedding.model":
+            return Check("embedding", False, fault["message"], tip)
     return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
 
 

@@ -88,7 +88,9 @@ def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(
     without = checks()["embedding"]
     assert (without["ok"], without["detail"]) == (True, "none: search goes by words and names")
     missing = checks(LORE_EMBEDDING__MODEL="/nowhere/model.gguf")["embedding"]
-    assert (missing["ok"], missing["detail"]) == (False, "there is no file /nowhere/model.gguf")
+    assert (missing["ok"], "/nowhere/model.gguf" in missing["detail"]) == (False, True)
+    unknown = checks(LORE_EMBEDDING__MODEL="builtin:word")["embedding"]
+    assert (unknown["ok"], "built in to embed: builtin:words" in unknown["detail"]) == (False, True)
     assert checks(LORE_EMBEDDING__MODEL="builtin:words")["embedding"]["ok"]
 
 
