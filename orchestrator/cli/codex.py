@@ -48,7 +48,8 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
     else:
         codex = report["codex"]
         words = state(codex)
-        loaded(codex, [f"  taken in  {taken_in(codex)}", *([f"  state     {words}"] if words else [])])
+        rows = (("taken in", taken_in(codex)), ("because", codex.get("generation_reason")), ("state", words))
+        loaded(codex, [f"  {label:10}{text}" for label, text in rows if text])
         if codex.get("fresh_notice"):
             note(codex["fresh_notice"])
         if faulty(codex.get("embedding")):

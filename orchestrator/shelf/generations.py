@@ -5,7 +5,7 @@ The steps of `rebasing`, and the numbers that call for one. Knows codices throug
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from codex.amendments import RebaseCase
@@ -128,7 +128,10 @@ class Generations:
         return await self._floors.grow(grown.floor, self._stock.pool(grown.standing.name))
 
     async def _install(self, grown: Grown) -> None:
-        await self._stock.move(grown)
-        log.info("codex %s moved to generation %d", grown.standing.name, grown.standing.generation.number)
+        name, number = grown.standing.name, grown.standing.generation.number
+        why = self._rebasing.reason(name)
+        await self._stock.move(replace(grown, standing=replace(grown.standing, why=why)))
+        fields = {"codex": name, "generation": number, "reason": why}
+        log.info("codex %s moved to generation %d: %s", name, number, why, extra={"fields": fields})
         # What changed while the floor grew went into the log of the old generation.
-        await self._stock.changed(grown.standing.name)
+        await self._stock.changed(name)

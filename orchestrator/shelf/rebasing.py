@@ -50,6 +50,7 @@ class Rebasing(Generic[Grown]):
         self._floors = floors
         self._steps = steps
         self._idle_s = idle_s
+        self._reasons: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def consider(self, name: str) -> None:
@@ -64,6 +65,10 @@ class Rebasing(Generic[Grown]):
     def running(self, name: str) -> bool:
         task = self._tasks.get(name)
         return task is not None and not task.done()
+
+    def reason(self, name: str) -> str:
+        """Why the newest rebase of this codex was begun; '' where there was none."""
+        return self._reasons.get(name, "")
 
     async def ended(self, name: str) -> None:
         """Returns when no rebase of this codex is under way."""
@@ -88,10 +93,16 @@ class Rebasing(Generic[Grown]):
             return RebaseDecision(False, "it does not stand")
         return should_rebase(case, self._steps.share(name))
 
+    def _due(self, name: str) -> bool:
+        decision = self._decided(name)
+        if decision.rebase:
+            self._reasons[name] = decision.reason
+        return decision.rebase
+
     async def _run(self, name: str) -> None:
         try:
             await self._moment(name)
-            while self._decided(name).rebase and not await self._attempt(name):
+            while self._due(name) and not await self._attempt(name):
                 await self._moment(name)
         except (CodexError, LoreError, EngineUnavailable) as fault:
             log.warning("codex %s keeps its amendments: %s", name, fault)

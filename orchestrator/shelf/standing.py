@@ -31,6 +31,7 @@ class Standing:
     settings: TierSettings = SHIPPED
     rebase_share: float | None = None  # the codex's own, where it names one
     forced: FloorTier | None = None
+    why: str = ""  # this generation was taken in, where nobody asked for it
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
@@ -42,9 +43,10 @@ class Standing:
 
     def behind(self, before: "Standing") -> "Standing":
         """This, with what was known of the same generation; a load that told its state anew has seen the disk itself."""
-        if before.generation.number != self.generation.number or before.generation.state != self.generation.state:
+        if before.generation.number != self.generation.number:
             return self
-        return replace(self, tree=self.tree or before.tree)
+        same = before.generation.state == self.generation.state
+        return replace(self, why=self.why or before.why, tree=before.tree if same and self.tree is None else self.tree)
 
     def behind_first_change(self) -> int:
         """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""

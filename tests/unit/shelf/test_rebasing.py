@@ -85,6 +85,7 @@ async def test_a_long_log_becomes_a_new_generation(floors):
     rebasing.consider("a")
     await codex.installed.wait()
     assert codex.told == ["prepare", "grow", "install"]
+    assert rebasing.reason("a") == "50 amended tokens are more than 10% of 100"
 
 
 async def test_a_short_log_stays(floors):
