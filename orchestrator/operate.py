@@ -82,7 +82,8 @@ class Operations:
         with translated():
             await asyncio.to_thread(self.shelf.library.codex, name)
         await asyncio.shield(self.voice())
-        return self.codex_report(await self.shelf.standing(name))
+        seen = self.shelf.seen(name)  # one that waits for its new generation is told as it is
+        return self.codex_report(seen or await self.shelf.standing(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
         del principal

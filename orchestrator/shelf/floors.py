@@ -150,6 +150,10 @@ class Floors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def engine(self) -> None:
+        """Returns when there is an engine to compute them. Raises EngineUnavailable where there will be none."""
+        await self._client.ensure_ready()
+
     # -- who uses one
 
     @contextmanager

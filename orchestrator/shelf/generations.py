@@ -11,6 +11,7 @@ from typing import Protocol
 from codex.amendments import RebaseCase
 from codex.library import Library
 from orchestrator.context.assembled import Floor
+from orchestrator.errors import NotReady
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floors import Floors
 from orchestrator.shelf.rebasing import Rebasing, Steps
@@ -55,7 +56,7 @@ class Generations:
         self._floors = floors
         self._stock = stock
         self._questions: dict[str, int] = {}
-        steps = Steps(self._case, self._share, self._urgent, self._prepare, self._grow, self._install)
+        steps = Steps(self._case, self._share, self._urgent, self._prepare, self._grow, self._install, floors.engine)
         self._rebasing = Rebasing(floors, steps, idle_s)
 
     def answered(self, name: str) -> None:
@@ -68,9 +69,13 @@ class Generations:
         self._rebasing.consider(name)
 
     async def now(self, name: str) -> None:
-        """Returns when the codex has its new generation, or none could be made."""
+        """Returns when there is room for a conversation again. Raises NotReady where a new generation is late."""
         self._rebasing.consider(name)
         await self._rebasing.ended(name)
+        standing = self._stock.seen(name)
+        if standing is not None and standing.amended and self._stock.overfull(standing):
+            why = self._rebasing.hindered(name) or "one is on its way"
+            raise NotReady(f"codex {name} needs a new generation first: {why}", "ask again", retry_after=2.0)
 
     def began(self, name: str) -> None:
         """Another generation stands from now on: nobody has asked about it yet."""

@@ -30,6 +30,7 @@ class Moving:
             return None
         identity_tokens = await self._shelf.identity_tokens()
         waits = [await self._reconsidered(one, identity_tokens) for one in self._shelf.all_seen()]
+        self._shelf.reconsider()
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _reconsidered(self, standing: Standing, identity_tokens: int) -> float | None:

@@ -12,17 +12,17 @@ from dataclasses import replace
 from codex.errors import CodexError
 from codex.library import Library
 from codex.progress import Report
-from formatters.context import IdentityView, SigilView, TurnContext
+from formatters.context import IdentityView
 from orchestrator.context.assembled import Floor
 from orchestrator.context.codex_choice import Candidate
-from orchestrator.context.composing import context_of
-from orchestrator.context.tier import FloorTier, TierDecision, available, tier_named
+from orchestrator.context.tier import FloorTier, Room, TierDecision, tier_named
 from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
 from orchestrator.shelf.before import Before, before, take_back
 from orchestrator.shelf.changed import changed_parts
 from orchestrator.shelf.faults import mended, translated
+from orchestrator.shelf.floor_of import floor_of
 from orchestrator.shelf.floors import Floors, pool_name
 from orchestrator.shelf.generations import Generations, Grown
 from orchestrator.shelf.ledger import Ledger
@@ -30,6 +30,7 @@ from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.raising import Raising, Wanted, quiet
 from orchestrator.shelf.rebasing import IDLE_S
 from orchestrator.shelf.standing import Standing
+from orchestrator.shelf.wake import raise_all
 
 log = logging.getLogger("lorekeep.shelf")
 
@@ -91,16 +92,22 @@ class Shelf:
         found = self._standing.get(name)
         if found is None:
             return await self.raise_codex(name)
-        if self.overfull(found):
+        if found.amended and found.overfull(self._room()):
             await self._generations.now(name)
         return self._standing.get(name, found)
 
     def overfull(self, standing: Standing) -> bool:
-        """Whether its log has grown so long that no conversation fits behind it: nobody can ask before it is rebased."""
-        if self._machine.outlook.budget is None:
-            return False
-        room = self._machine.room(self._identity_size)
-        return standing.tokens + standing.amended > min(available(room, standing.settings), room.kv_tokens)
+        """Whether nobody can ask before it is rebased, as far as that can be told now."""
+        return self._machine.outlook.budget is not None and standing.overfull(self._room())
+
+    def _room(self) -> Room:
+        return self._machine.room(self._identity_size)
+
+    def reconsider(self) -> None:
+        """The machine has changed: what fitted may do so no longer."""
+        for standing in self.all_seen():
+            if standing.amended and self.overfull(standing):
+                self._generations.amended(standing.name)
 
     def answered(self, name: str, paths: list[str]) -> None:
         """A question about a codex was answered from these of its files."""
@@ -188,10 +195,7 @@ class Shelf:
         return pool_name(self._identity().name, name)
 
     async def _floor(self, standing: Standing) -> Floor:
-        turn = TurnContext(
-            identity=self._identity(), sigil=SigilView(name="owner", uid=0), codex=standing.view, query="?"
-        )
-        return (await self._ready().voice.composer.compose(context_of(turn))).assembled.floor
+        return await floor_of(standing.view, self._identity(), self._ready().voice)
 
     # -- a load's end
 
@@ -287,15 +291,7 @@ class Shelf:
 
     async def wake(self, told: Callable[[int, int], None]) -> None:
         """After a start: everything loaded is raised again, so that its floor is restored before the first question."""
-        names = [one.name for one in await asyncio.to_thread(self.library.codices) if one.newest is not None]
-        for done, name in enumerate(names):
-            told(done, len(names))
-            if name not in self._standing:
-                try:
-                    await self.raise_codex(name)
-                except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
-                    log.warning("codex %s could not be raised: %s", name, error)
-        told(len(names), len(names))
+        await raise_all(self, told)
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
         await self._generations.stop()

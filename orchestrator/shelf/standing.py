@@ -8,7 +8,7 @@ from codex.generations import Generation
 from codex.trees import TreeState
 from formatters.context import CodexView
 from orchestrator.context.strategy import Standing as FloorStanding
-from orchestrator.context.tier import SHIPPED, FloorTier, TierDecision, TierSettings, TierSizes
+from orchestrator.context.tier import SHIPPED, FloorTier, Room, TierDecision, TierSettings, TierSizes, available
 from orchestrator.wire.lore import CodexState
 
 
@@ -47,6 +47,10 @@ class Standing:
             return self
         same = before.generation.state == self.generation.state
         return replace(self, why=self.why or before.why, tree=before.tree if same and self.tree is None else self.tree)
+
+    def overfull(self, room: Room) -> bool:
+        """Whether its log has grown so long that no conversation fits behind it."""
+        return self.tokens + self.amended > min(available(room, self.settings), room.kv_tokens)
 
     def behind_first_change(self) -> int:
         """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""

@@ -7,6 +7,7 @@ import pytest
 
 from codex.amendments import RebaseCase
 from orchestrator.context.assembled import Floor
+from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError
 from orchestrator.shelf.floors import MOST_EARLIER, Floors, pool_name
 from orchestrator.shelf.rebasing import Rebasing, Steps
@@ -41,12 +42,16 @@ class Codex:
     hold: bool = False
     fails: bool = False
     urgent: bool = False
+    ends: int = 0  # so often the engine ends under an attempt
+    broken: bool = False
     told: list[str] = field(default_factory=list)
     growing: asyncio.Event = field(default_factory=asyncio.Event)
     installed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def steps(self):
-        return Steps(self.case, lambda name: 0.1, lambda name: self.urgent, self.prepare, self.grow, self.install)
+        return Steps(
+            self.case, lambda name: 0.1, lambda name: self.urgent, self.prepare, self.grow, self.install, self.back
+        )
 
     def case(self, name):
         return RebaseCase(idle=True, codex=100, amendments=self.amended, to_compute=100, questions=0)
@@ -55,7 +60,15 @@ class Codex:
         self.told.append("prepare")
         if self.fails:
             raise LoreError("no room on disk")
+        if self.ends:
+            self.ends -= 1
+            raise EngineUnavailable("the engine ended (signal 9)")
         return name
+
+    async def back(self):
+        self.told.append("back")
+        if self.broken:
+            raise EngineUnavailable("the engine keeps ending", broken=True)
 
     async def grow(self, name):
         self.told.append("grow")
@@ -137,6 +150,36 @@ async def test_what_fails_leaves_the_amendments_and_may_be_tried_again(floors):
     codex.fails = False
     rebasing.consider("a")
     await codex.installed.wait()
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_one_that_the_engines_end_has_ended_is_tried_again_when_the_engine_is_back(floors, urgent):
+    codex = Codex(urgent=urgent, ends=2)
+    rebasing = Rebasing(floors, codex.steps(), idle_s=0, again_s=0)
+    rebasing.consider("a")
+    await rebasing.ended("a")
+    assert codex.told[:4] == ["prepare", "back", "prepare", "back"]
+    assert codex.told[-1] == "install"
+    assert rebasing.hindered("a") == ""
+
+
+async def test_an_engine_that_will_not_come_back_is_not_waited_for(floors):
+    codex = Codex(urgent=True, ends=1, broken=True)
+    rebasing = Rebasing(floors, codex.steps(), again_s=0)
+    rebasing.consider("a")
+    await rebasing.ended("a")
+    assert codex.told == ["prepare", "back"]
+    assert rebasing.hindered("a") == "the engine keeps ending"
+
+
+async def test_a_question_waits_for_a_hindered_one_only_so_long(floors):
+    codex = Codex(urgent=True, ends=1)
+    rebasing = Rebasing(floors, codex.steps(), again_s=3600, patience_s=0.1)
+    rebasing.consider("a")
+    await rebasing.ended("a")
+    assert rebasing.running("a")
+    assert rebasing.hindered("a") == "the engine ended (signal 9)"
+    await rebasing.stop()
 
 
 async def test_a_floor_that_is_used_is_not_dropped_under_its_answer():

@@ -1,11 +1,11 @@
-"""What a codex that stands says of itself: the state of its code now, and why it was taken in."""
+"""What a codex that stands says of itself: the state of its code now, why it was taken in, whether anybody can ask."""
 
 from dataclasses import replace
 
 from codex.generations import Generation
 from codex.trees import TreeState
 from formatters.context import CodexView
-from orchestrator.context.tier import FloorTier, TierDecision, TierSizes
+from orchestrator.context.tier import FloorTier, Room, TierDecision, TierSizes
 from orchestrator.shelf.standing import Standing
 
 MAIN, KIWI, PLUM = (TreeState(name, "1a2b3c4") for name in ("main", "kiwi", "plum"))
@@ -36,3 +36,9 @@ def test_a_load_that_told_the_state_anew_has_seen_the_disk_itself() -> None:
     assert loaded.behind(replace(FIRST, tree=KIWI)).state().branch == "plum"
     newer = replace(FIRST, generation=replace(FIRST.generation, number=2))
     assert newer.behind(replace(FIRST, tree=KIWI, why="too long a log")) == newer
+
+
+def test_a_log_leaves_no_room_for_a_conversation_when_it_passes_what_a_floor_may_take() -> None:
+    room = Room(window=100_000, identity=100, kv_tokens=1_500)
+    assert not replace(FIRST, amended=500).overfull(room)
+    assert replace(FIRST, amended=501).overfull(room)
