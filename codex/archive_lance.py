@@ -22,7 +22,7 @@ from pathlib import Path
 from codex import lance_queries as queries
 from codex import lance_tables as tables
 from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
-from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
+from codex.archive_faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
 from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
@@ -280,7 +280,8 @@ class LanceArchive:
     def _translated(self, codex: str) -> Iterator[None]:
         """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
         try:
-            yield
+            with panics_as_errors():
+                yield
         except LANCE_ERRORS as error:
             if is_of_the_world(error):
                 raise ArchiveError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from codex import vector_tables as tables
-from codex.archive_faults import LANCE_ERRORS, is_of_the_world, why
+from codex.archive_faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
 from codex.embed import Space, VectorError, VectorsDamaged
 from codex.lance_tables import Session
 
@@ -112,11 +112,8 @@ class LanceVectors:
         """The open table, None when there is none. What cannot be read is removed, with `VectorsDamaged`."""
         folder = self._folder(codex, space)
         try:
-            if folder not in self._open:
-                with self._writing:
-                    if folder not in self._open and folder.is_dir():
-                        self._open[folder] = tables.open_table(folder, self._session)
-            yield self._open.get(folder)
+            with panics_as_errors():
+                yield self._opened(folder)
         except LANCE_ERRORS as error:
             if is_of_the_world(error):
                 raise VectorError(f"the vectors of {codex!r} cannot be used: {why(error)}; free some room") from error
@@ -129,6 +126,13 @@ class LanceVectors:
         """The open table, new when there is none. Under the lock."""
         with self._table(codex, space) as table:
             yield table if table is not None else self._create(codex, space)
+    def _opened(self, folder: Path) -> Any:
+        if folder not in self._open:
+            with self._writing:
+                if folder not in self._open and folder.is_dir():
+                    self._open[folder] = tables.open_table(folder, self._session)
+        return self._open.get(folder)
+
 
     def _create(self, codex: str, space: Space) -> Any:
         folder = self._folder(codex, space)

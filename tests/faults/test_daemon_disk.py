@@ -21,12 +21,16 @@ def found(house, vault):
     return [hit["snippet"] for hit in json.loads(done.stdout)["hits"]] if done.returncode == 0 else []
 
 
-def damage(house):
+def same(size):
+    return b"\xa5" * size
+
+
+def damage(house, made=same, part="*/*"):
     """Every file of the archive's tables is overwritten."""
-    files = [path for path in (house.folder / "data").rglob("*.lance/*/*") if path.is_file()]
+    files = [path for path in (house.folder / "data").rglob(f"*.lance/{part}") if path.is_file()]
     assert files
     for path in files:
-        path.write_bytes(b"\xa5" * path.stat().st_size)
+        path.write_bytes(made(path.stat().st_size))
 
 
 # -- the archive
@@ -49,8 +53,9 @@ def test_an_archive_found_damaged_by_a_start_is_indexed_again_with_a_notice(hous
     assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
 
 
-def test_an_archive_found_damaged_by_a_question_is_indexed_again_and_nothing_is_made_up_meanwhile(house):
-    damage(house)
+@pytest.mark.parametrize(("made", "part"), [(same, "*/*"), (os.urandom, "data/*")], ids=["same", "random"])
+def test_an_archive_found_damaged_by_a_question_is_indexed_again_and_nothing_is_made_up_meanwhile(house, made, part):
+    damage(house, made, part)
     done = house.lore("ask", question("walrus"), "--max-tokens", "10", "--json")
     if done.returncode == 0:
         answer = json.loads(done.stdout)

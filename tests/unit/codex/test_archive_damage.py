@@ -1,6 +1,7 @@
 """What is damaged on disk is noticed and made again, what the disk refuses is said: nothing wrong is ever answered."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "garbage": lambda path: path.write_bytes(bytes(number * 37 % 251 for number in range(path.stat().st_size))),
+    "random": lambda path: path.write_bytes(random.Random(path.stat().st_size).randbytes(path.stat().st_size)),
 }
 PARTS = [
     *("chunks.lance/data/*.lance", "chunks.lance/_versions/*.manifest", "chunks.lance/_indices/*/*.lance"),
@@ -99,6 +101,22 @@ def test_damage_is_noticed_or_changes_nothing(root: Path, part: str, damage: str
         archive.index("c", [*documents(), document("late.py", "def late():\n    return 1\n")])
         seen = everything(archive)
     assert seen == expected  # where nothing was noticed, nothing that was damaged had to be read
+
+
+def test_a_panic_in_lancedb_is_damage_too(tmp_path: Path) -> None:
+    """Its class is made by the binding and cannot be imported. It panics where it knows a file's end from before."""
+    archive = LanceArchive(tmp_path)
+    texts = {name: f"def {name}(x):\n    return other(x)\n" * 30 for name in NAMES}
+    archive.index("c", [document(f"{name}.py", text) for name, text in texts.items()])
+    places = archive.definitions("c", ["shared_3"])["shared_3"][:1]
+    assert [match.symbol for match, _ in archive.at("c", places).values()] == ["shared_3"]
+    for path in tmp_path.glob("*/chunks.lance/data/*.lance"):
+        path.write_bytes(random.Random(0).randbytes(path.stat().st_size))
+    with pytest.raises(ArchiveDamaged, match="LanceDB gave up"):
+        archive.at("c", places)
+    assert archive.held("c") == {}
+    archive.index("c", [document("a.py", "def again():\n    return 1\n")])
+    assert [match.place.path for match in archive.matches("c", ["again"], 1)] == ["a.py"]
 
 
 @pytest.mark.parametrize("table", ["chunks", "files"])
