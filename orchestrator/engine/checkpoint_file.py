@@ -7,11 +7,13 @@ here before a byte of it goes there; whatever is wrong with it makes it a miss.
 """
 
 import os
+import stat
 import struct
 import zlib
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 MAGIC = b"LOREKV"
 VERSION = 1
@@ -59,7 +61,7 @@ def write(path: Path, header: Header, state: bytes) -> int:
 
 def read_header(path: Path) -> Header:
     """Raises Damaged and OSError. Checks sizes; the checksum is `read_state`'s."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(_HEAD.size)
         place_size, state_size = _sizes(head, path)
         place = file.read(place_size)
@@ -71,7 +73,8 @@ def read_header(path: Path) -> Header:
 
 def read_state(path: Path, expected: Header) -> bytes:
     """The state of a file that is what `expected` says, verified to the last byte. Raises Damaged and OSError."""
-    data = path.read_bytes()
+    with opened(path) as file:
+        data = file.read()
     place_size, state_size = _sizes(data[: _HEAD.size], path)
     if len(data) != _HEAD.size + place_size + state_size + _CRC.size:
         raise Damaged(f"{path} is truncated")
@@ -81,6 +84,15 @@ def read_state(path: Path, expected: Header) -> bytes:
     if _header(data[_HEAD.size : _HEAD.size + place_size]) != expected:
         raise Damaged(f"{path} holds another segment than its name says")
     return bytes(body[_HEAD.size + place_size :])
+
+
+def opened(path: Path) -> BinaryIO:
+    """For reading. What is no file, and might never give anything or never end, is Damaged."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Damaged(f"{path} is no file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _sizes(head: bytes, path: Path) -> tuple[int, int]:

@@ -41,12 +41,12 @@ class Step:
 class Limits:
     """batch: tokens the backend takes at once. logits: rows of a step that may have them. drafts: whether answers have any.
 
-    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a tenth is for predictions that are
-    off. alone_ms: while nobody is being answered, until the next one comes.
+    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a quarter is for predictions that
+    are off. alone_ms: while nobody is being answered, until the next one comes.
     """
 
     batch: int
-    budget_ms: float = 270.0
+    budget_ms: float = 220.0
     alone_ms: float = 1000.0
     logits: int = 64
     drafts: bool = True

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 log = logging.getLogger("lorekeep.engine.tiers")
@@ -27,11 +28,10 @@ def sweep(root: Path, own: str, budget: int) -> int:
 
 def size_of(folder: Path) -> int:
     total = 0
-    for file in folder.iterdir():
-        try:
-            total += file.stat().st_size
-        except OSError:
-            continue  # deleted meanwhile
+    with suppress(OSError):  # deleted meanwhile, or not for us to read
+        for file in folder.iterdir():
+            with suppress(OSError):
+                total += file.lstat().st_size
     return total
 
 

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.engine.checkpoint_file import Damaged, Header, read_header
+from orchestrator.engine.checkpoint_file import Damaged, Header
+from orchestrator.engine.checkpoint_folder import SUFFIX, checkpoints, delete, usable
 from orchestrator.engine.messages import Tier
 from orchestrator.engine.node import common_prefix
 from orchestrator.engine.reading import Reader
@@ -23,8 +24,6 @@ from orchestrator.engine.segments import named
 from orchestrator.engine.writer import Writer
 
 log = logging.getLogger("lorekeep.engine.tiers")
-
-SUFFIX = ".kv"
 
 
 @dataclass
@@ -66,6 +65,8 @@ class Tiers:
         self._disk_fails = False
         self._writer = Writer(self._failed)
         self._reader = Reader()
+        if self.folder is not None and not usable(self.folder):
+            self.folder = None
         if self.folder is not None:
             self._find_files(self.folder)
 
@@ -127,7 +128,7 @@ class Tiers:
             self.ram_bytes -= len(kept.state)
         if kept.on_disk:
             self.disk_bytes -= kept.on_disk
-            self._path(name).unlink(missing_ok=True)
+            delete(self._path(name))
 
     def below(self, name: str) -> Iterator[Header]:
         """The segments that go on from this one."""
@@ -219,7 +220,7 @@ class Tiers:
     def _note_written(self, name: str, size: int) -> None:
         kept = self._kept.get(name)
         if kept is None:
-            self._path(name).unlink(missing_ok=True)
+            delete(self._path(name))
             return
         if size:
             self._disk_fails = False
@@ -241,7 +242,7 @@ class Tiers:
             if kept.state is not None:
                 self.disk_bytes -= kept.on_disk
                 kept.on_disk = 0
-                self._path(kept.header.name).unlink(missing_ok=True)
+                delete(self._path(kept.header.name))
             else:
                 self.forget(kept.header.name)
 
@@ -250,8 +251,7 @@ class Tiers:
         try:
             state = self._reader.read(path, kept.header)
         except (OSError, Damaged) as error:
-            log.warning("a checkpoint is not usable and was dropped: %s", error)
-            self.counters.damaged += 1
+            self._damaged(error)
             self.forget(kept.header.name)
             return None
         with suppress(OSError):
@@ -261,28 +261,16 @@ class Tiers:
         return state, Tier.DISK
 
     def _find_files(self, folder: Path) -> None:
-        """Builds the index from the files' headers, longest unused first; what is damaged or foreign is deleted."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.utime(folder)  # among other models' folders it is the last one used
-        for leftover in folder.glob("*.tmp"):
-            leftover.unlink(missing_ok=True)
-        found = sorted((path.stat().st_mtime, path) for path in folder.glob(f"*{SUFFIX}"))
-        for _, path in found:
-            try:
-                header = read_header(path)
-            except (OSError, Damaged) as error:
-                log.warning("a checkpoint is not usable and was dropped: %s", error)
-                self.counters.damaged += 1
-                path.unlink(missing_ok=True)
-                continue
-            if header.root != self.root or path.stem != header.name:
-                path.unlink(missing_ok=True)
-                continue
-            size = path.stat().st_size
+        """Builds the index from the files' headers, longest unused first."""
+        for header, size in checkpoints(folder, self.root, self._damaged):
             self._kept[header.name] = Kept(header, on_disk=size)
             self._below.setdefault(header.parent, {})[header.name] = None
             self.disk_bytes += size
         self._fit_disk()
+
+    def _damaged(self, error: Exception) -> None:
+        log.warning("a checkpoint is not usable and was dropped: %s", error)
+        self.counters.damaged += 1
 
     def _path(self, name: str) -> Path:
         assert self.folder is not None

@@ -122,7 +122,7 @@ def test_only_the_fill_gives_its_cores_away(room):
 
 
 def test_the_fill_gives_its_cores_away_only_once_the_model_is_loaded(room):
-    """Questions wait for the load too, and a busy machine gives a nice thread next to nothing: it took 17 s instead of 2."""
+    """Questions wait for the load too, and a busy machine gives a nice thread next to nothing: 17 s instead of 2."""
     room.ask(1, "a", background=True)
     assert room.answer().call == 1
     assert room.loaded_at == os.getpriority(os.PRIO_PROCESS, 0)
