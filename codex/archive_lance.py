@@ -10,8 +10,6 @@ A batch is one commit of `chunks`, which is what a search sees, then one of `fil
 both agree on its digest, so a process killed between the two loses nothing.
 """
 
-import hashlib
-import re
 import shutil
 import threading
 from collections import Counter
@@ -23,12 +21,12 @@ from codex import lance_queries as queries
 from codex import lance_tables as tables
 from codex.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
 from codex.archive_faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
+from codex.archive_folders import Folders
 from codex.batches import batches
 from codex.definitions import Definitions, Place
 from codex.documents import Document
 from codex.freed_memory import give_back
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
-from codex.reading_mark import ReadingMark
 from codex.remembered import SqliteRemembered
 
 _SCHEMA = 4
@@ -41,12 +39,11 @@ class LanceArchive:
 
     def __init__(self, root: Path, branch_of: Callable[[str], str] | None = None) -> None:
         """`branch_of` names the branch that a codex stands on, for the tag of what is stored."""
-        self._root = root
+        self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
         self._branch_of = branch_of
         self._remembered = SqliteRemembered(root / "prepared.sqlite3")
         self._session = tables.Session()
         self._open: dict[str, tables.Tables] = {}
-        self._marks: dict[str, ReadingMark] = {}
         self._defined: dict[str, Definitions] = {}
         self._revisions: Counter[str] = Counter()
         self._writing = threading.RLock()
@@ -85,7 +82,7 @@ class LanceArchive:
             self._redefine(codex, prepared, gone)
             self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)
-            tables.note_versions(self._folder(codex), opened)
+            tables.note_versions(self._folders.of(codex), opened)
         return sum(len(one.chunks) for one in prepared)
 
     def index(
@@ -113,7 +110,7 @@ class LanceArchive:
     def drop(self, codex: str) -> None:
         with self._writing:
             self._forget(codex)
-            shutil.rmtree(self._folder(codex), ignore_errors=True)
+            self._folders.remove(codex)
 
     def optimize(self, codex: str) -> None:
         with self._writing, self._translated(codex):
@@ -123,7 +120,7 @@ class LanceArchive:
                 tables.fold(opened.files)
                 give_back()
                 tables.show(opened)
-                tables.note_versions(self._folder(codex), opened)
+                tables.note_versions(self._folders.of(codex), opened)
 
     # -- finding and reading ---------------------------------------------------------------------------------------
 
@@ -170,7 +167,7 @@ class LanceArchive:
                 return {}
             with self._writing:  # only where vectors are made does anybody look chunks up by digest
                 if tables.ensure_look_up(opened.chunks, "chunk_digest"):
-                    tables.note_versions(self._folder(codex), opened)
+                    tables.note_versions(self._folders.of(codex), opened)
             return queries.digests(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
@@ -183,23 +180,21 @@ class LanceArchive:
         """Renames a codex's folder so that nothing finds it again; returns where it now is."""
         with self._writing:
             self._forget(codex)
-            folder = self._folder(codex)
-            if not folder.exists():
-                return None
-            target = folder.with_name(f"{folder.name}.damaged")
-            shutil.rmtree(target, ignore_errors=True)  # the newest damage is the one worth looking at
-            return folder.rename(target)
+            return self._folders.set_aside(codex)
+
+    def close(self) -> None:
+        """Lets go of all files; the next call opens them again. Nobody may be reading."""
+        with self._writing:
+            self._open.clear()
+            self._defined.clear()
+            self._session = tables.Session()
+            self._folders.close()
+            self._remembered.close()
 
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
         self._open.pop(codex, None)
-        self._marks.pop(codex, None)
         self._defined.pop(codex, None)
-
-    def _folder(self, codex: str) -> Path:
-        safe = re.sub(r"[^A-Za-z0-9_-]+", "_", codex)[:40]
-        name = hashlib.sha256(codex.encode()).hexdigest()[:10]
-        return self._root / f"{safe}-{name}.v{_SCHEMA}.{PREPARE_VERSION}"
 
     def _opened(self, codex: str) -> tables.Tables | None:
         known = self._open.get(codex)
@@ -207,10 +202,10 @@ class LanceArchive:
             return known
         with self._writing:
             if codex not in self._open:
-                folder = self._folder(codex)
+                folder = self._folders.of(codex)
                 if not folder.is_dir():
                     return None
-                mark = self._mark(codex)
+                mark = self._folders.mark(codex)
                 if mark.left_behind():
                     raise ValueError("a process ended while it read it")
                 with mark.standing():
@@ -218,12 +213,7 @@ class LanceArchive:
             return self._open[codex]
 
     def _create(self, codex: str) -> tables.Tables:
-        folder = self._folder(codex)
-        for other in self._root.glob(f"{folder.name.split('.v', 1)[0]}.v*"):
-            if not other.name.endswith(".damaged"):
-                shutil.rmtree(other, ignore_errors=True)
-        folder.mkdir(parents=True, mode=0o700)
-        self._marks.pop(codex, None)  # one of a folder that was gone
+        folder = self._folders.make(codex)
         try:
             self._open[codex] = tables.create_tables(folder, self._session)
         except LANCE_ERRORS:  # no room: nothing was stored, and an empty folder would look damaged
@@ -266,15 +256,8 @@ class LanceArchive:
             if opened is None:
                 yield None
                 return
-            with self._mark(codex).standing():
+            with self._folders.mark(codex).standing():
                 yield opened
-
-    def _mark(self, codex: str) -> ReadingMark:
-        known = self._marks.get(codex)
-        if known is None:
-            with self._writing:
-                known = self._marks.setdefault(codex, ReadingMark(self._folder(codex)))
-        return known
 
     @contextmanager
     def _translated(self, codex: str) -> Iterator[None]:

@@ -99,3 +99,6 @@ class VectorIndex(Protocol):
 
     def codices(self) -> frozenset[str]:
         """Names of those that have vectors: who drops those that are no longer loaded needs them."""
+
+    def close(self) -> None:
+        """Lets go of all files; the next call opens them again. Nobody may be asking."""

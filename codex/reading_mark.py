@@ -30,19 +30,28 @@ class ReadingMark:
             fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def __del__(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        self.close()
+
+    def close(self) -> None:
+        """Lets the file go; who still reads has no mark from then on, and leaves none."""
+        with self._lock:
+            if self._file is not None:
+                if self._readers:
+                    self._write(_GONE)
+                os.close(self._file)
+                self._file = None
 
     def left_behind(self) -> bool:
         """Whether a process ended while it read. Asked before the first read; another that lives may be reading."""
-        if self._file is None or os.pread(self._file, 1, 0) != _STANDS:
-            return False
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        fcntl.flock(self._file, fcntl.LOCK_SH)
-        return True
+        with self._lock:  # against `close`: the number may be another file's by then
+            if self._file is None or os.pread(self._file, 1, 0) != _STANDS:
+                return False
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+            return True
 
     @contextmanager
     def standing(self) -> Iterator[None]:

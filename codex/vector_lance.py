@@ -95,6 +95,11 @@ class LanceVectors:
         names = (_codex_of(folder) for folder in self._root.glob("*.*"))
         return frozenset(name for name in names if name is not None)
 
+    def close(self) -> None:
+        with self._writing:
+            self._open.clear()
+            self._session = Session()
+
     # -- folders and tables ----------------------------------------------------------------------------------------
 
     def _folder(self, codex: str, space: Space) -> Path:
@@ -121,11 +126,6 @@ class LanceVectors:
                 self._remove(folder)
             raise VectorsDamaged(codex, why(error)) from error
 
-    @contextmanager
-    def _made(self, codex: str, space: Space) -> Iterator[Any]:
-        """The open table, new when there is none. Under the lock."""
-        with self._table(codex, space) as table:
-            yield table if table is not None else self._create(codex, space)
     def _opened(self, folder: Path) -> Any:
         if folder not in self._open:
             with self._writing:
@@ -133,6 +133,11 @@ class LanceVectors:
                     self._open[folder] = tables.open_table(folder, self._session)
         return self._open.get(folder)
 
+    @contextmanager
+    def _made(self, codex: str, space: Space) -> Iterator[Any]:
+        """The open table, new when there is none. Under the lock."""
+        with self._table(codex, space) as table:
+            yield table if table is not None else self._create(codex, space)
 
     def _create(self, codex: str, space: Space) -> Any:
         folder = self._folder(codex, space)

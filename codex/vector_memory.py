@@ -59,6 +59,9 @@ class MemoryVectors:
     def codices(self) -> frozenset[str]:
         return frozenset(codex for codex, _ in self._held)
 
+    def close(self) -> None:
+        """There is no file."""
+
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True)) / (math.hypot(*one) * math.hypot(*other))

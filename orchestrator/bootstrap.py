@@ -106,7 +106,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         disk.sessions,
         voice,
         speak,
-        (disk.tokens.close, disk.outlines.close, meaning.refusals.close, host.sensors.close),
+        (disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
 
 

@@ -50,6 +50,11 @@ class Meaning:
         if not why:
             self.filling.rested()
 
+    def close(self) -> None:
+        """The files of it; nobody may be asking any more."""
+        self.refusals.close()
+        self.filling.vectors.close()
+
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """For who asks for vectors. Raises NotFound where there is no model, EngineFailed where it fails."""
         if self.model.file is None:

@@ -1,7 +1,9 @@
 """What only the archive on disk promises: it survives, it notices damage, it forgets other versions."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from codex import archive_lance
 from codex.archive import ArchiveDamaged
 from codex.archive_lance import LanceArchive
 from codex.documents import Document, digest_of
+from codex.embed import Space
+from codex.vector_lance import LanceVectors
 
 
 def document(path: str, text: str) -> Document:
@@ -66,7 +70,7 @@ def test_a_lost_manifest_means_that_nothing_is_held(tmp_path: Path) -> None:
 
 def test_a_folder_without_its_tables_means_that_nothing_is_held(tmp_path: Path) -> None:
     archive = stored(tmp_path)
-    folder = archive._folder("c")
+    folder = archive._folders.of("c")
     archive.drop("c")
     folder.mkdir()
     assert archive.held("c") == {}
@@ -127,3 +131,33 @@ def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
         "sys.exit('lancedb' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a name a number, and one of them is gone at once
+
+
+def test_closed_archives_and_vectors_leave_no_file_open(tmp_path: Path) -> None:
+    """A daemon that changes its model opens them again each time."""
+    stored(tmp_path / "archive").close()
+    space = Space("embedder", 2)
+    numbers = []
+    for number in range(10):
+        archive, vectors = LanceArchive(tmp_path / "archive"), LanceVectors(tmp_path / "vectors")
+        archive.warm("c")
+        archive.replace("c", [document("a.py", f"number = {number}\n")])
+        archive.optimize("c")
+        vectors.add("c", space, {f"{number}": [1.0, 0.0]})
+        assert vectors.nearest("c", space, [1.0, 0.0], 1)
+        archive.close()
+        vectors.close()
+        numbers.append(open_files())
+    assert numbers[-1] <= numbers[1]
+
+
+def test_a_closed_archive_opens_again(tmp_path: Path) -> None:
+    archive = stored(tmp_path)
+    held = archive.held("c")
+    archive.close()
+    assert archive.held("c") == held
+    assert archive.matches("c", ["shared_a"], 1) == LanceArchive(tmp_path).matches("c", ["shared_a"], 1)

@@ -81,7 +81,7 @@ def test_what_was_only_written_when_a_process_ended_stays(tmp_path: Path) -> Non
 
 def test_another_process_that_lives_may_be_reading(tmp_path: Path) -> None:
     archive = stored(tmp_path)
-    with archive._mark("c").standing():
+    with archive._folders.mark("c").standing():
         assert len(LanceArchive(tmp_path).matches("c", ["word"], 5)) == 2
 
 
@@ -106,3 +106,16 @@ def test_without_a_place_to_write_nothing_is_marked_and_nothing_fails(tmp_path: 
     mark = ReadingMark(tmp_path / "nowhere")
     with mark.standing():
         assert not mark.left_behind()
+
+
+def test_a_closed_mark_is_left_behind_by_nobody_also_while_somebody_reads(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path)
+    with mark.standing():
+        mark.close()
+        assert not ReadingMark(tmp_path).left_behind()
+        with (tmp_path / "other").open("wb", buffering=0) as other:  # has the number that the mark had
+            mark.close()
+            with mark.standing():
+                assert not mark.left_behind()
+            assert other.write(b"x") == 1
+    assert (tmp_path / "other").read_bytes() == b"x"
