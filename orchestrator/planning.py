@@ -14,7 +14,7 @@ from orchestrator.wire.lore import Lore
 def plan_report(prepared: Prepared, lore: Lore, snapshot: Snapshot, budget: Budget) -> dict[str, Any]:
     """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
-    report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "timings", "citations"})
+    report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "began", "timings", "citations"})
     pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, decision.window)
     return report | {
         "relevance": None,

@@ -134,7 +134,7 @@ def test_conversations(http):
     [
         ("POST", "/v1/chat/completions", {"messages": []}, "invalid_request"),
         ("POST", "/v1/chat/completions", {**ASK, "model": "nope"}, "model_not_found"),
-        ("POST", "/v1/chat/completions", {**ASK, "lore": {"session": "nope"}}, "not_found"),
+        ("POST", "/v1/chat/completions", {**ASK, "lore": {"identity": "nope"}}, "not_found"),
         ("POST", "/v1/codices/vaults/cancel", None, "not_found"),
         ("POST", "/v1/embeddings", {"input": "x"}, "not_found"),
         ("PUT", "/v1/model", {"model": "nope"}, "not_found"),
