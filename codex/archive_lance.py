@@ -29,7 +29,7 @@ from codex.freed_memory import give_back
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
 from codex.remembered import SqliteRemembered
 
-_SCHEMA = 4
+_SCHEMA = 5
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 _WARM = ("return",)  # any word: the first query opens the index
 
@@ -229,13 +229,7 @@ class LanceArchive:
             return known
         with self._writing:
             if codex not in self._defined:
-                by_path: dict[str, list[tuple[Place, tuple[str, ...]]]] = {}
-                for match in queries.scan(opened.chunks):
-                    by_path.setdefault(match.place.path, []).append((match.place, match.names))
-                defined = Definitions()
-                for path, found in by_path.items():
-                    defined.replace(path, found)
-                self._defined[codex] = defined
+                self._defined[codex] = queries.defined(queries.cards(opened.chunks))
             return self._defined[codex]
 
     def _redefine(self, codex: str, prepared: Sequence[Prepared], gone: Sequence[str]) -> None:

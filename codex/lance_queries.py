@@ -3,14 +3,14 @@
 Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from codex.archive import Match
-from codex.definitions import Place
+from codex.definitions import Definitions, Place
 from codex.grams import may_hold
 from codex.identifiers import in_a_row, words
+from codex.lance_cards import checked, match_of, place_of
 from codex.lance_shown import Shown, values_of
 from codex.lance_tables import Tables, among, row_id
 
@@ -30,7 +30,7 @@ def held(opened: Tables) -> Mapping[str, str]:
 def found(opened: Tables, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
     cards = _ranked(opened.chunks, opened.cards, query, n, where)
-    return sorted((_match(card, score) for card, score in cards), key=lambda match: (-match.score, match.place))
+    return sorted((match_of(card, score) for card, score in cards), key=lambda match: (-match.score, match.place))
 
 
 def exact(opened: Tables, text: str, n: int) -> list[Match]:
@@ -51,7 +51,7 @@ def exact(opened: Tables, text: str, n: int) -> list[Match]:
     among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
     where = f"contains(text, '{quoted}'){among_them}"
     rows = _answered(opened.chunks, lambda there: there.query().where(where).select(["card"]).limit(n))
-    return sorted(map(_match, values_of(rows, "card")), key=lambda match: match.place)
+    return sorted(map(match_of, values_of(rows, "card")), key=lambda match: match.place)
 
 
 def phrase(table: Any, wanted: Sequence[str], n: int) -> list[Match]:
@@ -105,20 +105,38 @@ def _ranked(table: Any, shown: Shown, query: Sequence[str], n: int, where: str |
 
 def scan(table: Any) -> Iterator[Match]:
     """All chunks."""
+    return map(match_of, cards(table))
+
+
+def cards(table: Any) -> Iterator[str]:
+    """Those of all chunks."""
     if table.count_rows():
         for batch in table.search().select(["card"]).to_batches(_SCANNED):
-            yield from map(_match, values_of(batch, "card"))
+            yield from values_of(batch, "card")
+
+
+def defined(cards: Iterable[str]) -> Definitions:
+    """Where names are defined, by the cards of all chunks."""
+    by_path: dict[str, list[tuple[Place, tuple[str, ...]]]] = {}
+    for match in map(match_of, cards):
+        by_path.setdefault(match.place.path, []).append((match.place, match.names))
+    found = Definitions()
+    for path, chunks in by_path.items():
+        found.replace(path, chunks)
+    return found
 
 
 def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
-    """The chunks at these places, with their texts."""
+    """The chunks at these places, with their texts. Raises ValueError for a text that is not what was stored."""
     if not places:
         return {}
     where = among([row_id(place.path, place.start) for place in places], "id")
-    rows = _answered(table, lambda there: there.query().where(where).select(["card", "text"]))
+    rows = _answered(table, lambda there: there.query().where(where).select(["card", "text", "chunk_digest"]))
     asked = set(places)
-    read = zip(map(_match, values_of(rows, "card")), values_of(rows, "text"), strict=True)
-    return {match.place: (match, text) for match, text in read if match.place in asked}
+    found = zip(
+        map(match_of, values_of(rows, "card")), values_of(rows, "text"), values_of(rows, "chunk_digest"), strict=True
+    )
+    return {one.place: (one, checked(one.place, text, digest)) for one, text, digest in found if one.place in asked}
 
 
 def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
@@ -167,12 +185,7 @@ def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> An
 
 
 def _matches(rows: Any | None) -> list[Match]:
-    return [] if rows is None else list(map(_match, values_of(rows, "card"), values_of(rows, "_score")))
-
-
-def _match(card: str, score: float = 0.0) -> Match:
-    path, start, end, symbol, kind, signature, names, references = json.loads(card)
-    return Match(Place(path, start, end), symbol, kind, signature, tuple(names), tuple(references), score)
+    return [] if rows is None else list(map(match_of, values_of(rows, "card"), values_of(rows, "_score")))
 
 
 def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
@@ -180,7 +193,7 @@ def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
     for batch in batches:
         cards = batch.column("card").to_pylist()
         for digest, card in zip(batch.column("chunk_digest").to_pylist(), cards, strict=True):
-            found.setdefault(digest, []).append(Place(*json.loads(card)[:3]))
+            found.setdefault(digest, []).append(place_of(card))
     return {digest: tuple(sorted(places)) for digest, places in found.items()}
 
 

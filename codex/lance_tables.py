@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from codex.grams import sketch
+from codex.lance_cards import card_of
 from codex.lance_shown import Shown
-from codex.prepare import Prepared, PreparedChunk
+from codex.prepare import Prepared
 
 _STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
 _FILE_STRINGS = ("id", "path", "digest", "words")
@@ -105,7 +106,7 @@ def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]
             "text": one.chunk.text,
             "words": one.words,
             "chunk_digest": one.chunk.digest,
-            "card": _card(one),
+            "card": card_of(one),
             "start": one.chunk.start,
         }
         for file in prepared
@@ -212,16 +213,6 @@ def retried(write: Callable[[], Any]) -> None:
 def row_id(path: str, start: int) -> str:
     """What a row of `chunks` is found by: a chunk's path and first line."""
     return f"{path}\n{start}"
-
-
-def _card(one: PreparedChunk) -> str:
-    """All that a search shows or ranks by, in one column: of hundred rows nine columns take twice as long to read."""
-    chunk = one.chunk
-    return json.dumps(
-        [*(chunk.path, chunk.start, chunk.end, chunk.symbol, chunk.kind, chunk.signature), chunk.names, one.references],
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
 
 
 def lancedb() -> Any:

@@ -119,6 +119,35 @@ def test_a_panic_in_lancedb_is_damage_too(tmp_path: Path) -> None:
     assert [match.place.path for match in archive.matches("c", ["again"], 1)] == ["a.py"]
 
 
+def replaced(root: Path, table: str, old: bytes, new: bytes) -> None:
+    assert len(old) == len(new)
+    paths = [path for path in root.glob(f"*/{table}.lance/data/*.lance") if old in path.read_bytes()]
+    assert paths
+    for path in paths:
+        path.write_bytes(path.read_bytes().replace(old, new))
+
+
+@pytest.mark.parametrize("when", ["opened", "open"])
+def test_a_text_with_other_letters_of_the_same_number_is_damage(root: Path, when: str) -> None:
+    archive = LanceArchive(root / "archive")
+    if when == "open":
+        archive.warm("c")
+    replaced(root / "archive", "chunks", b"late():", b"evil():")
+    with pytest.raises(ArchiveDamaged, match=r"late.py:1-2 is not what was stored"):
+        Search(archive).search("late", "c")
+    assert archive.held("c") == {}
+    archive.index("c", [document("late.py", "def late():\n    return 1\n")])
+    assert [hit.text for hit in Search(archive).search("late", "c").hits] == ["def late():\n    return 1"]
+
+
+def test_a_path_or_name_with_other_letters_is_damage(root: Path) -> None:
+    replaced(root / "archive", "chunks", b'["late.py"', b'["evil.py"')
+    archive = LanceArchive(root / "archive")
+    with pytest.raises(ArchiveDamaged, match="a card is not what was stored"):
+        Search(archive).search("late", "c")
+    assert archive.held("c") == {}
+
+
 @pytest.mark.parametrize("table", ["chunks", "files"])
 def test_an_older_version_is_not_taken_for_the_newest(root: Path, table: str) -> None:
     manifests = list((root / "archive").glob(f"*/{table}.lance/_versions/*.manifest"))
