@@ -102,7 +102,7 @@ class LanceArchive:
     def warm(self, codex: str) -> None:
         with self._reading(codex) as opened:
             if opened is not None:
-                tables.show(opened)
+                self._show(codex, opened)
         self.definitions(codex, ())
         self.matches(codex, _WARM, 1)
         self.file_matches(codex, _WARM, 1)
@@ -231,6 +231,14 @@ class LanceArchive:
             if codex not in self._defined:
                 self._defined[codex] = queries.defined(queries.cards(opened.chunks))
             return self._defined[codex]
+
+    def _show(self, codex: str, opened: tables.Tables) -> None:
+        """Reads what searches show and, in the same scan, where names are defined."""
+        before = self._revisions[codex]
+        cards = tables.show(opened)
+        with self._writing:  # a write that ended meanwhile may be in the scan, or not
+            if cards is not None and codex not in self._defined and self._revisions[codex] == before:
+                self._defined[codex] = queries.defined(cards)
 
     def _redefine(self, codex: str, prepared: Sequence[Prepared], gone: Sequence[str]) -> None:
         defined = self._defined.get(codex)

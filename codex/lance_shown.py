@@ -35,14 +35,16 @@ class Shown:
         if 0 < len(self._values) < 2 * _MOST:
             self._values.update(zip(addresses, values, strict=True))
 
-    def fill(self, table: Any) -> None:
-        """Reads the whole table, in place of what was known."""
+    def fill(self, table: Any) -> list[str] | None:
+        """Reads the whole table, in place of what was known. Returns all values, None when they are too many to keep."""
         rows = table.count_rows()
         fresh: dict[int, str] = {}
         if 0 < rows <= _MOST:
             for batch in table.search().with_row_id(True).select([self.column]).to_batches(_SCANNED):
                 fresh.update(zip(values_of(batch, "_rowid"), values_of(batch, self.column), strict=True))
+        every = list(fresh.values())  # before searches add theirs
         self._values = fresh
+        return every if rows <= _MOST else None
 
 
 def values_of(rows: Any, column: str) -> list[Any]:

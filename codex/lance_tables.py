@@ -176,10 +176,10 @@ def fold(table: Any) -> None:
     retried(lambda: table.optimize(cleanup_older_than=_KEEP_VERSIONS))
 
 
-def show(opened: Tables) -> None:
-    """Reads beforehand what searches show."""
-    opened.cards.fill(opened.chunks)
+def show(opened: Tables) -> list[str] | None:
+    """Reads beforehand what searches show. Returns the cards of all chunks, None when they are too many to keep."""
     opened.paths.fill(opened.files)
+    return opened.cards.fill(opened.chunks)
 
 
 def unindexed(table: Any) -> int:

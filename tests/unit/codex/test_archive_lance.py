@@ -161,3 +161,20 @@ def test_a_closed_archive_opens_again(tmp_path: Path) -> None:
     archive.close()
     assert archive.held("c") == held
     assert archive.matches("c", ["shared_a"], 1) == LanceArchive(tmp_path).matches("c", ["shared_a"], 1)
+
+
+def test_warming_reads_the_cards_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = stored(tmp_path)
+    expected = archive.definitions("c", ["shared_a"])
+    scans: list[object] = []
+    cards = archive_lance.queries.cards
+
+    def counted(table: object) -> Iterator[str]:
+        scans.append(table)
+        return cards(table)
+
+    monkeypatch.setattr(archive_lance.queries, "cards", counted)
+    again = LanceArchive(tmp_path)
+    again.warm("c")
+    assert again.definitions("c", ["shared_a"]) == expected
+    assert scans == []
