@@ -15,11 +15,11 @@ TOKENS = {
 }
 PLACES = {"vram": "the live cache", "ram": "checkpoints in RAM", "disk": "checkpoints on disk"}
 FAULTS = {
-    "misses": "checkpoints that were gone when they were wanted",
-    "damaged": "checkpoints whose checksum was wrong",
-    "write_failures": "checkpoints that could not be written",
-    "failed_steps": "steps that failed, after which a pool was made anew",
-    "broken_pools": "pools given up because their cells were not what they should be",
+    "misses": ("checkpoint_misses", "checkpoints that were gone when they were wanted"),
+    "damaged": ("checkpoint_damaged", "checkpoints whose checksum was wrong"),
+    "write_failures": ("checkpoint_write_failures", "checkpoints that could not be written"),
+    "failed_steps": ("failed_steps", "steps that failed, after which a pool was made anew"),
+    "broken_pools": ("broken_pools", "pools given up because their cells were not what they should be"),
 }
 
 
@@ -73,5 +73,6 @@ def since_start(cache: Mapping[str, Any]) -> Iterator[Figure]:
     for name, tier in cache["tiers"].items():
         yield Figure(f"{name}_hit_tokens_total", "counter", f"prompt tokens from {PLACES[name]}", tier["tokens"])
         yield Figure(f"{name}_cache_bytes", "gauge", f"bytes of {PLACES[name]}", tier["bytes"])
-    for name, count in cache["faults"].items():
-        yield Figure(f"checkpoint_{name}_total", "counter", FAULTS[name], count)
+    for fault, count in cache["faults"].items():
+        name, says = FAULTS[fault]
+        yield Figure(f"{name}_total", "counter", says, count)
