@@ -4,6 +4,7 @@ A schema is a tuple of scripts; its version is how many of them have run. Knows 
 """
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,13 @@ from pathlib import Path
 from codex.errors import CatalogError, Damaged, DiskFull, NewerCatalog
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
-_NO_ROOM = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
+_NO_ROOM = {
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE),
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+_UNCLEAR = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}  # and what is derived from them: the disk is asked
+_LEAST_ROOM = 64 * 1024  # bytes: the index of the log alone has 32 KiB, from the first read on
+_KINDS = ((Path.is_dir, "a folder"), (Path.is_fifo, "a FIFO"), (Path.is_socket, "a socket"))
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
@@ -23,6 +30,9 @@ def open_database(path: Path, schema: Sequence[str], *, copied: bool = True) -> 
     """
     with translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kind = foreign_kind(path)
+        if kind:
+            raise CatalogError(f"{path} cannot be used: it is {kind} and should be a file; move it away")
         database = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
         try:
             path.chmod(0o600)
@@ -76,13 +86,34 @@ def translated(path: Path) -> Iterator[None]:
         raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
         code = getattr(error, "sqlite_errorcode", None)
-        if code in _NO_ROOM:
+        if means_no_room(code, path):
             raise DiskFull(f"no room left for {path} ({error}); free some and load again: it continues") from error
         if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
             raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and load the codices again") from error
         raise CatalogError(f"{path} cannot be used: {error}") from error
+
+
+def foreign_kind(path: Path) -> str:
+    """What stands there that is no file, '' for nothing or a file: SQLite says only that it cannot be read."""
+    if not path.exists() or path.is_file():
+        return ""
+    return next((name for is_kind, name in _KINDS if is_kind(path)), "a device")
+
+
+def means_no_room(code: int | None, path: Path) -> bool:
+    """Whether an error of SQLite with this code is the disk's, which is full."""
+    return code in _NO_ROOM or (code is not None and code & 0xFF in _UNCLEAR and _is_full(path.parent))
+
+
+def _is_full(folder: Path) -> bool:
+    """No room for the smallest write, or for one more file; some file systems count no files."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_favail == 0)
 
 
 def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], copied: bool) -> None:

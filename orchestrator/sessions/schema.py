@@ -7,6 +7,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from codex.schema import foreign_kind, means_no_room
 from orchestrator.errors import LoreError
 
 APPLICATION = 0x4C4F5245  # "LORE", in the file's header
@@ -48,6 +49,9 @@ class StoreError(LoreError):
 
 def opened(path: Path) -> sqlite3.Connection:
     """A connection in the newest version, the file readable by its owner alone. Raises StoreError."""
+    kind = foreign_kind(path)
+    if kind:  # opening a FIFO would wait for whoever writes into it
+        raise StoreError(f"{path} cannot be used: it is {kind} and should be a file", "move it away")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its side files the same mode
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -57,6 +61,8 @@ def opened(path: Path) -> sqlite3.Connection:
         prepare(connection, path)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes
         connection.close()
+        if means_no_room(getattr(error, "sqlite_errorcode", None), path):
+            raise StoreError(f"no room left for {path} ({error})", "free some and start again") from error
         # Moved with its log: SQLite would play that into the file that is made next.
         move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
         raise StoreError(f"{path} is damaged: {error}", f"move it away: {move}") from error

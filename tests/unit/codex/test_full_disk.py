@@ -1,0 +1,84 @@
+"""A disk without room: what is needed is refused by name, and what is only kept to be quicker is done without."""
+
+import logging
+import os
+import subprocess
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from codex.errors import CatalogError, DiskFull
+from codex.remembered import SqliteRemembered
+from codex.schema import open_database
+from codex.tokens import TokenStore
+from orchestrator.meaning.refusals import Refusals
+from orchestrator.sessions.schema import StoreError, opened
+from orchestrator.shelf.ledger import Ledger
+
+SCHEMA = ("CREATE TABLE t (a BLOB)",)
+
+
+class Words:
+    name = "words"
+
+    def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
+        return [array("I", map(len, text.split())) for text in texts]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs more rights")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(disk: Path, left: int = 0) -> None:
+    """`left`: bytes that are free afterwards, in pages."""
+    with (disk / "filling").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)) == 4096:
+                pass
+        except OSError:
+            file.truncate(file.tell() // 4096 * 4096 - left)
+
+
+def empty(disk: Path) -> None:
+    (disk / "filling").unlink()
+
+
+@pytest.mark.parametrize("pages", range(0, 12, 2))
+@pytest.mark.parametrize("open_it", [lambda path: open_database(path, SCHEMA), opened], ids=["codex", "sessions"])
+def test_a_database_for_which_there_is_no_room_is_named_with_the_reason(
+    disk: Path, pages: int, open_it: Callable[[Path], object]
+) -> None:
+    fill(disk, pages * 4096)
+    with pytest.raises((DiskFull, StoreError), match=f"no room left for {disk}/x.sqlite"):
+        open_it(disk / "x.sqlite")
+
+
+@pytest.mark.parametrize("pages", range(8))
+def test_a_database_that_stood_before_the_disk_was_full_opens_or_says_that_it_is(disk: Path, pages: int) -> None:
+    open_database(disk / "x.sqlite", SCHEMA).close()
+    fill(disk, pages * 4096)
+    with suppress(DiskFull):
+        open_database(disk / "x.sqlite", SCHEMA).close()
+    empty(disk)
+    open_database(disk / "x.sqlite", SCHEMA).close()
+
+
+@pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "a FIFO"), (os.mkdir, "a folder")])
+def test_what_is_no_file_is_said_by_its_kind(tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
+    make(tmp_path / "x.sqlite")
+    with pytest.raises(CatalogError, match=f"x.sqlite cannot be used: it is {kind}"):
+        open_database(tmp_path / "x.sqlite", SCHEMA)
+    with pytest.raises(StoreError, match=f"x.sqlite cannot be used: it is {kind}"):
+        opened(tmp_path / "x.sqlite")
