@@ -14,6 +14,10 @@ log = logging.getLogger("lorekeep.codex.remembered")
 
 _MAX_ROWS = 400_000  # about 1 GB: four codebases as large as one codex may be
 _SWEPT = 0.1  # of them, when there are too many: the oldest
+_OF_THE_DISK = {  # a full disk, another process that writes: what is kept stays
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
+}
 
 
 class SqliteRemembered:
@@ -33,6 +37,10 @@ class SqliteRemembered:
                 row = self._connected().execute("SELECT value FROM remembered WHERE key = ?", (key,)).fetchone()
             except OSError as error:
                 self._tell(error)
+                return None
+            except sqlite3.OperationalError as error:
+                if (error.sqlite_errorcode & 0xFF) not in _OF_THE_DISK:
+                    self._begin_again()
                 return None
             except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
                 self._begin_again()
@@ -64,12 +72,18 @@ class SqliteRemembered:
     def _connected(self) -> sqlite3.Connection:
         if self._database is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._database = sqlite3.connect(self._path, check_same_thread=False, timeout=5)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = OFF")  # a cache: losing it costs time only
-            self._database.execute(
-                "CREATE TABLE IF NOT EXISTS remembered (id INTEGER PRIMARY KEY, key TEXT UNIQUE, value BLOB NOT NULL)"
-            )
+            database = sqlite3.connect(self._path, check_same_thread=False, timeout=5)
+            try:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = OFF")  # a cache: losing it costs time only
+                database.execute(
+                    "CREATE TABLE IF NOT EXISTS remembered "
+                    "(id INTEGER PRIMARY KEY, key TEXT UNIQUE, value BLOB NOT NULL)"
+                )
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
         return self._database
 
     def _sweep(self, database: sqlite3.Connection) -> None:

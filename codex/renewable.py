@@ -1,6 +1,7 @@
 """A SQLite file of what can be made again: damage, also where it shows late, costs its content and no more.
 
-Thread-safe: one piece of work at a time. Knows no tables.
+What is kept only to be quicker is a `Cache`: where the disk refuses, it is done without. Thread-safe: one piece of work
+at a time. Knows no tables.
 """
 
 import logging
@@ -10,7 +11,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
-from codex.errors import Damaged
+from codex.errors import CatalogError, Damaged
 from codex.schema import open_or_replace, replaced, transaction, translated
 
 log = logging.getLogger("lorekeep.codex")
@@ -56,3 +57,45 @@ class Renewable:
                 self._database.close()
                 self._database = replaced(self._path, self._schema)
                 return work()
+
+
+class Cache:
+    """The same without errors: a full disk, a missing permission, a newer version's file are logged once."""
+
+    def __init__(self, path: Path, schema: Sequence[str], lost: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._lost = lost
+        self._file: Renewable | None = None
+        self._told = False
+        self._lock = threading.RLock()
+        self._done(self._opened)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def write(self, work: Callable[[Connection], Got]) -> Got | None:
+        """None when it could not be done."""
+        return self._done(lambda: self._opened().write(work))
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        """Nothing when it could not be done."""
+        return self._done(lambda: self._opened().read(query, *values)) or []
+
+    def _opened(self) -> Renewable:
+        if self._file is None:
+            self._file = Renewable(self._path, self._schema, self._lost)
+        return self._file
+
+    def _done(self, work: Callable[[], Got]) -> Got | None:
+        with self._lock:
+            try:
+                return work()
+            except CatalogError as fault:
+                if not self._told:
+                    log.warning("done without: %s", fault)
+                self._told = True  # it is met again with every text
+                return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Protocol
 
-from codex.renewable import Renewable
+from codex.renewable import Cache
 
 log = logging.getLogger("lorekeep.codex")
 SCHEMA = (
@@ -50,19 +50,19 @@ class Tokenizer(Protocol):
 class TokenStore:
     """The cache in one file. A damaged file is replaced by an empty one: what was in it can be computed again.
 
-    So is one whose damage shows late, at a page that is read or written.
+    So is one whose damage shows late, at a page that is read or written. Where the disk refuses, texts are tokenised each
+    time.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises DiskFull, NewerCatalog."""
         self._path = path
-        self._file = Renewable(path, SCHEMA, "texts are tokenised anew")
+        self._file = Cache(path, SCHEMA, "texts are tokenised anew")
 
     def close(self) -> None:
         self._file.close()
 
     def ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list["array[int]"]:
-        """Ids of each text, in order; what is not there yet is tokenised, once, and kept. Raises DiskFull."""
+        """Ids of each text, in order; what is not there yet is tokenised, once, and kept."""
         found = {}
         for page in _pages(dict.fromkeys(texts)):
             found.update(self._page_of_ids(tokenizer, page))
@@ -78,7 +78,7 @@ class TokenStore:
     def bytes(self) -> int:
         """Bytes of all ids in the store."""
         query = "SELECT coalesce(sum(length(ids)), 0) FROM tokens"
-        return int(self._file.read(query)[0][0])
+        return sum(int(row[0]) for row in self._file.read(query))
 
     def trim(self, limit_bytes: int) -> int:
         """Drop the oldest entries until at most `limit_bytes` of ids are left; returns how many were dropped."""
@@ -90,7 +90,7 @@ class TokenStore:
                 (limit_bytes,),
             ).rowcount
 
-        return self._file.write(drop)
+        return self._file.write(drop) or 0
 
     def _page_of_ids(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, "array[int]"]:
         known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}

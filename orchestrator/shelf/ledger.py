@@ -6,12 +6,16 @@ also when the damage shows late: floors are then chosen anew, and wishes must be
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
+from codex.errors import CatalogError
 from codex.renewable import Renewable
+
+log = logging.getLogger("lorekeep.shelf")
 
 SCHEMA = (
     """
@@ -34,10 +38,11 @@ class Wishes:
 
 
 class Ledger:
-    """Methods may be called from any thread. Raises DiskFull where it writes."""
+    """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze`."""
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
+        self._unkept: dict[str, tuple[int, tuple[str, ...]]] = {}  # frozen, and there was no room for it
 
     def close(self) -> None:
         self._file.close()
@@ -92,20 +97,31 @@ class Ledger:
     # -- what floors were made of
 
     def freeze(self, codex: str, generation: int, hot: Iterable[str]) -> None:
-        """From now on these are the hot files of this generation; older generations' are forgotten."""
-        said = json.dumps(list(hot))
-        self._file.write(
-            lambda database: database.execute(
-                "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)", (codex, generation, said)
-            )
-        )
+        """From now on these are the hot files of this generation; older generations' are forgotten.
+
+        Where they cannot be written they hold until the program ends: a question needs no more, and must not fail.
+        """
+        paths = tuple(hot)
+        row = (codex, generation, json.dumps(paths))
+        insert = "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)"
+        try:
+            self._file.write(lambda database: database.execute(insert, row))
+            self._unkept.pop(codex, None)
+        except CatalogError as fault:
+            self._unkept[codex] = (generation, paths)
+            log.warning("the hot files of %s are chosen anew after a restart: %s", codex, fault)
 
     def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
         """The hot files of this generation, None while nothing was frozen."""
+        number, unkept = self._unkept.get(codex, (None, ()))
+        if number == generation:
+            return unkept
         rows = self._file.read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
         return tuple(json.loads(rows[0][0])) if rows else None
 
     def forget(self, codex: str) -> None:
+        self._unkept.pop(codex, None)
+
         def write(database: Connection) -> None:
             for table in ("touched", "frozen", "wished"):
                 database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - the three above

@@ -82,3 +82,72 @@ def test_what_is_no_file_is_said_by_its_kind(tmp_path: Path, make: Callable[[Pat
         open_database(tmp_path / "x.sqlite", SCHEMA)
     with pytest.raises(StoreError, match=f"x.sqlite cannot be used: it is {kind}"):
         opened(tmp_path / "x.sqlite")
+
+
+@pytest.mark.parametrize("when", ["opened", "open"])
+def test_texts_are_tokenised_also_where_they_cannot_be_kept(
+    disk: Path, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    texts = [f"{'word ' * 500}{number}" for number in range(300)]
+    if when == "open":
+        store = TokenStore(disk / "tokens.sqlite3")
+        fill(disk)
+    else:
+        fill(disk)
+        store = TokenStore(disk / "tokens.sqlite3")
+    assert store.counts(Words(), texts) == [501] * 300
+    assert [len(ids) for ids in store.ids(Words(), texts)] == [501] * 300
+    assert (store.trim(0), store.bytes()) == (0, 0)
+    assert len(caplog.records) == 1
+    assert "no room left for" in caplog.text
+    empty(disk)
+    store.ids(Words(), texts[:3])
+    assert store.bytes() == 3 * 501 * 4
+    store.close()
+
+
+def test_a_cache_in_whose_place_something_else_stands_is_done_without(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokens.sqlite3")
+    os.mkfifo(tmp_path / "prepared.sqlite3")
+    assert TokenStore(tmp_path / "tokens.sqlite3").counts(Words(), ["a b"]) == [2]
+    remembered = SqliteRemembered(tmp_path / "prepared.sqlite3")
+    remembered.put([("a", b"1")])
+    assert remembered.get("a") is None
+
+
+@pytest.mark.parametrize("when", ["opened", "open"])
+def test_what_is_remembered_stays_when_the_disk_is_full(disk: Path, when: str) -> None:
+    remembered = SqliteRemembered(disk / "r.sqlite3")
+    remembered.put([("a", b"1")])
+    if when == "opened":
+        remembered.close()
+    fill(disk)
+    remembered.put([("b", bytes(100_000))])
+    assert remembered.get("a") in (b"1", None)  # None where not even the index of the log has room
+    empty(disk)
+    assert remembered.get("a") == b"1"
+    remembered.close()
+
+
+def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(disk: Path) -> None:
+    ledger = Ledger(disk / "l.sqlite3")
+    ledger.freeze("a", 1, ["old.py"])
+    fill(disk)
+    paths = [f"folder/{number:05}.py" for number in range(20_000)]
+    ledger.freeze("a", 2, paths)
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 1)) == (tuple(paths), ("old.py",))
+    with pytest.raises(DiskFull, match="no room left"):
+        ledger.touch("a", paths)
+    empty(disk)
+    ledger.freeze("a", 3, ["new.py"])
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == (None, ("new.py",))
+    ledger.close()
+
+
+def test_a_text_that_is_refused_is_known_also_where_that_cannot_be_written(disk: Path) -> None:
+    fill(disk)
+    refusals = Refusals(disk / "unembeddable.sqlite3")
+    refusals.add("model", "text", "too odd")
+    assert refusals.any("model", ["text"])
+    refusals.close()
