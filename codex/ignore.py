@@ -14,6 +14,7 @@ Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's bus
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,7 @@ from dulwich.ignore import IgnoreFilter, Pattern, read_ignore_patterns
 from codex import names
 from codex.settings import SecretSettings, WalkSettings
 
+_STAR = b"[^/]*"  # as dulwich writes one
 LORE_IGNORE = ".loreignore"
 GIT_IGNORE = ".gitignore"
 
@@ -102,7 +104,8 @@ class IgnoreRules:
     def _patterns_of(self, folder: str) -> list[Pattern]:
         if folder not in self._patterns:
             raw = self._read(f"{folder}/{self._file_name}" if folder else self._file_name)
-            self._patterns[folder] = IgnoreFilter(read_ignore_patterns((raw or b"").split(b"\n"))).patterns
+            found = IgnoreFilter(read_ignore_patterns((raw or b"").split(b"\n"))).patterns
+            self._patterns[folder] = [_bounded(one) for one in found]
         return self._patterns[folder]
 
 
@@ -187,6 +190,24 @@ class Selection:
 def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:
     text = b"\n".join(map(os.fsencode, globs))
     return IgnoreRules("", {"": text}.get) if globs else None
+
+
+def _bounded(pattern: Pattern) -> Pattern:
+    """The same pattern, whose stars do not try what cannot help: seven in a name of 60 signs took eight seconds.
+
+    What stands between two stars of a name is matched where it is found first; the second star takes whatever follows.
+    """
+    first, *behind = pattern._name_re.pattern.split(_STAR)
+    if len(behind) > 1:
+        steps = (b"(?>" + _STAR + b"?" + one + b")" if _is_of_one_name(one) else _STAR + one for one in behind[:-1])
+        pattern._name_re = re.compile(first + b"".join(steps) + _STAR + behind[-1])
+    return pattern
+
+
+def _is_of_one_name(expression: bytes) -> bool:
+    """Whether it is a row of single signs, without a folder's end and without a group."""
+    bare = re.sub(rb"(?s)\\.", b"", expression).replace(b"[^/", b"[")
+    return b"/" not in bare and b"(" not in bare
 
 
 def _parent(path: str) -> str:

@@ -1,4 +1,9 @@
+import time
+
 import pytest
+from dulwich.ignore import IgnoreFilter
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from codex.ignore import Globs, IgnoreRules, Selection, SkipReason
 from codex.names import is_secret
@@ -91,3 +96,25 @@ def test_a_folder_is_entered_only_when_something_in_it_can_be_taken() -> None:
 
 def test_examples_of_secrets_are_no_secrets() -> None:
     assert not any(map(is_secret, [".env.example", "settings.env.template", "key.py", "keys/readme.md"]))
+
+
+@given(st.text(alphabet="ab.*?(/[]^!\\", min_size=1, max_size=10), st.text(alphabet="ab.(*/", min_size=1, max_size=12))
+@example("*a*b", "ab/aab")
+@example("*?*[^a]*", "b/abba")
+@example("**/a*b*/", "x/y/acbd")
+def test_a_pattern_with_many_stars_means_what_it_does_without_our_help(pattern: str, path: str) -> None:
+    path = path.strip("/") or "a"
+    for is_folder in (False, True):
+        matched = [one.matches(path.encode(), is_folder) for one in IgnoreFilter([pattern.encode()]).patterns]
+        ours = rules(top=pattern)._patterns_of("")
+        assert [one.matches(path.encode(), is_folder) for one in ours] == matched
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 20 + "*b", "a*" * 20 + "b", "?*" * 20 + "b", "*[ab]" * 20 + "*c", "*a" * 9 + "/*b"]
+)
+def test_a_pattern_of_twenty_stars_is_decided_at_once(pattern: str) -> None:
+    decided = rules(top=pattern)
+    began = time.thread_time()
+    assert decided.verdict("a" * 255) is None
+    assert time.thread_time() - began < 0.5

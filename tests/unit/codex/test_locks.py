@@ -27,6 +27,11 @@ def lock(folder: Path, name: str, source: str = "/x", *, asked: bool = True) -> 
     return load_lock(folder, name, source, source, asked=asked)
 
 
+def told(event: threading.Event) -> bool:
+    event.set()
+    return False
+
+
 def test_a_load_refused_over_its_source_is_told_which_codex_has_it_and_how_to_end_that(tmp_path: Path) -> None:
     with (
         lock(tmp_path, "one"),
@@ -69,7 +74,7 @@ def test_what_nobody_asked_for_is_waited_for(tmp_path: Path) -> None:
     steps: list[str] = []
 
     def load() -> None:
-        with load_lock(tmp_path, "two", "/x", "/x", cancelled=lambda: bool(waits.set())):
+        with load_lock(tmp_path, "two", "/x", "/x", cancelled=lambda: told(waits)):
             steps.append("loaded")
 
     waits, thread = threading.Event(), threading.Thread(target=load)
@@ -107,7 +112,7 @@ def test_a_load_waits_for_the_update_of_another_codex_of_the_same_folder(tmp_pat
     waits, loaded = threading.Event(), []
 
     def load() -> None:
-        loaded.append(library.load(request(root, name="two"), cancelled=lambda: bool(waits.set())).codex.name)
+        loaded.append(library.load(request(root, name="two"), cancelled=lambda: told(waits)).codex.name)
 
     def count(text: str) -> int:  # in the middle of the update
         thread.start()
