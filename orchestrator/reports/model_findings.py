@@ -8,7 +8,7 @@ from typing import Any
 
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token
-from governor.offload import impossible
+from governor.offload import Offload, impossible
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine_build import engine_offloads
 from orchestrator.errors import InvalidRequest
@@ -34,7 +34,7 @@ def model_findings(settings: Settings, models: Path) -> dict[str, Any]:
 
 
 def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
-    offload = offload_of(given, offloads=engine_offloads())
+    offload = here(given)
     wrong = impossible(model.shape, offload, None)
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
@@ -56,11 +56,16 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.fingerprint import fingerprint  # loads llama.cpp: only where that is known to work
 
-    flash = offload_of(given, offloads=engine_offloads()).plan.flash_attention
-    spec = EngineSpec(path, kv_type_k=given.kv_type_k, kv_type_v=given.kv_type_v, flash_attention=flash)
+    plan = here(given).plan
+    spec = EngineSpec(path, kv_type_k=plan.keys, kv_type_v=plan.values, flash_attention=plan.flash_attention)
     own = fingerprint(spec)[:32]
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
             found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
+
+
+def here(given: ModelSettings) -> Offload:
+    """How the daemon would have it loaded with the engine that is installed."""
+    return offload_of(given, offloads=engine_offloads())
