@@ -3,6 +3,7 @@
 llama.cpp may abort on a damaged file, so damage is told here, by the header and the sizes it promises.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def _builtin(name: str, models: Path) -> Path:
 
 
 def _local(name: str) -> Path:
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
     try:
         if not path.exists():
             raise InvalidRequest(f"there is no model file {path}", ANOTHER)

@@ -39,7 +39,7 @@ def setting_of(name: str, folder: Path) -> str:
         if BUILTINS[name].embeds:
             raise InvalidRequest(f"{name} cannot be used as a model: it embeds and writes no text", ANOTHER)
         return name
-    given = Path(name).expanduser()
+    given = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
     known = tuple(files(folder))
     found = next((one.path for one in known if name in (one.id, one.path.name)), None)
     if found is None and not os.path.lexists(given):

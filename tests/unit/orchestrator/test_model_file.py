@@ -11,9 +11,10 @@ from formatters.conversation import Way
 from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
-from orchestrator.errors import InvalidRequest
+from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.model_file import find_model
 from orchestrator.offloading import noted, suited, usable
+from orchestrator.reports.use_model import setting_of
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
 tiny = importlib.util.module_from_spec(spec)
@@ -110,3 +111,9 @@ def test_a_file_that_is_written_to_or_replaced_has_changed(model):
     assert model.changed() is True
     model.path.unlink()
     assert model.changed() is True
+
+
+def test_the_home_of_nobody_holds_no_model(tmp_path):
+    assert refused("~nobody-of-that-name/x.gguf")[0] == "there is no model file ~nobody-of-that-name/x.gguf"
+    with pytest.raises(NotFound, match="no model ~nobody-of-that-name/x"):
+        setting_of("~nobody-of-that-name/x", tmp_path)
