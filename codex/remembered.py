@@ -39,7 +39,7 @@ class SqliteRemembered:
                 self._tell(error)
                 return None
             except sqlite3.OperationalError as error:
-                if (error.sqlite_errorcode & 0xFF) not in _OF_THE_DISK:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_THE_DISK:
                     self._begin_again()
                 return None
             except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
