@@ -13,7 +13,10 @@ BODY = "q7RtY2uPz9LmK4vXc8BnD5wSf3GhJ6aE1oTiVyWxQzRkMpNdUb0CsHgFjLlZeAiO9P8T7Y6U
         ("-----BEGIN " + "RSA PRIVATE KEY-----\n" + BODY[:64] + "\n" + BODY[:64], "private key"),
         ('KEY = "-----BEGIN ' + "PRIVATE KEY-----\\n" + BODY[:64] + '"', "private key"),
         ("-----BEGIN " + "OPENSSH PRIVATE KEY-----\n" + BODY[:70], "private key"),
-        ("-----BEGIN " + "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,7F\n\n" + BODY[:64], "private key"),
+        (
+            "-----BEGIN " + "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,7F\n\n" + BODY[:64],
+            "private key",
+        ),
         ("-----BEGIN " + "PGP PRIVATE KEY BLOCK-----\nVersion: 1\nComment: a b\n\n" + BODY[:64], "private key"),
         ("sk-proj-" + BODY[:74] + "T3Blbk" + "FJ" + BODY[:74], "OpenAI key"),
         ("aws = AKIA" + "QZ7TR2VXKLM3NB4W", "AWS access key"),

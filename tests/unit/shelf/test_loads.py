@@ -78,8 +78,7 @@ async def test_a_load_that_the_program_ends_says_why_and_that_it_goes_on_where_i
         await asyncio.Event().wait()
 
     async def finds_out(load, emit):
-        while not load.cancelled.is_set():
-            await asyncio.sleep(0)
+        await asyncio.to_thread(load.cancelled.wait)
         load.check()
 
     for work in (waits, finds_out):
