@@ -1,5 +1,6 @@
 """`lore model`: models at hand."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
 
 def named(asked: str) -> str:
     """A model's name, or the path of a GGUF file in full. Raises Failure for a path to anything else."""
-    path = Path(asked).expanduser()
+    path = Path(os.path.expanduser(asked))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
     if "/" not in asked and not (path.suffix == ".gguf" and path.is_file()):
         return asked
     if not path.is_file():

@@ -24,5 +24,6 @@ def test_a_file_that_is_no_model_is_told_as_what_it_is(lore, lorekeep, folder):
         done = lore("model", "show", path)
         assert done.returncode == 2
         assert f"lore: this is no model: {path}: is no GGUF" in done.stderr
-    gone = lore("model", "show", str(folder / "gone.gguf"))
-    assert (gone.returncode, "there is no model file" in gone.stderr) == (5, True)
+    for path in (str(folder / "gone.gguf"), "~nobody-of-this-name/model.gguf"):
+        gone = lore("model", "show", path)
+        assert (gone.returncode, "there is no model file" in gone.stderr) == (5, True)
