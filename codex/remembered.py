@@ -39,7 +39,10 @@ class SqliteRemembered:
                 self._tell(error)
                 return None
             except sqlite3.OperationalError as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OF_THE_DISK:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if code == sqlite3.SQLITE_CANTOPEN:
+                    self._tell(error)
+                elif code not in _OF_THE_DISK:
                     self._begin_again()
                 return None
             except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite may quote the damaged bytes
@@ -102,8 +105,9 @@ class SqliteRemembered:
         except OSError as error:
             self._tell(error)
 
-    def _tell(self, error: OSError) -> None:
+    def _tell(self, error: OSError | sqlite3.Error) -> None:
         """Once: it is met again with every text."""
         if not self._told:
             self._told = True
-            log.warning("%s cannot be used (%s): nothing is remembered there", self._path, error.strerror or error)
+            why = getattr(error, "strerror", None) or error
+            log.warning("%s cannot be used (%s): nothing is remembered there", self._path, why)

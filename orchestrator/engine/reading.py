@@ -1,6 +1,6 @@
 """Reads checkpoint files, one ahead of the loop: while a segment goes into the cells, the next is read and verified."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,12 @@ class Reader:
             return ahead[2].result()
         return read_state(path, header)
 
+    def settle(self) -> None:
+        """Forgets what was expected, once no file is open."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            wait([ahead[2]])
+
     def close(self) -> None:
-        self._ahead = None
+        self.settle()
         self._thread.shutdown()

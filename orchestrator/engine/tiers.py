@@ -149,7 +149,8 @@ class Tiers:
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
 
     def flush(self) -> None:
-        """Waits until all that was to be written is written."""
+        """Waits until all that was to be written is written, and nothing is being read."""
+        self._reader.settle()
         self._writer.flush()
         self.settle()
 

@@ -98,7 +98,7 @@ def test_a_question_longer_than_the_window_is_refused_with_the_numbers(client):
     with pytest.raises(openai.BadRequestError) as refused:
         create(client, user("word " * 200_000))
     assert refused.value.code == "context_length_exceeded"
-    assert re.search(r"needs at least 200,\d{3} tokens and 16,\d{3} can be held", str(refused.value))
+    assert re.search(r"needs at least 200,\d{3} tokens and 131,\d{3} can be held", str(refused.value))
 
 
 def test_a_client_that_goes_away_cancels_what_was_running(client, house):

@@ -19,6 +19,7 @@ from private_daemon import LORE, PrivateDaemon
 CODES = {"zebra": "4815162", "walrus": "9273645"}
 # Two threads stall beside any busy process; one is slower by half at most.
 ONE_THREAD = {"LORE_MODEL__THREADS": "1"}
+WHOLE_WINDOW = {"LORE_MODEL__CONTEXT": "131072"}
 
 Lore = Mapping[str, Any]
 
@@ -47,9 +48,11 @@ def write_vault(folder: Path, vault: str, code: str) -> Path:
 
 @contextmanager
 def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDaemon]:
-    """A running daemon, quick on a busy machine. `config` is its config.toml; `model` and `environment` as they are."""
+    """A running daemon, quick on a busy machine, with all of its model's window unless the config sets one. `config` is its
+    config.toml; `model` and `environment` as they are."""
     with tempfile.TemporaryDirectory(prefix="lore-") as name:
-        environment = {**ONE_THREAD, **options.pop("environment", {})}
+        window = {} if "context" in config else WHOLE_WINDOW
+        environment = {**ONE_THREAD, **window, **options.pop("environment", {})}
         daemon = PrivateDaemon(Path(name), models=models, environment=environment, **options)
         configure(daemon, config)
         try:
