@@ -207,7 +207,7 @@ class LanceArchive:
                     return None
                 mark = self._folders.mark(codex)
                 if mark.left_behind():
-                    raise ValueError("a process ended while it read it")
+                    raise ValueError("processes ended while they read it")
                 with mark.standing():
                     self._open[codex] = tables.open_tables(folder, self._session)
             return self._open[codex]

@@ -48,10 +48,10 @@ def write_vault(folder: Path, vault: str, code: str) -> Path:
 
 @contextmanager
 def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDaemon]:
-    """A running daemon, quick on a busy machine, with all of its model's window unless the config sets one. `config` is its
+    """A running daemon, quick on a busy machine, with all of the quoter's window unless one is set. `config` is its
     config.toml; `model` and `environment` as they are."""
     with tempfile.TemporaryDirectory(prefix="lore-") as name:
-        window = {} if "context" in config else WHOLE_WINDOW
+        window = {} if "context" in config or "model" in options else WHOLE_WINDOW
         environment = {**ONE_THREAD, **window, **options.pop("environment", {})}
         daemon = PrivateDaemon(Path(name), models=models, environment=environment, **options)
         configure(daemon, config)

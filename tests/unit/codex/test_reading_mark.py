@@ -58,18 +58,39 @@ def process_ends(root: Path, where: str, how: str = "abort") -> None:
 
 @pytest.mark.parametrize("how", ["abort", "kill"])
 @pytest.mark.parametrize("where", ["open", "read"])
-def test_what_was_read_when_a_process_ended_is_set_aside_and_indexed_again(
+def test_what_was_read_when_two_processes_in_a_row_ended_is_set_aside_and_indexed_again(
     tmp_path: Path, where: str, how: str
 ) -> None:
     stored(tmp_path)
     process_ends(tmp_path, where, how)
+    process_ends(tmp_path, where, how)
     archive = LanceArchive(tmp_path)
-    with pytest.raises(ArchiveDamaged, match="a process ended while it read it"):
+    with pytest.raises(ArchiveDamaged, match="ended while"):
         archive.matches("c", ["word"], 5)
     assert [path.name for path in tmp_path.glob("*.damaged")] != []
     assert archive.held("c") == {}
     archive.index("c", DOCUMENTS)
     assert len(LanceArchive(tmp_path).matches("c", ["word"], 5)) == 2
+
+
+def test_one_process_that_ended_may_have_been_killed_and_costs_nothing(tmp_path: Path) -> None:
+    held = stored(tmp_path).held("c")
+    process_ends(tmp_path, "read", "kill")
+    archive = LanceArchive(tmp_path)
+    assert archive.held("c") == held
+    assert len(archive.matches("c", ["word"], 5)) == 2
+
+
+def test_many_reads_that_went_well_make_an_earlier_end_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "reading").write_bytes(b"1")
+    mark = ReadingMark(tmp_path)
+    for _ in range(100):
+        with mark.standing():
+            pass
+    with mark.standing():
+        assert (tmp_path / "reading").read_bytes() == b"1"
+    mark.close()
+    assert not ReadingMark(tmp_path).left_behind()
 
 
 def test_what_was_only_written_when_a_process_ended_stays(tmp_path: Path) -> None:
