@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from private_daemon import LORE
 from support.house import CODES, ask, begun, codebase, engine_child, living, until
@@ -111,14 +112,21 @@ def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_work
     assert shown(house)["fresh"] == "not watched"
 
 
+def children(daemon):
+    return [
+        one for one in psutil.Process(daemon.process.pid).children() if "orchestrator.engine.worker" in one.cmdline()
+    ]
+
+
 def test_a_load_that_waits_for_the_model_can_be_cancelled(house):
     write_release(house, 8)
     house.stop()
     house.process = house.launch((), {})
-    until(lambda: house.lore("status").returncode == 0)
+    until(lambda: children(house))
     child = engine_child(house)
-    os.kill(child, signal.SIGSTOP)  # it is as good as loading a model that takes minutes
+    os.kill(child, signal.SIGSTOP)  # before it has loaded anything: as good as a model that takes minutes
     try:
+        until(lambda: house.lore("status").returncode == 0)
         assert "the load was cancelled" in cancelled_in(house, "model", "--tier", "full")
     finally:
         os.kill(child, signal.SIGCONT)
