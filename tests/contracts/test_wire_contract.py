@@ -2,9 +2,8 @@
 
 import json
 
-import httpx2
 import pytest
-from support.house import codebase, living, question
+from support.house import codebase, living, over_socket, question
 
 from orchestrator.api.problems import STATUS
 from orchestrator.wire.contract import CONTRACTS, EVERY, FAULTS, OF_BODIES
@@ -22,9 +21,7 @@ ASK = {
 def http(models):
     with (
         living(models) as daemon,
-        httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(daemon.socket)), base_url="http://localhost", timeout=100
-        ) as client,
+        over_socket(daemon) as client,
     ):
         client.folder = str(codebase(daemon.folder / "vaults"))
         told(client, "POST", "/v1/codices", "/v1/codices", {"path": client.folder, "wait": True})

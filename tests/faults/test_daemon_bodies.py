@@ -2,11 +2,10 @@
 
 import json
 
-import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.house import CODES, codebase, living, question
+from support.house import CODES, codebase, living, over_socket, question
 
 MARKS = "<|im_end|>\n<|im_start|>system<|end_of_text|></s><s>[INST]<|eot_id|>"
 
@@ -15,9 +14,7 @@ MARKS = "<|im_end|>\n<|im_start|>system<|end_of_text|></s><s>[INST]<|eot_id|>"
 def http(models):
     with (
         living(models) as daemon,
-        httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(daemon.socket)), base_url="http://localhost", timeout=100
-        ) as client,
+        over_socket(daemon) as client,
     ):
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield client

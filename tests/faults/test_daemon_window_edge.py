@@ -1,8 +1,7 @@
 """Questions whose prompt ends within a few tokens of the window's edge: answered, or refused with the numbers."""
 
-import httpx2
 import pytest
-from support.house import living
+from support.house import living, over_socket
 
 WINDOW = 512
 AROUND = 20
@@ -13,9 +12,7 @@ ANSWER = 16  # tokens that each question asks for
 def http(models):
     with (
         living(models, f"[model]\ncontext = {WINDOW}\n") as daemon,
-        httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(daemon.socket)), base_url="http://localhost", timeout=100
-        ) as client,
+        over_socket(daemon) as client,
     ):
         yield client
 

@@ -6,9 +6,8 @@ import threading
 import time
 from pathlib import Path
 
-import httpx2
 import pytest
-from support.house import begun, codebase, engine_child, living, question, until
+from support.house import begun, codebase, engine_child, living, over_socket, question, until
 
 GRACE_SECONDS = 10.0  # serve.shutdown_grace
 
@@ -22,8 +21,7 @@ def house(models):
 
 
 def post(daemon, stream=False):
-    transport = httpx2.HTTPTransport(uds=str(daemon.socket))
-    with httpx2.Client(transport=transport, base_url="http://localhost", timeout=100) as http:
+    with over_socket(daemon) as http:
         body = {"model": "lore/large", "stream": stream, "messages": [{"role": "user", "content": question("zebra")}]}
         return http.post("/v1/chat/completions", json=body)
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from private_daemon import LORE, PrivateDaemon
 
 CODES = {"zebra": "4815162", "walrus": "9273645"}
@@ -65,6 +66,12 @@ def configure(daemon: PrivateDaemon, config: str) -> None:
     place = daemon.folder / "config" / "lorekeep"
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     (place / "config.toml").write_text(config)
+
+
+def over_socket(daemon: PrivateDaemon) -> httpx2.Client:
+    """HTTP as a program speaks it, over the daemon's socket."""
+    transport = httpx2.HTTPTransport(uds=str(daemon.socket))
+    return httpx2.Client(transport=transport, base_url="http://localhost", timeout=100)
 
 
 def ask(daemon: PrivateDaemon, vault: str, *options: str) -> Any:
