@@ -16,11 +16,11 @@ from typing import Any
 
 from cases_engine import Bench
 from cases_search import QUESTIONS
+from code_questions.corpora import documents
+from code_questions.scoring import Scores, mean, score
 from llama_sources import build_cache
 from report import Row
 
-from benchmarks.code_questions.corpora import documents
-from benchmarks.code_questions.scoring import Scores, mean, score
 from codex.archive_lance import LanceArchive
 from codex.embed import Embedder
 from codex.search import Search

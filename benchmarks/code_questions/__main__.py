@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.code_questions.corpora import documents
-from benchmarks.code_questions.floor import Floor
-from benchmarks.code_questions.scoring import HEADER, Scores, mean, score
 from codex.archive_lance import LanceArchive
 from codex.search import Search
+
+from .corpora import documents
+from .floor import Floor
+from .scoring import HEADER, Scores, mean, score
 
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 _HITS = 30
