@@ -1,6 +1,5 @@
 """Answers that take time: bound to the client that waits for them. When it goes, the work is cancelled at once."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from orchestrator.api.completions import closing, data
 from orchestrator.api.problems import body_of
 from orchestrator.errors import LoreError
+from orchestrator.racing import unless
 
 T = TypeVar("T")
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -24,18 +24,7 @@ async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
 
     The request's body must have been read before.
     """
-    job: asyncio.Future[T] = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(disconnected(receive))
-    try:
-        racing: set[asyncio.Future[Any]] = {job, gone}
-        await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
-        if not job.done():
-            raise ClientGoneError
-        return job.result()
-    finally:
-        job.cancel()
-        gone.cancel()
-        await asyncio.gather(job, gone, return_exceptions=True)
+    return await unless(disconnected(receive), work, ClientGoneError())
 
 
 async def disconnected(receive: Receive) -> None:
