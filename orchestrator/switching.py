@@ -70,16 +70,15 @@ class Switch:
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         told: asyncio.Queue[Report | None] = asyncio.Queue()
-        self._work = asyncio.create_task(self._change(setting, Steps(told.put_nowait)), name="change of the model")
-        self._work.add_done_callback(lambda _: told.put_nowait(None))
-        while (event := await told.get()) is not None:
+        steps = Steps(told.put_nowait)
+        self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
+        async for event in told_during(self._work, told):
             yield event
         yield {"event": "changed", **await self._work}
         assert self._program is not None
-        raising = asyncio.ensure_future(self._program.waking.follow(Steps(told.put_nowait).raising))
-        raising.add_done_callback(lambda _: told.put_nowait(None))
+        raising = asyncio.create_task(self._program.waking.follow(steps.raising), name="telling of raised codices")
         try:
-            while (event := await told.get()) is not None:
+            async for event in told_during(raising, told):
                 yield event
         finally:
             raising.cancel()
@@ -144,6 +143,13 @@ class Switch:
         program.exchange = self.to
         await program.start()
         self._stands(program)
+
+
+async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None]) -> AsyncIterator[Report]:
+    """What is told until the work has ended, all of it. Neither cancels the work nor raises its fault."""
+    work.add_done_callback(lambda _: told.put_nowait(None))
+    while (event := await told.get()) is not None:
+        yield event
 
 
 @dataclass(frozen=True)
