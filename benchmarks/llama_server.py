@@ -65,7 +65,7 @@ class LlamaServer:
                 for event in filter(None, map(parsed, response.iter_lines())):
                     timings = event.get("timings", timings)
                     if not event.get("stop"):
-                        running.token()
+                        running.tokens(1)
         except (httpx2.HTTPError, Refused) as error:
             running.failed(f"llama-server: {error!r}")
             return

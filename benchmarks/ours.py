@@ -23,6 +23,7 @@ from orchestrator.engine.messages import (
     Ready,
     Shutdown,
     Snapshot,
+    bytes_to_ids,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
@@ -94,8 +95,8 @@ class Ours:
                     self.ready.set_exception(Refused(reason))
                 case Snapshot():
                     self.snapshot = message
-                case Delta(ticket):
-                    self.running[ticket].token()
+                case Delta(ticket, ids=ids):
+                    self.running[ticket].tokens(len(bytes_to_ids(ids)))
                 case Completion(ticket):
                     finish(self.running.pop(ticket), message)
         if not self.ready.done():

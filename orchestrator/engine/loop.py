@@ -30,6 +30,7 @@ from orchestrator.engine.messages import (
     Snapshot,
 )
 from orchestrator.engine.node import Node
+from orchestrator.engine.outbox import Outbox, Post
 from orchestrator.engine.path import deepest
 from orchestrator.engine.picture import pictured
 from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
@@ -47,7 +48,6 @@ log = logging.getLogger("lorekeep.engine.loop")
 
 BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
 
-Post = Callable[[list[FromChild]], None]
 Clock = Callable[[], float]
 
 
@@ -62,11 +62,10 @@ class Loop:
         self.admission = Admission(backend, sequences, self._evicted)
         self.counters = Counters()
         self._limits = limits
-        self._post = post
         self._clock = clock
         self._tickets: dict[int, Ticket] = {}
         self._arrivals = 0
-        self._out: list[FromChild] = []
+        self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
         self._stepping = Stepping(backend, self.counters, self._speculation, self._say, self._end, clock)
@@ -146,14 +145,16 @@ class Loop:
             self.keeper.tiers.close()
 
     def round(self) -> None:
-        """One step in every pool that has something to do, and all that it made known, posted at once."""
+        """One step in every pool that has something to do, and all that it made known that may not wait."""
         try:
             self._entry.admit(list(self._tickets.values()))
             pools = list(self.admission.pools.values())
-            for step in self._plan(pools):
+            steps = self._plan(pools)
+            self._tell(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
+            for step in steps:
                 self._run(step, pools[step.pool])
         finally:
-            self.flush()
+            self._tell(self._clock() if self.busy() else float("inf"))
         if self.behind() and self.keeper is not None:
             self.keeper.work(self._clock() + BEHIND_SECONDS)
 
@@ -176,13 +177,19 @@ class Loop:
         """What the step that runs now should take."""
         return self._stepping.predicted_ms / 1000
 
+    def _expected(self, step: Step, pool: Pool) -> float:
+        return self.costs.milliseconds(step.rows, pool.cells_used()) / 1000
+
     def _say(self, message: FromChild) -> None:
-        self._out.append(message)
+        self._outbox.put(message, self._clock())
+
+    def _tell(self, next_chance: float) -> None:
+        if self._outbox.due(next_chance):
+            self.flush()
 
     def flush(self) -> None:
-        if self._out:
-            out, self._out = self._out, []
-            self._post(out)
+        """Tells everything, also what may wait."""
+        self._outbox.flush()
 
     def _plan(self, pools: list[Pool]) -> tuple[Step, ...]:
         index = {id(pool): place for place, pool in enumerate(pools)}
@@ -232,7 +239,7 @@ class Loop:
                 self.keeper.remember(ticket.pool, standing)
         if ticket.sampler is not None:
             ticket.sampler.close()
-        self._out.append(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
+        self._say(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
 
     def _evicted(self, pool: Pool, node: Node) -> None:
         if self.keeper is not None:

@@ -36,6 +36,12 @@ class Step:
     padding: int = 0
     drafts: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def rows(self) -> int:
+        """Tokens that the backend takes."""
+        beside = sum(count for _, count in (*self.prefill, *self.drafts))
+        return len(self.answering) + beside + self.padding
+
 
 @dataclass(frozen=True)
 class Limits:

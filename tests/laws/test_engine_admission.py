@@ -47,10 +47,8 @@ class Line:
     grant: Grant = field(default_factory=lambda: Grant(1, 4096, 2048))
     waiting: dict[int, Waits] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
-    told: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.machine.loop._post = self.told.extend
         for name, size in FLOORS.items():
             self.machine.floor(name, [(7 * at + size) % 50 for at in range(size)])
 
@@ -81,9 +79,9 @@ class Line:
         claimed = sum(pool.in_use() for pool in self.machine.loop.admission.pools.values())
         assert not entered or claimed <= self.grant.cells
 
-    def flushed(self) -> list[Any]:
+    def flushed(self) -> list[object]:
         self.machine.loop.flush()
-        told, self.told[:] = list(self.told), []
+        told, self.machine.told = self.machine.told, []
         for message in told:
             if isinstance(message, Admitted):
                 self.running.add(message.ticket)

@@ -41,6 +41,7 @@ class Machine:
     disk_budget: int = 1 << 30
     answers: dict[int, list[int]] = field(default_factory=dict)
     ends: dict[int, list[Completion]] = field(default_factory=dict)
+    told: list[object] = field(default_factory=list)
     time: float = 0.0
     ranges: bool = True
     backend: FakeBackend | None = None
@@ -69,6 +70,7 @@ class Machine:
         return self.time
 
     def _hear(self, messages: list[object]) -> None:
+        self.told += messages
         for message in messages:
             if isinstance(message, Delta):
                 self.answers.setdefault(message.ticket, []).extend(bytes_to_ids(message.ids))
