@@ -132,12 +132,10 @@ def stall(bench: Bench) -> Iterator[Row]:
 
 def decoding(bench: Bench) -> Iterator[Row]:
     """Of short answers one run says little: what else the machine does in that second counts. So they take turns."""
-    for answers in (1, 4, 8):
-        case = f"decoding, {answers} at once"
-        ours, theirs = in_turns(bench, answers, tokens=64)
-        yield rate(case, "all answers together", ours, theirs, 0.97)
-        ours, theirs = in_turns(bench, answers, tokens=256)
-        yield Row(case, "answers of 256 tokens", ours, theirs, "tokens/s", ours / theirs)
+    for depth, name in ((0, "without a floor"), (2 * KIB, "at 2k")):
+        for answers in (1, 4, 8):
+            ours, theirs = in_turns(bench, answers, depth)
+            yield rate(f"decoding, {answers} at once, {name}", "all answers together", ours, theirs, 0.97)
     case, figure = f"decoding, 8 at once at {thousands(bench.depth)}", "all answers together"
     story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
     ours = with_ours(bench, story, bench.depth + ROOM)
@@ -147,9 +145,9 @@ def decoding(bench: Bench) -> Iterator[Row]:
     yield unflashed(case, figure, ours, plain, "tokens/s")
 
 
-def in_turns(bench: Bench, answers: int, tokens: int) -> tuple[float, float]:
-    story = partial(stories.decode_rate, floor=[], answers=answers, tokens=tokens)
-    turns = [both(bench, story, cells=8 * ROOM, slots=8) for _ in range(bench.runs)]
+def in_turns(bench: Bench, answers: int, depth: int) -> tuple[float, float]:
+    story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=256)
+    turns = [both(bench, story, cells=8 * (depth + ROOM), slots=8) for _ in range(bench.runs)]
     return median(ours for ours, _ in turns), median(theirs for _, theirs in turns)
 
 
