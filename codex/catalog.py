@@ -100,7 +100,13 @@ class Catalog:
         return found
 
     def freeze(
-        self, name: str, state: TreeState, entries: Sequence[Entry], skipped: Mapping[str, int], notices: Sequence[str]
+        self,
+        name: str,
+        state: TreeState,
+        entries: Sequence[Entry],
+        skipped: Mapping[str, int],
+        notices: Sequence[str],
+        why: str = "",
     ) -> Generation:
         """Make a new generation of these entries, in this order."""
         with self._writing() as database:
@@ -112,15 +118,15 @@ class Catalog:
                 ).fetchone()[0]
             )
             made = database.execute(
-                "INSERT INTO generation (branch, revision, dirty, skipped, notices, codex, number) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*_state_columns(state, skipped, notices), codex, number),
+                "INSERT INTO generation (branch, revision, dirty, skipped, notices, codex, number, why) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*_state_columns(state, skipped, notices), codex, number, why),
             ).lastrowid
             database.executemany(
                 "INSERT INTO entry (generation, position, path, digest, size) VALUES (?, ?, ?, ?, ?)",
                 [(made, at, one.path, one.digest, one.size) for at, one in enumerate(entries)],
             )
-        return Generation(name, number, state, tuple(entries), dict(skipped), tuple(notices))
+        return Generation(name, number, state, tuple(entries), dict(skipped), tuple(notices), why)
 
     def restate(self, generation: Generation) -> None:
         """Say anew of a generation with the same content which commit it is, and what was left out."""
@@ -143,18 +149,18 @@ class Catalog:
         codex = self.codex(name)
         wanted = codex.newest if number is None else number
         found = self._rows(
-            "SELECT generation.id, branch, revision, dirty, skipped, notices FROM generation "
+            "SELECT generation.id, branch, revision, dirty, skipped, notices, why FROM generation "
             "JOIN codex ON codex.id = generation.codex WHERE name = ? AND number = ?",
             name,
             wanted,
         )
         if wanted is None or not found:
             raise UnknownGeneration(_without(codex, wanted))
-        key, branch, revision, dirty, skipped, notices = found[0]
+        key, branch, revision, dirty, skipped, notices, why = found[0]
         rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
         entries = tuple(Entry(*row) for row in rows)
         state = TreeState(branch, revision, dirty)
-        return Generation(name, wanted, state, entries, json.loads(skipped), tuple(json.loads(notices)))
+        return Generation(name, wanted, state, entries, json.loads(skipped), tuple(json.loads(notices)), why)
 
     def generations(self, name: str) -> tuple[int, ...]:
         """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""

@@ -26,4 +26,7 @@ SCHEMA = (
     CREATE INDEX entry_digest ON entry (digest);
     CREATE INDEX known_digest ON known (digest)
     """,
+    """
+    ALTER TABLE generation ADD COLUMN why TEXT NOT NULL DEFAULT ''
+    """,
 )

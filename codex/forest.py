@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from codex.progress import Cancelled, never
 from codex.trees import Candidate, Read, Scan, Skipped, Tree, TreeState
 
 
@@ -11,12 +12,12 @@ class Forest:
     def __init__(self, trees: Sequence[tuple[str, Tree]]) -> None:
         self.trees = tuple(trees)
 
-    def scan(self) -> Scan:
+    def scan(self, cancelled: Cancelled = never) -> Scan:
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
         notices: list[str] = []
         for number, (label, tree) in enumerate(self.trees):
-            scan = tree.scan()
+            scan = tree.scan(cancelled)
             notices += scan.notices
             skipped += (Skipped(joined(label, one.path), one.reason) for one in scan.skipped)
             candidates += (

@@ -25,6 +25,7 @@ class Generation:
     entries: tuple[Entry, ...]
     skipped: Mapping[str, int] = field(default_factory=dict)  # reason → files left out
     notices: tuple[str, ...] = ()
+    why: str = ""  # it was made, where nobody asked for it
 
     @property
     def bytes(self) -> int:

@@ -67,9 +67,9 @@ class Git:
             raise GitError(f"git {arguments[0]} failed in {self.folder}: {said}")
         return out
 
-    def records(self, *arguments: str) -> list[str]:
-        """NUL-separated records of a command's output, as os.fsdecode gives them."""
-        return _records(self.run(*arguments))
+    def records(self, *arguments: str, cancelled: Callable[[], bool] | None = None) -> list[str]:
+        """NUL-separated records of a command's output, as os.fsdecode gives them. Raises what `run` raises."""
+        return _records(self.run(*arguments, cancelled=cancelled))
 
     def is_work_tree(self) -> bool:
         """Whether the folder lies inside a working tree that this user may use."""
@@ -87,9 +87,9 @@ class Git:
         """Where HEAD and index.lock of this working tree are."""
         return Path(os.fsdecode(self.run("rev-parse", "--absolute-git-dir").rstrip(b"\n")))
 
-    def listed(self) -> list[str]:
+    def listed(self, cancelled: Callable[[], bool] | None = None) -> list[str]:
         """Tracked files and untracked ones that no rule hides, below the folder; nested repositories end in /."""
-        return self.records("ls-files", "-z", "-co", "--exclude-standard", "--deduplicate")
+        return self.records("ls-files", "-z", "-co", "--exclude-standard", "--deduplicate", cancelled=cancelled)
 
     def is_hidden(self) -> bool:
         """Whether the folder itself is ignored by the repository around it; the top of a repository never is."""
@@ -128,9 +128,9 @@ class Git:
             raise GitError(f"{self.folder} has no revision {revision!r}; name a branch, tag or commit that it has")
         return found
 
-    def blobs(self, revision: str) -> Iterator[Blob]:
+    def blobs(self, revision: str, cancelled: Callable[[], bool] | None = None) -> Iterator[Blob]:
         """All files of a commit's tree, and the places of its submodules."""
-        for record in self.records("ls-tree", "-r", "-z", "-l", "--full-tree", revision):
+        for record in self.records("ls-tree", "-r", "-z", "-l", "--full-tree", revision, cancelled=cancelled):
             facts, _, path = record.partition("\t")
             mode, kind, oid, size = facts.split()
             if kind == "blob":

@@ -86,7 +86,7 @@ class Ingest:
 
     def _scan(self, tree: Tree) -> Scan:
         meter = Meter("walk", 0, self.report, self.clock)
-        scan = tree.scan()
+        scan = tree.scan(self.cancelled)
         meter.advance(len(scan.candidates))
         meter.finish()
         return scan

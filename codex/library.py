@@ -75,15 +75,22 @@ class Library:
         self._catalog.close()
 
     def load(
-        self, request: LoadRequest, report: Report = silent, cancelled: Cancelled = never, *, asked: bool = True
+        self,
+        request: LoadRequest,
+        report: Report = silent,
+        cancelled: Cancelled = never,
+        *,
+        asked: bool = True,
+        why: str = "",
     ) -> Loaded:
         """Take a source in as the newest generation of its codex; the same source under the same name is an update.
 
         `asked`: by a user, who may cancel it; others are refused meanwhile, while they wait for one that nobody asked for.
+        `why` is kept with the generation that it makes.
         Raises SourceError (missing, empty), GitError, NameTaken, BadName, LoadRunning, LoadCancelled, CatalogError,
         DiskFull. After any of them, and after a kill, the codex answers as before, and the next load continues.
         """
-        job = self._job(request, report, cancelled)
+        job = replace(self._job(request, report, cancelled), why=why)
         with self._locked(job, asked=asked):
             self._insist_on_free_name(job)
             if all(one.name != job.name for one in self.codices()):
@@ -107,7 +114,7 @@ class Library:
         self._insist_on_free_name(job)
         tree = self._loader.open(job)
         try:
-            scan = tree.scan()
+            scan = tree.scan(cancelled)
             sample = self._loader.sample(job, tree, scan.candidates)
         finally:
             tree.close()

@@ -50,6 +50,7 @@ class Job:
     request: LoadRequest
     report: Report = silent
     cancelled: Cancelled = never
+    why: str = ""  # where nobody asked for it
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Loader:
             entries = self._in_order(job.name, taken, tree)
             tokens = self._count_tokens(job, entries)
             self.bring_index_up_to(job, entries)
-            generation, is_new = self._freeze(job.name, tree.state(), entries, taken)
+            generation, is_new = self._freeze(job, tree.state(), entries, taken)
         finally:
             tree.close()
         return Loaded(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
@@ -140,10 +141,10 @@ class Loader:
         meter.finish()
         return total
 
-    def _freeze(self, name: str, state: TreeState, entries: tuple[Entry, ...], taken: Taken) -> tuple[Generation, bool]:
-        newest = self._newest(name)
+    def _freeze(self, job: Job, state: TreeState, entries: tuple[Entry, ...], taken: Taken) -> tuple[Generation, bool]:
+        newest = self._newest(job.name)
         if newest is None or newest.entries != entries:
-            return self.catalog.freeze(name, state, entries, taken.skipped, taken.notices), True
+            return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why), True
         again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
         if again != newest:
             self.catalog.restate(again)

@@ -6,6 +6,8 @@ Knows no terminal and no wire; the clock is passed in.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from codex.errors import LoadCancelled
+
 _REPORT_EVERY_S = 0.1
 
 
@@ -31,6 +33,12 @@ def silent(progress: Progress) -> None:
 def never() -> bool:
     """A load that nobody cancels."""
     return False
+
+
+def insist(cancelled: Cancelled) -> None:
+    """Raises LoadCancelled when somebody cancelled it before anything was read."""
+    if cancelled():
+        raise LoadCancelled("the load was cancelled while its files were listed; the next one begins again")
 
 
 class Meter:

@@ -11,6 +11,7 @@ from codex.documents import name_of
 from codex.git import Blob, BlobReader, Git
 from codex.ignore import LORE_IGNORE, IgnoreRules, Selection, SkipReason
 from codex.order import by_commits
+from codex.progress import Cancelled, insist, never
 from codex.trees import Candidate, Read, Scan, Skipped, TreeState
 
 
@@ -24,12 +25,13 @@ class RevisionTree:
         self._selection = selection
         self._reader = BlobReader(repository)
 
-    def scan(self) -> Scan:
-        blobs = {os.fsdecode(blob.path): blob for blob in self._git.blobs(self._commit)}
+    def scan(self, cancelled: Cancelled = never) -> Scan:
+        blobs = {os.fsdecode(blob.path): blob for blob in self._git.blobs(self._commit, cancelled)}
         rules = IgnoreRules(LORE_IGNORE, lambda path: self._rules(blobs.get(path)))
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
         for path, blob in blobs.items():
+            insist(cancelled)
             reason = _reason_by_kind(blob) or self._selection.verdict(path, blob.size, rules)
             if reason is None:
                 candidates.append(Candidate(name_of(path), blob.oid, blob.size, blob.oid))

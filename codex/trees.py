@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from codex.ignore import SkipReason
+from codex.progress import Cancelled, never
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ class TreeState:
 class Tree(Protocol):
     """Where a codex's files come from. Changes nothing on disk. Safe to read from several threads after `scan`."""
 
-    def scan(self) -> Scan:
-        """All files by the rules, sorted by name. Raises SourceError when there is nothing to walk."""
+    def scan(self, cancelled: Cancelled = never) -> Scan:
+        """All files by the rules, sorted by name. Raises SourceError when there is nothing to walk, LoadCancelled."""
 
     def read(self, candidate: Candidate) -> Read:
         """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable."""

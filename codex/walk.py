@@ -21,6 +21,7 @@ from codex.errors import GitError, SourceError
 from codex.git import Git
 from codex.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
 from codex.order import BEING_WRITTEN, by_age, by_commits
+from codex.progress import Cancelled, insist, never
 from codex.trees import Candidate, Read, Scan, Skipped, TreeState
 
 _RULES_BYTES = 1 << 20  # an ignore file larger than this is none
@@ -59,14 +60,15 @@ class DiskTree:
         self._repositories: dict[str, Git | None] = {}
         self.forget_rules()
 
-    def scan(self) -> Scan:
+    def scan(self, cancelled: Cancelled = never) -> Scan:
         if not _is_real_folder(self.root):
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()
         self.forget_rules()
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
-        for found in self._list():
+        for found in self._list(cancelled):
+            insist(cancelled)
             one = self._judge(found)
             if isinstance(one, Candidate):
                 candidates.append(one)
@@ -154,34 +156,35 @@ class DiskTree:
     def _hidden_by_rules(self, path: str) -> bool:
         return bool(self._git_rules.verdict(path.rstrip("/"), is_folder=path.endswith("/")))
 
-    def _list(self) -> Iterator[_Listed]:
+    def _list(self, cancelled: Cancelled) -> Iterator[_Listed]:
         if self.files is not None:
             yield from map(_Listed, self.files)
         elif self.repository() is not None:
-            yield from self._list_by_git("")
+            yield from self._list_by_git("", cancelled)
         else:
             if git.available() and has_repository(self.root):
                 self._notices.append(
                     f"git refuses {self.root}, so its files were listed without it: see `git -C {self.root} status`"
                 )
-            yield from self._list_by_walk("")
+            yield from self._list_by_walk("", cancelled)
 
-    def _list_by_git(self, prefix: str) -> Iterator[_Listed]:
+    def _list_by_git(self, prefix: str, cancelled: Cancelled) -> Iterator[_Listed]:
         """`prefix` is empty or ends in /, and leads to a working tree."""
-        for path in Git(self.root / prefix).listed():
+        for path in Git(self.root / prefix).listed(cancelled):
             inside = prefix + path.rstrip("/")
             if not _is_real_folder(self.root / inside):
                 yield _Listed(inside)
             elif is_linked_worktree(self.root / inside):
                 yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
             elif has_repository(self.root / inside):
-                yield from self._list_by_git(inside + "/")
+                yield from self._list_by_git(inside + "/", cancelled)
             else:
                 yield _Listed(inside + "/", SkipReason.SUBMODULE)
 
-    def _list_by_walk(self, prefix: str) -> Iterator[_Listed]:
+    def _list_by_walk(self, prefix: str, cancelled: Cancelled) -> Iterator[_Listed]:
         waiting = [prefix]
         while waiting:
+            insist(cancelled)  # here too: folders without files yield nothing
             folder = waiting.pop()
             try:
                 entries = sorted(os.scandir(self.root / folder), key=lambda entry: entry.name, reverse=True)
@@ -193,7 +196,7 @@ class DiskTree:
                 if not entry.is_dir(follow_symlinks=False):
                     yield _Listed(path, SkipReason.IGNORED if self._git_rules.verdict(path) else None)
                 elif git.available() and has_repository(self.root / path):
-                    yield from self._nested_repository(path)
+                    yield from self._nested_repository(path, cancelled)
                 elif not self.selection.enters(path, self.rules):
                     yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))
                 elif self._git_rules.verdict(path, is_folder=True):
@@ -201,13 +204,13 @@ class DiskTree:
                 else:
                     waiting.append(path + "/")
 
-    def _nested_repository(self, path: str) -> Iterator[_Listed]:
+    def _nested_repository(self, path: str, cancelled: Cancelled) -> Iterator[_Listed]:
         if is_linked_worktree(self.root / path):
             yield _Listed(path + "/", SkipReason.WORKTREE)
         elif Git(self.root / path).is_work_tree():
-            yield from self._list_by_git(path + "/")
+            yield from self._list_by_git(path + "/", cancelled)
         else:
-            yield from self._list_by_walk(path + "/")
+            yield from self._list_by_walk(path + "/", cancelled)
 
     def _judge(self, found: _Listed) -> Candidate | Skipped | None:
         """None for a file that git knows and that was deleted: it is not left out, it is not there."""

@@ -5,7 +5,7 @@ The steps of `rebasing`, and the numbers that call for one. Knows codices throug
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from codex.amendments import RebaseCase
@@ -127,15 +127,15 @@ class Generations:
         async with self._stock.disk(name):
             with translated():
                 request = await asyncio.to_thread(self._library.request, name)
-                await mended(lambda: self._library.load(request, asked=False))
+                await mended(lambda: self._library.load(request, asked=False, why=self._rebasing.reason(name)))
 
     async def _grow(self, grown: Grown) -> bool:
         return await self._floors.grow(grown.floor, self._stock.pool(grown.standing.name))
 
     async def _install(self, grown: Grown) -> None:
         name, number = grown.standing.name, grown.standing.generation.number
-        why = self._rebasing.reason(name)
-        await self._stock.move(replace(grown, standing=replace(grown.standing, why=why)))
+        why = grown.standing.generation.why
+        await self._stock.move(grown)
         fields = {"codex": name, "generation": number, "reason": why}
         log.info("codex %s moved to generation %d: %s", name, number, why, extra={"fields": fields})
         # What changed while the floor grew went into the log of the old generation.

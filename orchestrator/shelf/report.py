@@ -27,7 +27,7 @@ def codex_report(
         "root": standing.roots[0],
         "roots": list(standing.roots),
         "generation": generation.number,
-        "generation_reason": standing.why,
+        "generation_reason": generation.why,
         "branch": generation.state.branch,
         "revision": generation.state.revision,
         "state": generation.label(),

@@ -31,7 +31,6 @@ class Standing:
     settings: TierSettings = SHIPPED
     rebase_share: float | None = None  # the codex's own, where it names one
     forced: FloorTier | None = None
-    why: str = ""  # this generation was taken in, where nobody asked for it
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
@@ -46,7 +45,7 @@ class Standing:
         if before.generation.number != self.generation.number:
             return self
         same = before.generation.state == self.generation.state
-        return replace(self, why=self.why or before.why, tree=before.tree if same and self.tree is None else self.tree)
+        return replace(self, tree=before.tree) if same and self.tree is None else self
 
     def overfull(self, room: Room) -> bool:
         """Whether its log has grown so long that no conversation fits behind it."""

@@ -19,7 +19,7 @@ from codex.errors import CatalogError, DiskFull, LoadCancelled, LoadRunning
 from codex.ignore import SkipReason
 from codex.ingest import Ingest
 from codex.library import Library
-from codex.progress import Progress
+from codex.progress import Cancelled, Progress, insist, never
 from codex.settings import CodexSettings, IngestSettings
 from codex.sources import LoadRequest
 from codex.trees import Candidate, Read, Scan, TreeState
@@ -164,7 +164,8 @@ class Moody:
     def __init__(self, moods: dict[str, Callable[[], bytes]]) -> None:
         self.moods = moods
 
-    def scan(self) -> Scan:
+    def scan(self, cancelled: Cancelled = never) -> Scan:
+        insist(cancelled)
         return Scan(tuple(Candidate(path, path, 10, "s") for path in sorted(self.moods)))
 
     def read(self, candidate: Candidate) -> Read:
@@ -310,7 +311,8 @@ def test_an_interrupt_from_the_terminal_ends_a_load_cleanly(tmp_path: Path) -> N
 
 def test_no_reader_outlives_a_load_that_failed(tmp_path: Path) -> None:
     library = Library(tmp_path / "data", SMALL_BATCHES)
-    with pytest.raises(LoadCancelled):
-        library.load(request(many(tmp_path / "root")), cancelled=lambda: True)
+    told: list[Progress] = []
+    with pytest.raises(LoadCancelled, match="continues from there"):
+        library.load(request(many(tmp_path / "root")), told.append, lambda: any(one.phase == "read" for one in told))
     assert not [one.name for one in threading.enumerate() if one.name.startswith("codex-read")]
     library.close()

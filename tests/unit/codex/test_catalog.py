@@ -36,6 +36,33 @@ def test_a_generation_is_told_again_after_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
+def test_why_a_generation_was_made_is_told_after_a_restart_and_goes_with_it(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    entries = put(catalog, a_dot_py="a = 1\n")
+    catalog.freeze("one", TreeState(), entries, {}, [])
+    catalog.freeze("one", TreeState(), entries[:0], {}, [], "the log had grown too long")
+    catalog.close()
+    again = Catalog(tmp_path / "c.sqlite")
+    assert [again.generation("one", number).why for number in (1, 2)] == ["", "the log had grown too long"]
+    again.restate(again.generation("one"))
+    assert again.generation("one").why == "the log had grown too long"
+    again.release("one", 2)
+    assert again.freeze("one", TreeState(), entries[:0], {}, []).why == again.generation("one").why == ""
+    again.close()
+
+
+def test_generations_of_the_first_version_have_no_reason(tmp_path: Path) -> None:
+    """That version did not keep it."""
+    with sqlite3.connect(tmp_path / "c.sqlite") as database:
+        database.executescript(f"{SCHEMA[0]}; PRAGMA user_version = 1")
+        database.execute("INSERT INTO codex VALUES (1, 'one', '/src/one#', '[\"/src/one\"]', '{}')")
+        database.execute("INSERT INTO generation VALUES (1, 1, 1, 'main', 'abc', 2, '{}', '[]')")
+    database.close()
+    catalog = Catalog(tmp_path / "c.sqlite")
+    assert catalog.generation("one") == Generation("one", 1, TreeState("main", "abc", 2), ())
+    catalog.close()
+
+
 def test_equal_bytes_are_stored_once_and_dropped_with_their_last_holder(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c.sqlite")
     for name in ["one", "two"]:

@@ -70,6 +70,21 @@ def test_a_cancelled_load_keeps_what_it_stored_and_the_next_one_goes_on(library:
     assert library.load(request(root)).generation.number == 1
 
 
+def test_a_load_can_be_cancelled_while_its_files_are_listed(library: Library, tmp_path: Path) -> None:
+    root = fill(tmp_path / "many", {f"{number:04}.py": f"x = {number}\n" for number in range(50)})
+    seen: list[Progress] = []
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 20
+
+    with pytest.raises(LoadCancelled, match="while its files were listed"):
+        library.load(request(root), seen.append, cancelled)
+    assert [one.phase for one in seen] == ["walk"]
+    assert library.load(request(root)).files == 50
+
+
 def test_a_codex_whose_files_are_gone_keeps_its_last_generation(library: Library, project: Path) -> None:
     library.load(request(project))
     for path in project.rglob("*.py"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.errors import SourceError
+from codex.errors import LoadCancelled, SourceError
 from codex.ignore import Selection, SkipReason
 from codex.settings import SecretSettings, WalkSettings
 from codex.trees import Skipped
@@ -31,6 +31,19 @@ def names(root: Path) -> list[str]:
 def git(root: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"]
     subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("by_git", [True, False])
+@pytest.mark.parametrize("asked", [0, 3, 7])
+def test_a_walk_ends_when_it_is_cancelled(tmp_path: Path, asked: int, by_git: bool) -> None:
+    fill(tmp_path, **{f"{name}__x_dot_py": "x\n" for name in "abcdefgh"})
+    (tmp_path / "empty" / "emptier").mkdir(parents=True)
+    if by_git:
+        committed(tmp_path)
+    times = iter(range(100))
+    with pytest.raises(LoadCancelled):
+        tree(tmp_path).scan(lambda: next(times) >= asked)
+    assert next(times) == asked + 1, "nothing is looked at once it was said"
 
 
 def committed(root: Path) -> Path:

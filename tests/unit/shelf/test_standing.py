@@ -1,4 +1,4 @@
-"""What a codex that stands says of itself: the state of its code now, why it was taken in, whether anybody can ask."""
+"""What a codex that stands says of itself: the state of its code now, whether anybody can ask."""
 
 from dataclasses import replace
 
@@ -27,15 +27,15 @@ def test_the_state_that_is_told_is_that_of_the_disk_as_seen_last() -> None:
 
 
 def test_the_same_generation_in_another_tier_keeps_what_was_seen_of_the_disk() -> None:
-    moved = FIRST.behind(replace(FIRST, tree=KIWI, why="too long a log"))
-    assert (moved.state().branch, moved.why) == ("kiwi", "too long a log")
+    moved = FIRST.behind(replace(FIRST, tree=KIWI))
+    assert (moved.state().branch, moved.sizes) == ("kiwi", FIRST.sizes)
 
 
 def test_a_load_that_told_the_state_anew_has_seen_the_disk_itself() -> None:
     loaded = replace(FIRST, generation=replace(FIRST.generation, state=PLUM))
     assert loaded.behind(replace(FIRST, tree=KIWI)).state().branch == "plum"
     newer = replace(FIRST, generation=replace(FIRST.generation, number=2))
-    assert newer.behind(replace(FIRST, tree=KIWI, why="too long a log")) == newer
+    assert newer.behind(replace(FIRST, tree=KIWI)) == newer
 
 
 def test_a_log_leaves_no_room_for_a_conversation_when_it_passes_what_a_floor_may_take() -> None:
