@@ -46,8 +46,8 @@ def engine_lines(engine: Part, queue: Part) -> list[str]:
     if engine.get("ranges") is False:
         lines.append("           this model's memory cannot be cut: tails are kept whole, or computed again")
     lines.append(f"queue      {running(engine, queue)}, {count(queue.get('waiting', 0))} waiting")
-    if engine.get("prefilling"):
-        lines.append(f"           computing {computed(engine)}")
+    if prefill := engine.get("prefill"):
+        lines.append(f"           computing {computed(prefill['codex'])}")
     return lines
 
 
@@ -59,9 +59,8 @@ def running(engine: Part, queue: Part) -> str:
     return f"{words} ({count(engine['answering'])} answering, {count(engine['prefills'])} computing a prompt)"
 
 
-def computed(engine: Part) -> str:
-    """The codex's name; a floor's own name is a hash."""
-    codex = engine.get("prefilling_codex")
+def computed(codex: str) -> str:
+    """What is computed by its codex; a floor's own name is a hash."""
     return f"the prefix of {codex}" if codex else "a prefix without a codex"
 
 

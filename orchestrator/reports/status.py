@@ -43,8 +43,6 @@ def engine_report(client: EngineClient, prefill: Prefill | None) -> dict[str, An
         "kv_bytes": snapshot.kv_bytes,
         "answering": snapshot.running - snapshot.prefills,
         "prefills": snapshot.prefills,
-        "prefilling": snapshot.prefilling,
-        "prefilling_codex": prefill.codex if prefill else "",
         "prefill": asdict(prefill) if prefill else None,
         "pools": [pool_report(pool) for pool in snapshot.pools],
         "cache": dict(snapshot.counters),

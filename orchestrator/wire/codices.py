@@ -1,6 +1,6 @@
 """Replies about codices: how one stands, and a load's events."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -21,6 +21,15 @@ class FloorProgress(Shape):
     done: int = Field(description="tokens that stand")
     total: int = Field(description="tokens in all")
     left_s: float | None = Field(description="seconds for the rest, if known")
+
+
+class EmbeddedTexts(Shape):
+    """How far the vectors of a codex are, for the search by meaning."""
+
+    texts: int = Field(description="distinct ones in the archive")
+    embedded: int = Field(description="of these: have a vector")
+    refused: int = Field(description="of these: cannot be embedded")
+    fault: str = Field(description="why it does not go on")
 
 
 class CodexReport(Shape):
@@ -54,9 +63,7 @@ class CodexReport(Shape):
     fresh_notice: str = Field("", description="what should be known of that")
     unseen: str = Field("", description="what a search may not see now")
     prefill: FloorProgress | None = Field(None, description="none where nothing is computed")
-    embedding: dict[str, Any] | None = Field(
-        None, description="how many texts have vectors; none without a model for it"
-    )
+    embedding: EmbeddedTexts | None = Field(None, description="none without a model that embeds")
 
 
 class CodexReply(Shape):

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from orchestrator.wire.cache import CacheReply
 from orchestrator.wire.chat import ChatRequest
 from orchestrator.wire.codices import CodexReply, CodicesReply, LoadedEvent, ProgressEvent
-from orchestrator.wire.completions import Chunk, CompletionReply, PlanReply
+from orchestrator.wire.completions import Chunk, CompletionReply
 from orchestrator.wire.embeddings import EmbeddingsBody
 from orchestrator.wire.events import EngineEvent, EvictedEvent, LevelEvent, NowEvent, PoolEvent, PrefillEvent
 from orchestrator.wire.models import ChangedEvent, ModelCard, ModelCards, ModelChange, ModelReply, ModelRows
+from orchestrator.wire.plan import PlanReply
 from orchestrator.wire.replies import Alive, Cancelled, Dropped, EmbeddingsReply, Ready, Renamed, SearchReply
 from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
 from orchestrator.wire.sessions import SessionReply, SessionRows
-from orchestrator.wire.status import CacheReply, StatusReply
+from orchestrator.wire.status import StatusReply
 
 Schema = type[BaseModel]
 

@@ -1,10 +1,20 @@
 """Replies about models, and what a change of the model tells."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from orchestrator.wire.lore import Shape
+from orchestrator.wire.model_parts import (
+    EmbeddingMemory,
+    EmbeddingShape,
+    KvCosts,
+    KvRanges,
+    LoadingChoice,
+    ModelWeights,
+    PlannedMemory,
+    TemplatePlacement,
+)
 
 
 class ModelCard(Shape):
@@ -47,20 +57,20 @@ class ModelReport(ModelRow):
     name: str = Field("", description="as its file has it")
     architecture: str = Field("", description="as its file has it")
     layers: int = Field(0, description="without the output")
-    heads: Any = Field(None, description="of attention, per layer where they differ")
-    kv_heads: Any = Field(None, description="of keys and values")
+    heads: int | None = Field(None, description="of attention, in the layer that has most")
+    kv_heads: int | None = Field(None, description="of keys and values, in the layer that has most")
     quantisation: str = Field("", description="of the weights")
     trained_context: int = Field(0, description="tokens")
     vocabulary: int = Field(0, description="tokens")
-    weights: dict[str, Any] = Field({}, description="bytes in all and by type")
-    kv: dict[str, Any] = Field({}, description="bytes of one token, and what each type would cost and give")
-    ranges: dict[str, Any] = Field({}, description="whether its memory can be cut, and why not")
-    memory: dict[str, Any] | None = Field(None, description="what it would take, and where")
-    template: dict[str, Any] = Field({}, description="where its chat template puts the blocks")
-    settings: tuple[dict[str, Any], ...] = Field(
-        (), description="each setting of loading: its value, cost, and whether it suits"
+    weights: ModelWeights | None = Field(None, description="what they take")
+    kv: KvCosts | None = Field(None, description="what the KV cache takes")
+    ranges: KvRanges | None = Field(None, description="whether its memory can be cut, and why not")
+    memory: PlannedMemory | EmbeddingMemory | None = Field(
+        None, description="what it would take, and where; none where it does not fit"
     )
-    embedding: dict[str, Any] = Field({}, description="of one that embeds: dimensions and window")
+    template: TemplatePlacement | None = Field(None, description="where its chat template puts the blocks")
+    settings: tuple[LoadingChoice, ...] = Field((), description="each setting of loading, and whether it suits")
+    embedding: EmbeddingShape | None = Field(None, description="only of one that embeds")
 
 
 class ModelReply(Shape):

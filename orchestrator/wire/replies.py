@@ -1,6 +1,6 @@
 """Small replies of the routes: done, dropped, renamed, ready; search; vectors."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -65,7 +65,7 @@ class SearchHit(Shape):
     end: int = Field(description="last line")
     symbol: str = Field(description="the definition that holds it; may be empty")
     score: float = Field(description="by which hits are ordered")
-    scores: dict[str, Any] = Field(description="the parts of the score")
+    scores: dict[str, float] = Field(description="the parts of the score, by kind")
     snippet: str = Field(description="its most telling lines")
     line: int = Field(description="on which the snippet begins")
     exact: bool = Field(False, description="it holds what was quoted as it is; others were found by its words")

@@ -1,8 +1,10 @@
-"""Where the daemon's socket lies, for both ends. Standard library only: every start of the command line pays for it."""
+"""Where the daemon's socket lies, for both ends. Loads little: every start of the command line pays for it."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from orchestrator.wire.places import path_of
 
 SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
 ENVIRONMENT = "LORE_SOCKET"
@@ -22,5 +24,5 @@ def candidates(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ..
     """Sockets to try in turn: the option alone, else the variable alone, else the user's and then the system's."""
     named = option or environ.get(ENVIRONMENT)
     if named:
-        return (Path(named).expanduser(),)
+        return (path_of(named),)
     return (user_socket(environ), SYSTEM_SOCKET)

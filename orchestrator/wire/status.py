@@ -1,11 +1,10 @@
-"""Replies in which the daemon tells of itself: one page about now, and the caches' figures."""
-
-from typing import Any
+"""The reply in which the daemon tells of itself: one page about now."""
 
 from pydantic import Field
 
 from orchestrator.wire.codices import CodexReport
 from orchestrator.wire.lore import Shape
+from orchestrator.wire.sensors import SensorsReport
 
 
 class RunningModel(Shape):
@@ -56,9 +55,7 @@ class EngineReport(Shape):
     kv_bytes: int = Field(description="of all pools")
     answering: int = Field(description="answers being generated")
     prefills: int = Field(description="prompts being computed, floors among them")
-    prefilling: str = Field(description="the floor of one of them, by its hash")
-    prefilling_codex: str = Field(description="the same by its codex")
-    prefill: PrefillReport | None = Field(description="the same in full")
+    prefill: PrefillReport | None = Field(description="the floor of one of them; none where none has one")
     pools: tuple[PoolReport, ...] = Field(description="the live caches")
     cache: dict[str, float] = Field(description="the engine's counters since its start")
 
@@ -78,7 +75,22 @@ class GovernorReport(Shape):
     unplanned: str = Field(description="why nothing can be planned")
     faults: tuple[str, ...] = Field(description="sensors that cannot be read")
     gpus: tuple[str, ...] = Field(description="their names")
-    sensors: dict[str, Any] = Field(description="every reading of the GPUs and of the host; none where one is unknown")
+    sensors: SensorsReport = Field(description="every reading of the GPUs and of the host")
+
+
+class EmbeddingModel(Shape):
+    """The model of the search by meaning. Its figures are those that are planned, whether it is loaded or not."""
+
+    model: str = Field(description="as the settings name it; empty: none is configured")
+    name: str = Field(description="what its vectors are kept under")
+    dimensions: int | None = Field(description="of a vector; none without a file that can be used")
+    fault: str = Field(description="why it cannot be used")
+    notice: str = Field(description="what must be known of it")
+    resting: str = Field(description="why it is kept out of the memory now")
+    loaded: bool = Field(description="its weights are in the memory")
+    gpu_layers: int | None = Field(description="layers on a GPU")
+    weights: int | None = Field(description="bytes")
+    buffers: int | None = Field(description="bytes")
 
 
 class QueueReport(Shape):
@@ -99,22 +111,4 @@ class StatusReply(Shape):
     sessions: int = Field(description="conversations kept")
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="formatters that cannot be used, and why")
-    embedding: dict[str, Any] = Field(
-        description="the model that embeds: its name, what it takes, and what is wrong with it"
-    )
-
-
-class CacheReply(Shape):
-    """What the caches held, gave back and saved since the engine started."""
-
-    tiers: dict[str, Any] = Field(description="vram, ram and disk: where it is, tokens, hit_rate, bytes")
-    tokens: dict[str, int] = Field(description="prompt, cached, computed, generated, padded")
-    hit_rate: float | None = Field(description="cached of all prompt tokens")
-    segments: int = Field(description="checkpoints")
-    evictions: dict[str, int] = Field(description="vram_tokens, ram_segments, disk_segments")
-    restores: dict[str, int] = Field(description="ram_segments, disk_segments, bytes")
-    faults: dict[str, int] = Field(description="misses, damaged, write_failures, broken_pools, failed_steps")
-    drafts: dict[str, Any] = Field(description="answers, drafted, accepted, rate")
-    ms_per_token: float = Field(description="of computing a prompt, as measured")
-    saved_ms: int = Field(description="that cached tokens would have taken")
-    note: str = Field(description="what the model's memory cannot do")
+    embedding: EmbeddingModel = Field(description="the model that embeds")

@@ -59,12 +59,13 @@ def test_a_load_that_returns_early_says_how_long_the_prefix_takes():
 
 
 def test_what_is_computed_is_named_by_its_codex():
-    engine = {"state": "ready", "answering": 1, "prefills": 0, "prefilling": "5" * 64, "prefilling_codex": "demo"}
+    engine = {"state": "ready", "answering": 1, "prefills": 0, "prefill": {"floor": "5" * 64, "codex": "demo"}}
     assert "           computing the prefix of demo" in engine_lines(engine, QUEUE)
     assert "queue      1 running, 0 waiting" in engine_lines(engine, QUEUE)
     two = engine_lines({**engine, "prefills": 1}, {"running": 2, "waiting": 0})
     assert "queue      2 running (1 answering, 1 computing a prompt), 0 waiting" in two
-    assert not any("5" * 64 in one for one in engine_lines({**engine, "prefilling_codex": ""}, QUEUE))
+    alone = engine_lines({**engine, "prefill": {"floor": "5" * 64, "codex": ""}}, QUEUE)
+    assert "           computing a prefix without a codex" in alone
 
 
 def test_a_model_that_embeds_is_shown_without_kv_and_context():
