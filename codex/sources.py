@@ -138,7 +138,8 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
     if _URL.match(source):
         url, _, named = source.partition("#")
         return Root("", Path(), url=url, revision=named or revision)
-    path = Path(os.path.realpath(folder / Path(source).expanduser()))
+    home = os.path.expanduser(source)  # noqa: PTH111 - pathlib raises where ~NAME is nobody; this names what is not there
+    path = Path(os.path.realpath(folder / home))
     kind = _kind_of(path)
     if system := made_up_by_kernel(path):
         raise SourceError(f"{path} holds no files of yours: the kernel makes it up ({system}); name a folder of code")

@@ -3,7 +3,6 @@
 llama.cpp may abort on a damaged file, so damage is told here, by the header and the sizes it promises.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from governor.told import no_chat
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.placement import placement_of
+from orchestrator.wire.places import path_of
 
 DEFAULT = "builtin:quoter"
 ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
@@ -97,7 +97,7 @@ def _builtin(name: str, models: Path) -> Path:
 
 
 def _local(name: str) -> Path:
-    path = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
+    path = path_of(name)
     try:
         if not path.exists():
             raise InvalidRequest(f"there is no model file {path}", ANOTHER)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import about, count, duration, plural, size
 from orchestrator.cli.terminal import clear_progress, is_terminal, note, progress, result, result_json
 from orchestrator.wire import faults
-from orchestrator.wire.places import is_url
+from orchestrator.wire.places import is_url, path_of
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Event
@@ -204,8 +203,6 @@ def place(path: str) -> str:
 def absolute(path: str) -> str:
     """Links in it are the daemon's to resolve."""
     try:
-        return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
+        return os.path.abspath(path_of(path))  # noqa: PTH100 - resolve() would follow links
     except FileNotFoundError:
         raise Failure(faults.USAGE, "the working directory is gone", "change to one that exists") from None
-    except RuntimeError as error:
-        raise Failure(faults.USAGE, f"{path}: {error}", "write the path in full") from error

@@ -1,6 +1,5 @@
 """`lore model`: models at hand."""
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from orchestrator.cli.figures import plural, size, table
 from orchestrator.cli.load import step
 from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
 from orchestrator.wire import faults
+from orchestrator.wire.places import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
 
 def named(asked: str) -> str:
     """A model's name, or the path of a GGUF file in full. Raises Failure for a path to anything else."""
-    path = Path(os.path.expanduser(asked))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
+    path = path_of(asked)
     if "/" not in asked and not (path.suffix == ".gguf" and path.is_file()):
         return asked
     if not path.is_file():

@@ -17,6 +17,7 @@ from orchestrator.engine.embed_port import BATCH_TEXTS, MOST_WINDOW, batch_token
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.wire.places import path_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def find_embedding(given: EmbeddingSettings, models: Path) -> EmbeddingChoice:
         fault = f"{given.model} {what}; built in to embed: {', '.join(built_in(embeds=True))}"
         return EmbeddingChoice(given.model, fault=fault)
     try:
-        path = ensure(given.model, models) if is_builtin(given.model) else Path(given.model).expanduser().resolve()
+        path = ensure(given.model, models) if is_builtin(given.model) else path_of(given.model).resolve()
         gguf = read_gguf(path)
         fault = no_embedding(gguf)
         if fault:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.reports.model_files import files, shards
+from orchestrator.wire.places import path_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def doomed(name: str, folder: Path, used: Iterable[str]) -> Doomed:
         )
     if not named:
         names = ", ".join(one.id for one in known) or "none"
-        if Path(name).expanduser().is_file() or name.startswith("builtin:"):
+        if path_of(name).is_file() or name.startswith("builtin:"):
             raise InvalidRequest(
                 f"{name} was not downloaded to {folder}", f"lore removes only what lies there: {names}"
             )
@@ -35,7 +36,7 @@ def doomed(name: str, folder: Path, used: Iterable[str]) -> Doomed:
     (found,) = named
     target = found.path.resolve()
     for path in used:
-        if Path(path).expanduser().resolve() == target:
+        if path_of(path).resolve() == target:
             raise Conflict(f"{found.path} is in use", "take another first: lore model use NAME")
     paths = tuple(one for one in shards(found.path) if one.exists() or one.is_symlink())
     return Doomed(found.id, paths, sum(one.lstat().st_size for one in paths))

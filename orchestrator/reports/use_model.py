@@ -13,6 +13,7 @@ from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.paths import FILE_MODE, private_folder
 from orchestrator.settings.sources import user_file
+from orchestrator.wire.places import path_of
 
 
 def use_model(path: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def setting_of(name: str, folder: Path) -> str:
         if BUILTINS[name].embeds:
             raise InvalidRequest(f"{name} cannot be used as a model: it embeds and writes no text", ANOTHER)
         return name
-    given = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib raises where ~NAME is nobody
+    given = path_of(name)
     known = tuple(files(folder))
     found = next((one.path for one in known if name in (one.id, one.path.name)), None)
     if found is None and not os.path.lexists(given):

@@ -1,0 +1,49 @@
+"""Paths as people write them: `~` is a home, and the home of nobody is a path that does not exist."""
+
+from pathlib import Path
+
+import pytest
+
+from codex.errors import SourceError
+from codex.sources import LoadRequest, resolve
+from orchestrator.cli.load import absolute
+from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.meaning.embedding_model import find_embedding
+from orchestrator.model_file import find_model
+from orchestrator.reports.drop_model import doomed
+from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.wire.places import path_of
+from orchestrator.wire.sockets import candidates
+
+NOBODY = "~there-is-no-such-user/model.gguf"
+
+
+def test_a_home_is_put_in_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert path_of("~/x.gguf") == tmp_path / "x.gguf"
+    assert path_of("~root/x.gguf") == Path("/root/x.gguf")
+    assert [path_of(name) for name in ("x", "/x/~/y", "a~b")] == [Path("x"), Path("/x/~/y"), Path("a~b")]
+    assert path_of(NOBODY) == Path(NOBODY)
+
+
+def test_a_model_in_the_home_of_nobody_is_one_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"there is no model file {NOBODY}"):
+        find_model(NOBODY, tmp_path)
+    assert "there-is-no-such-user" in find_embedding(EmbeddingSettings(model=NOBODY), tmp_path).fault
+    with pytest.raises(NotFound, match="no downloaded model ~there"):
+        doomed(NOBODY, tmp_path, [])
+
+
+def test_a_model_that_is_configured_there_keeps_no_other_from_being_dropped(tmp_path: Path) -> None:
+    (tmp_path / "one.gguf").write_bytes(b"GGUF")
+    assert doomed("one.gguf", tmp_path, [NOBODY]).paths == (tmp_path / "one.gguf",)
+
+
+def test_code_in_the_home_of_nobody_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no-such-user/code is not there"):
+        resolve(LoadRequest(("~there-is-no-such-user/code",)), tmp_path)
+    assert absolute("~there-is-no-such-user/code").endswith("/~there-is-no-such-user/code")
+
+
+def test_a_socket_in_the_home_of_nobody_is_one_that_nobody_listens_at() -> None:
+    assert candidates("~there-is-no-such-user/s", {}) == (Path("~there-is-no-such-user/s"),)
