@@ -7,10 +7,11 @@ also when the damage shows late: floors are then chosen anew, and wishes must be
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
 from codex.errors import CatalogError
 from codex.renewable import Renewable
@@ -26,6 +27,7 @@ SCHEMA = (
     CREATE TABLE wished (codex TEXT PRIMARY KEY, tier TEXT, watch INTEGER);
     """,
 )
+TABLES = ("touched", "frozen", "wished")
 _MOST = 1 << 20  # a count beyond says nothing more
 
 
@@ -38,11 +40,12 @@ class Wishes:
 
 
 class Ledger:
-    """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze`."""
+    """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze` and `forget`."""
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
         self._unkept: dict[str, tuple[int, tuple[str, ...]]] = {}  # frozen, and there was no room for it
+        self._owed: set[str] = set()  # codices that are forgotten, and there was no room to say so
 
     def close(self) -> None:
         self._file.close()
@@ -61,19 +64,20 @@ class Ledger:
                 database.execute("UPDATE wished SET watch = ? WHERE codex = ?", (watch, codex))
 
         if tier is not None or watch is not None:
-            self._file.write(write)
+            self._write(codex, write)
 
     def rewish(self, codex: str, wishes: Wishes) -> None:
         """These alone, whatever was wished since."""
-        self._file.write(
+        self._write(
+            codex,
             lambda database: database.execute(
                 "INSERT OR REPLACE INTO wished (codex, tier, watch) VALUES (?, ?, ?)",
                 (codex, wishes.tier, wishes.watch),
-            )
+            ),
         )
 
     def wishes(self, codex: str) -> Wishes:
-        rows = self._file.read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
+        rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
         return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
 
     # -- what questions touched
@@ -82,17 +86,18 @@ class Ledger:
         """One question more whose answer used these files."""
         rows = [(codex, path, _MOST) for path in dict.fromkeys(paths)]
         if rows:
-            self._file.write(
+            self._write(
+                codex,
                 lambda database: database.executemany(
                     "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
                     "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
                     rows,
-                )
+                ),
             )
 
     def touched(self, codex: str) -> Mapping[str, int]:
         """Questions by path."""
-        return dict(self._file.read("SELECT path, times FROM touched WHERE codex = ?", codex))
+        return dict(self._read("SELECT path, times FROM touched WHERE codex = ?", codex))
 
     # -- what floors were made of
 
@@ -105,7 +110,7 @@ class Ledger:
         row = (codex, generation, json.dumps(paths))
         insert = "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)"
         try:
-            self._file.write(lambda database: database.execute(insert, row))
+            self._write(codex, lambda database: database.execute(insert, row))
             self._unkept.pop(codex, None)
         except CatalogError as fault:
             self._unkept[codex] = (generation, paths)
@@ -116,14 +121,38 @@ class Ledger:
         number, unkept = self._unkept.get(codex, (None, ()))
         if number == generation:
             return unkept
-        rows = self._file.read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
+        rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
         return tuple(json.loads(rows[0][0])) if rows else None
 
+    # -- what is dropped
+
     def forget(self, codex: str) -> None:
+        """Nothing is known of it from now on. Where the disk refuses, its rows go with the next of its name that are
+        written, or with the next start (`keep`): what is dropped must be gone also when there is no room to write that."""
         self._unkept.pop(codex, None)
+        self._owed.add(codex)
+        try:
+            self._write(codex, lambda database: None)  # noqa: ARG005 - what is owed is all
+        except CatalogError as fault:
+            log.warning("what was noted of %s is taken out of its file later: %s", codex, fault)
+
+    def keep(self, codices: Iterable[str]) -> None:
+        """Forgets all others: a kill or a full disk may have left what was noted of a codex that was dropped."""
+        noted = {row[0] for table in TABLES for row in self._file.read(f"SELECT DISTINCT codex FROM {table}")}  # noqa: S608
+        for codex in sorted(noted - set(codices)):
+            self.forget(codex)
+
+    def _write(self, codex: str, work: Callable[[Connection], object]) -> None:
+        """In one transaction with the end of what is owed of it."""
 
         def write(database: Connection) -> None:
-            for table in ("touched", "frozen", "wished"):
-                database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - the three above
+            if codex in self._owed:
+                for table in TABLES:
+                    database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - those of the schema
+            work(database)
 
         self._file.write(write)
+        self._owed.discard(codex)
+
+    def _read(self, query: str, codex: str, *values: object) -> list[Any]:
+        return [] if codex in self._owed else self._file.read(query, codex, *values)

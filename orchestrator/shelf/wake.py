@@ -5,7 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from codex.errors import CodexError
 from codex.library import Library
+from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.standing import Standing
 
 log = logging.getLogger("lorekeep.shelf")
@@ -13,15 +15,26 @@ log = logging.getLogger("lorekeep.shelf")
 
 class Raised(Protocol):
     library: Library
+    ledger: Ledger
 
     def seen(self, name: str) -> Standing | None: ...
 
     async def raise_codex(self, name: str) -> Standing: ...
 
 
+def codices_of(library: Library, ledger: Ledger) -> list[str]:
+    """Names of what can be raised; whatever is noted of others is forgotten. Raises CodexError."""
+    codices = library.codices()
+    try:
+        ledger.keep(one.name for one in codices)
+    except CodexError as fault:
+        log.warning("what was noted of dropped codices stays: %s", fault)
+    return [one.name for one in codices if one.newest is not None]
+
+
 async def raise_all(shelf: Raised, told: Callable[[int, int], None]) -> None:
     """`told` hears how many are done, of how many."""
-    names = [one.name for one in await asyncio.to_thread(shelf.library.codices) if one.newest is not None]
+    names = await asyncio.to_thread(codices_of, shelf.library, shelf.ledger)
     for done, name in enumerate(names):
         told(done, len(names))
         if shelf.seen(name) is None:

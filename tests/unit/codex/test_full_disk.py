@@ -16,7 +16,7 @@ from codex.schema import open_database
 from codex.tokens import TokenStore
 from orchestrator.meaning.refusals import Refusals
 from orchestrator.sessions.schema import StoreError, opened
-from orchestrator.shelf.ledger import Ledger
+from orchestrator.shelf.ledger import Ledger, Wishes
 
 SCHEMA = ("CREATE TABLE t (a BLOB)",)
 
@@ -143,6 +143,29 @@ def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(di
     ledger.freeze("a", 3, ["new.py"])
     assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == (None, ("new.py",))
     ledger.close()
+
+
+def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_of_its_name(disk: Path) -> None:
+    ledger = Ledger(disk / "ledger.sqlite3")
+    for name in ("a", "b"):
+        ledger.wish(name, tier="map")
+        ledger.touch(name, ["x.py"])
+        ledger.freeze(name, 1, ["x.py"])
+    fill(disk)
+    for name in ("a", "b"):
+        ledger.forget(name)
+        assert (ledger.wishes(name), dict(ledger.touched(name)), ledger.frozen(name, 1)) == (Wishes(), {}, None)
+    ledger.freeze("a", 1, ["y.py"])
+    assert ledger.frozen("a", 1) == ("y.py",)
+    empty(disk)
+    ledger.wish("a", watch=True)
+    assert (ledger.wishes("a"), dict(ledger.touched("a")), ledger.frozen("b", 1)) == (Wishes(None, True), {}, None)
+    ledger.close()
+    again = Ledger(disk / "ledger.sqlite3")
+    assert again.wishes("a") == Wishes(None, True)
+    again.keep(["a"])
+    assert again.wishes("b") == Wishes()
+    again.close()
 
 
 def test_a_text_that_is_refused_is_known_also_where_that_cannot_be_written(disk: Path) -> None:

@@ -51,6 +51,17 @@ def test_a_dropped_codex_is_forgotten(tmp_path):
     assert (dict(ledger.touched("a")), ledger.frozen("a", 1), ledger.wishes("a")) == ({}, None, Wishes())
 
 
+def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    for name in ("a", "b", "c"):
+        ledger.wish(name, tier="map")
+    ledger.touch("d", ["x.py"])
+    ledger.keep(["b", "e"])
+    again = Ledger(tmp_path / "l.sqlite3")
+    assert [again.wishes(name).tier for name in ("a", "b", "c")] == [None, "map", None]
+    assert dict(again.touched("d")) == {}
+
+
 def test_a_damaged_file_is_begun_again(tmp_path):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
     assert dict(Ledger(tmp_path / "l.sqlite3").touched("a")) == {}
