@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import SOON
 
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
@@ -83,7 +84,7 @@ async def test_closing_an_ask_early_ends_it_and_another_one_is_answered(service)
         async for event in events:
             if isinstance(event, Text):
                 break
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON):
         assert isinstance((await events_of(service.ask(asking("hello", codex="demo"))))[-1], Answered)
 
 

@@ -5,6 +5,7 @@ import signal
 import pytest
 from support.house import CODES, ask, begun, codebase, first_words, living, question, until
 from support.refusals import refusal
+from support.waiting import SOON
 
 ENDLESS = ("ask", "-c", "none", "tick tock tick tock tick tock tick tock tick")
 
@@ -117,6 +118,6 @@ def test_a_closed_pipe_behind_the_answer_is_no_traceback(house):
     assert first_words(asking)
     asking.stdout.close()
     words = asking.stderr.read()
-    asking.wait(30)
+    asking.wait(SOON)
     assert "Traceback" not in words
     until(lambda: idle(house))

@@ -11,6 +11,7 @@ import pytest
 from private_daemon import LORE
 from support.house import codebase, engine_child, living, question
 from support.refusals import refusal
+from support.waiting import SOON
 
 
 @pytest.fixture
@@ -182,12 +183,12 @@ def test_ctrl_c_stops_the_daemon_and_its_child(nobody):
     child = engine_child(nobody)
     ending = os.pidfd_open(child)
     nobody.process.send_signal(signal.SIGINT)
-    assert nobody.process.wait(30) == 0
+    assert nobody.process.wait(SOON) == 0
     assert ended(ending)
     nobody.process = None
 
 
-def ended(pidfd, timeout_s=30):
+def ended(pidfd, timeout_s=SOON):
     try:
         return bool(select.select([pidfd], [], [], timeout_s)[0])
     finally:

@@ -5,7 +5,7 @@ word leaves it, and with `load` it is a fault of loading the model. CHILD_PATIEN
 """
 
 import os
-import time
+import signal
 from pathlib import Path
 
 MEASURING = 2  # sequences of the context in which a model is measured when it is loaded
@@ -27,7 +27,7 @@ if "FAULT_FILE" in os.environ:
             _file.write_text("")
         fault = words[-1] if words else ""
         if fault == "hang":
-            time.sleep(3600)
+            signal.pause()
         elif fault == "abort":
             os.abort()
         elif fault == "memory":

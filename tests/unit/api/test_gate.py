@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from support.waiting import SOON
 
 from orchestrator.api.gate import Gate
 
@@ -43,6 +44,6 @@ async def test_it_is_empty_when_all_who_came_in_have_left():
     await gate.passed("/v1/plan", asks=True)
     assert await gate.empty(0.01) is False
     gate.leave()
-    waiting = asyncio.create_task(gate.empty(5.0))
+    waiting = asyncio.create_task(gate.empty(SOON))
     gate.leave()
     assert await waiting is True

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import SOON
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api" / "support"))
 
@@ -42,7 +43,7 @@ def lore(folder: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=SOON,
         )
 
     return run

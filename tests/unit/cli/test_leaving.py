@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import SOON
 
 LORE = Path(sys.executable).parent / "lore"
 
@@ -26,7 +27,7 @@ def test_ctrl_c_ends_with_130(lorekeep, folder, command, words):
     lorekeep.wait_for(lorekeep.service.begun)
     process.stdout.read(6)  # the command is where it waits for more
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=SOON)
     assert process.returncode == 130
     assert words in told
     assert b"Traceback" not in told
@@ -39,7 +40,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(lorekeep, folder):
     process.stdout.read(1)
     process.stdout.close()
     told = process.stderr.read()
-    assert process.wait(10) in (0, 141)
+    assert process.wait(SOON) in (0, 141)
     assert b"Traceback" not in told
     process.stderr.close()
 

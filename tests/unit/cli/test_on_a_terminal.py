@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.waiting import SOON
+
 LORE = Path(sys.executable).parent / "lore"
 
 
@@ -28,7 +30,7 @@ def on_a_terminal(folder, *arguments, output=None, **environment):
     except OSError:
         pass  # how a terminal tells that the other side is closed
     os.close(ours)
-    return written.decode(), process.wait(10)
+    return written.decode(), process.wait(SOON)
 
 
 def test_on_a_terminal_waiting_is_shown_and_colour_unless_it_is_not_wanted(lorekeep, folder):

@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import SOON
 
 from codex.archive import ArchiveDamaged, Match
 from codex.archive_memory import MemoryArchive
@@ -134,7 +135,7 @@ def test_a_fault_of_a_graph_built_beside_is_told_to_the_next_search() -> None:
     archive.remove("c", ["alone.py"])
     archive.broken.set()
     slow.joined("begin", "c", found, 4)
-    assert archive.told.wait(10)
+    assert archive.told.wait(SOON)
 
     def search_on() -> None:
         while slow.joined("begin", "c", found, 4).notices == (BEHIND,):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.libraries import fill, request
+from support.waiting import SOON
 
 from codex.errors import LoadCancelled, LoadRunning
 from codex.library import Library
@@ -80,9 +81,9 @@ def test_what_nobody_asked_for_is_waited_for(tmp_path: Path) -> None:
     waits, thread = threading.Event(), threading.Thread(target=load)
     with lock(tmp_path, "one", asked=False):
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(SOON)
         steps.append("updated")
-    thread.join(10)
+    thread.join(SOON)
     assert steps == ["updated", "loaded"]
 
 
@@ -116,13 +117,13 @@ def test_a_load_waits_for_the_update_of_another_codex_of_the_same_folder(tmp_pat
 
     def count(text: str) -> int:  # in the middle of the update
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(SOON)
         assert loaded == []
         return len(text)
 
     thread = threading.Thread(target=load)
     fill(root, {"a.py": "a = 10\n"})
     library.follow("one", count=count, changed_definitions=lambda old, new: None)
-    thread.join(20)
+    thread.join(SOON)
     assert loaded == ["two"]
     library.close()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
+from support.waiting import SOON
 
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client import EngineClient
@@ -79,7 +80,7 @@ async def test_stopping_does_not_wait_for_a_fill(words):
     async with engine(words) as client:
         fill = asyncio.create_task(client.embed(MANY, Urgency.BACKGROUND))
         await client.embed(["both lanes are up"])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SOON):
             await client.stop()
         with pytest.raises(EngineUnavailable, match="stopped"):
             await fill
@@ -116,7 +117,7 @@ async def test_a_model_that_rests_is_out_of_the_memory_until_it_need_not(words):
         first = (await client.embed(["a text"])).vectors
         assert client.embedding_bytes > 1_000_000
         client.rest_embedding("RAM is scarce")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SOON):
             while client.embedding_bytes:
                 await client.encode([""])
         with pytest.raises(EngineUnavailable, match="RAM is scarce"):

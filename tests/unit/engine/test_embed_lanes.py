@@ -6,13 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.embed_fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embed_lanes import NICE, Lanes
 from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Holds, Unload
-
-SOON = 10.0
 
 
 class Gated(FakeEmbedding):

@@ -6,6 +6,8 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
+from support.turns import told_turns
+from support.waiting import SOON
 
 from codex.archive_memory import MemoryArchive
 from codex.documents import Document
@@ -15,7 +17,6 @@ from orchestrator.meaning import filling
 from orchestrator.meaning.filling import Filling
 
 pytestmark = pytest.mark.anyio
-SOON = 10
 
 
 class Hashes:
@@ -36,23 +37,6 @@ class Hashes:
         return [[1.0, 0.0] if hashlib.sha256(text.encode()).digest()[0] % 2 else [0.0, 1.0] for text in texts]
 
 
-class Told(Filling):
-    """Tells who waits that a turn has ended."""
-
-    async def _turn(self, name, embedder):
-        try:
-            return await super()._turn(name, embedder)
-        finally:
-            self.turns.append(name)
-            self.turned.set()
-
-    async def until(self, true):
-        async with asyncio.timeout(SOON):
-            while not true():
-                self.turned.clear()
-                await self.turned.wait()
-
-
 def document(path, functions=1):
     text = "".join(f"def {path[0]}{number}():\n    return '{path} {number}'\n\n\n" for number in range(functions))
     return Document(path, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
@@ -63,8 +47,9 @@ async def room(*codices, embedder=None, again=SOON, vectors=None):
     archive = MemoryArchive()
     for name in codices:
         archive.index(name, [document(f"{name}.py", 3)], [], lambda more: None)
-    made = Told(archive, vectors or MemoryVectors(), embedder or Hashes(), again, lambda: made.why)
-    made.turns, made.turned, made.why = [], asyncio.Event(), ""
+    made = Filling(archive, vectors or MemoryVectors(), embedder or Hashes(), again, lambda: made.why)
+    made.turns, made.why = [], ""
+    made.until = told_turns(made, made.turns).until
     made.start(codices)
     try:
         yield made

@@ -7,6 +7,7 @@ import signal
 from contextlib import asynccontextmanager
 
 import pytest
+from support.turns import told_turns
 
 from codex.archive_memory import MemoryArchive
 from codex.documents import Document
@@ -79,15 +80,12 @@ def archive(word, files=20):
 async def filled(embedder, held, vectors):
     """The report once all is done."""
     filling = Filling(held, vectors, embedder, again=0.05)
+    told = told_turns(filling)
     filling.start(["demo"])
     filling.wanted("demo")
     try:
-        async with asyncio.timeout(20):
-            while True:
-                report = filling.report("demo")
-                if report and report["embedded"] == report["texts"] > 0:
-                    return report
-                await asyncio.sleep(0.01)
+        await told.until(lambda: (now := filling.report("demo")) and now["embedded"] == now["texts"] > 0)
+        return filling.report("demo")
     finally:
         await filling.stop()
 

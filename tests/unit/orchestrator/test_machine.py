@@ -1,10 +1,9 @@
 """The governor at work: what the engine holds is told, the embedding model makes room, and a fault ends no watch."""
 
-import asyncio
-
 import pytest
 from support.gpus import gpu
 from support.shapes import shape
+from support.waiting import Told
 
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
@@ -50,14 +49,17 @@ class Watched:
         self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
         self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), embedding=embedding))
         self.client = EngineClient(EngineSpec("fake"))
+        self.moved = Told()
         self.machine.bind(self.client, self.follow, self.rest)
 
     def rest(self, why):
         self.told.append(why)
         self.client.rest_embedding(why)
+        self.moved.tell()
 
     async def follow(self):
         self.followed += 1
+        self.moved.tell()
         if self.fault:
             raise self.fault
 
@@ -68,13 +70,6 @@ class Watched:
     async def __aexit__(self, *_):
         await self.machine.stop()
 
-    async def until(self, true):
-        async with asyncio.timeout(60):
-            while True:
-                if true():
-                    return
-                await asyncio.sleep(0.01)
-
 
 EMBEDDING = EmbeddingCost(layers=0, gpu=0, ram=GIB, weights=GIB // 2, buffers=GIB // 2)
 
@@ -83,24 +78,24 @@ async def test_the_embedding_model_is_planned_for_and_gives_its_bytes_back_while
     async with Watched(EMBEDDING) as watched:
         assert watched.machine.budget.embedding_bytes == GIB
         watched.card.free = GIB
-        await watched.until(lambda: watched.told and watched.machine.budget.embedding_bytes == 0)
+        await watched.moved.until(lambda: watched.told and watched.machine.budget.embedding_bytes == 0)
         assert "VRAM is scarce (pressure critical)" in watched.told[0]
         watched.card.free = 20 * GIB
-        await watched.until(lambda: watched.told[-1] == "" and watched.machine.budget.embedding_bytes == GIB)
+        await watched.moved.until(lambda: watched.told[-1] == "" and watched.machine.budget.embedding_bytes == GIB)
         assert len(watched.told) == 2
 
 
 async def test_without_an_embedding_model_nobody_has_to_make_room():
     async with Watched() as watched:
         watched.card.free = GIB
-        await watched.until(lambda: watched.machine.levels.memory == "critical" and watched.followed)
+        await watched.moved.until(lambda: watched.machine.levels.memory == "critical" and watched.followed)
         assert watched.told == []
 
 
 async def test_an_engine_that_is_gone_for_a_moment_does_not_end_the_watch():
     async with Watched(EMBEDDING, fault=EngineUnavailable("it ended")) as watched:
         watched.card.free = GIB
-        await watched.until(lambda: watched.told and watched.followed)
+        await watched.moved.until(lambda: watched.told and watched.followed)
         watched.card.free = 20 * GIB
-        await watched.until(lambda: watched.told[-1] == "")
+        await watched.moved.until(lambda: watched.told[-1] == "")
         assert watched.followed >= 2
