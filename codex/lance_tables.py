@@ -15,6 +15,7 @@ from typing import Any
 from codex.grams import sketch
 from codex.lance_cards import card_of
 from codex.lance_shown import Shown
+from codex.late_package import late
 from codex.prepare import Prepared
 
 _STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
@@ -218,7 +219,10 @@ def row_id(path: str, start: int) -> str:
 def lancedb() -> Any:
     """The library, imported at the first use."""
     os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings would go to stderr, one per query
-    import lancedb  # 0.5 s and 140 MB, paid only by who searches
+    late(
+        "lance_namespace_urllib3_client"
+    )  # calls to a remote catalog, half of what the import takes; its models are used
+    import lancedb  # 1 s and 120 MB, paid only by who searches
 
     return lancedb
 
