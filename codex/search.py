@@ -8,7 +8,7 @@ follow where there is room, or stand beside the first with `per_file`. Knows an 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from codex.archive import Archive, ArchiveError, Match
@@ -18,12 +18,17 @@ from codex.embed import Embedder, VectorIndex
 from codex.errors import CodexError
 from codex.ranking import RankedFile, by_rank, rank
 from codex.snippets import snippet
+from codex.vector_background import Background, stands_out
 from codex.vector_search import nearest_chunks
 
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
 _EXACT = 20
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
+_FAR_FROM_ALL = (
+    "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
+    "use words that stand in the code"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +63,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Search:
-    """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up."""
+    """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up.
+
+    `near` remembers how near each codex comes to questions about other matters.
+    """
 
     archive: Archive
     embedder: Embedder | None = None
     vectors: VectorIndex | None = None
+    near: Background = field(default_factory=Background, compare=False)
 
     def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> Found:
         """At most `n` hits for a question in words or code; up to `per_file` of a file before the next one's.
 
-        Empty for an unknown codex, or when no word was found. Raises what the archive raises.
+        Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
+        archive raises.
         """
         question = asked(query)
         if not (question.words or question.exact) or n <= 0:
@@ -76,7 +86,7 @@ class Search:
         chunks = self.archive.matches(codex, question.words, _CHUNKS)
         files = self.archive.file_matches(codex, question.words, _FILES)
         exact, missing = self._exact(question, codex, n)
-        by_meaning, faults = self._by_meaning(query, codex)
+        by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
         defined = partial(self.archive.definitions, codex)
         ranked = rank(question, chunks, files, defined, by_rank(by_meaning), exact)
         ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
@@ -99,12 +109,17 @@ class Search:
                 missing.append(f"nothing holds {text!r} as it is; searched by its words")
         return {place: times / len(question.exact) for place, times in found.items()}, tuple(missing)
 
-    def _by_meaning(self, query: str, codex: str) -> tuple[dict[Place, float], tuple[str, ...]]:
-        """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only."""
+    def _by_meaning(self, query: str, codex: str, *, alone: bool) -> tuple[dict[Place, float], tuple[str, ...]]:
+        """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only.
+
+        `alone`: nothing else was found, so what is nearest must be near.
+        """
         if self.embedder is None or self.vectors is None:
             return {}, ()
         try:
             found = nearest_chunks(self.archive, self.embedder, self.vectors, query, codex, _CHUNKS)
+            if found and alone and not stands_out(found[0][1], self.near.of(codex, self.embedder, self.vectors)):
+                return {}, (_FAR_FROM_ALL,)
         except ArchiveError:
             raise
         except CodexError as error:

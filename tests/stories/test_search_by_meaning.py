@@ -1,12 +1,13 @@
 """A model that embeds is configured: chunks get their vectors in the background, and search goes by them too."""
 
-import asyncio
 import os
 import shutil
 import signal
 from contextlib import asynccontextmanager
 
 import pytest
+from support.real_engine import next_child
+from support.turns import told_turns
 
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
@@ -33,6 +34,7 @@ async def program(folder, model, embedding, models):
         paths.models.symlink_to(models)
     settings = Settings(model=ModelSettings(path=str(model), threads=1), embedding=EmbeddingSettings(**embedding))
     made = bootstrap.build(settings, paths)
+    made.turned = told_turns(made.meaning.filling)
     await made.start()
     try:
         yield made
@@ -55,20 +57,9 @@ async def load(made, code):
 
 async def embedded(made, more_than=0):
     """Waits until all of the codex has vectors, of more texts than so many; what its report says of them."""
-    async with asyncio.timeout(30):
-        while True:
-            report = (await made.codices(OWNER))[0].get("embedding")
-            if report and report["embedded"] == report["texts"] > more_than:
-                return report
-            await asyncio.sleep(0.02)
-
-
-async def next_child(made):
-    async with asyncio.timeout(30):
-        while True:
-            if made.client.restarts:
-                return await made.client.ensure_ready()
-            await asyncio.sleep(0.02)
+    filling = made.meaning.filling
+    await made.turned.until(lambda: (now := filling.report("demo")) and now["embedded"] == now["texts"] > more_than)
+    return filling.report("demo")
 
 
 async def found(made, query):
@@ -85,6 +76,17 @@ async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_
         assert report["notices"] == []
         status = (await made.status(OWNER))["embedding"]
         assert (status["model"], status["dimensions"], status["fault"]) == ("builtin:words", 256, "")
+
+
+async def test_what_no_word_finds_and_is_near_to_nothing_is_not_found(tmp_path, quoter_model, models, code):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        await load(made, code)
+        await embedded(made)
+        near = await found(made, "socketed")  # no word of the code, and pieces of one
+        assert near["hits"][0]["path"] == "net.py"
+        far = await found(made, "Kirschmarmelade")
+        assert far["hits"] == []
+        assert "hardly nearer to anything here" in far["notices"][0]
 
 
 async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tmp_path, quoter_model, models, code):
@@ -138,7 +140,7 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
         await embedded(made)
         model.unlink()
         os.kill(made.client.pid, signal.SIGKILL)  # the next child loads its models anew
-        await next_child(made)
+        await next_child(made.client)
         report = await found(made, "socket")
         assert report["hits"][0]["path"] == "net.py"
         assert "searched by words and names only" in report["notices"][0]
