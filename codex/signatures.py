@@ -24,9 +24,14 @@ def signature_of(node: Node, raw: bytes) -> str:
     return " ".join(head.split())[:_SIGNATURE_CHARS].rstrip(" {:=")
 
 
-def doc_line(node: Node, outer: Node) -> str:
+def doc_line(node: Node, outer: Node, raw: bytes) -> str:
     """The first line of a definition's documentation, or ''."""
-    return _docstring(node) or _comment_above(outer)
+    return _docstring(node, raw) or _comment_above(outer, raw)
+
+
+def text_of(node: Node, raw: bytes) -> str:
+    """What a node covers. `node.text` is as true, and of a text that is parsed in pieces reads a whole piece each time."""
+    return raw[node.start_byte : node.end_byte].decode("utf-8", errors="replace")
 
 
 def _end_of_first_line(node: Node, raw: bytes) -> int:
@@ -34,23 +39,23 @@ def _end_of_first_line(node: Node, raw: bytes) -> int:
     return node.end_byte if newline < 0 else newline
 
 
-def _docstring(node: Node) -> str:
+def _docstring(node: Node, raw: bytes) -> str:
     body = node.child_by_field_name("body")
     first = body.named_children[0] if body is not None and body.named_child_count else None
     if first is not None and first.type == "expression_statement" and first.named_child_count:
         first = first.named_children[0]
     if first is None or first.type != "string":
         return ""
-    text = _STRING_MARKS.sub("", (first.text or b"").decode("utf-8", errors="replace").strip())
+    text = _STRING_MARKS.sub("", text_of(first, raw).strip())
     return _first_line(text.split("\n"))
 
 
-def _comment_above(node: Node) -> str:
+def _comment_above(node: Node, raw: bytes) -> str:
     """The first line of the block of comments that ends on the line above."""
     lines: list[str] = []
     line, above = node.start_point[0], node.prev_sibling
     while above is not None and "comment" in above.type and above.end_point[0] + (above.end_point[1] > 0) >= line:
-        text = (above.text or b"").decode("utf-8", errors="replace")
+        text = text_of(above, raw)
         lines[:0] = [_TAG.sub("", _bare(one)) for one in text.split("\n")]
         line, above = above.start_point[0], above.prev_sibling
     return _first_line(lines)

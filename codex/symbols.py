@@ -16,14 +16,14 @@ from tree_sitter import Node, QueryCursor, Tree
 
 from codex.documents import Document
 from codex.languages import Language, language_of, parser_of, query_of
+from codex.pieces import Pieces
 from codex.plain import plain_symbols
-from codex.signatures import doc_line, signature_of
+from codex.signatures import doc_line, signature_of, text_of
 
 OUTLINE_VERSION = 1  # raise it when outlines of the same text change: what was cached by digest is made again
 _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
 _LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
 _PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
-_PIECE = 65_536
 _MATCHES_IN_PROGRESS = 4096
 _WRAPPERS = frozenset({"decorated_definition", "export_statement", "template_declaration", "ambient_declaration"})
 _SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
@@ -106,9 +106,9 @@ def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
                 found = _definition(nodes[0], captures.get("name"), detail, raw, count)
                 definitions.setdefault((found.first, found.last, found.symbol.name), found)
             elif kind == "reference":
-                references.update({(_text(node), detail, node.start_point[0] + 1): None for node in nodes})
+                references.update({(text_of(node, raw), detail, node.start_point[0] + 1): None for node in nodes})
             elif kind == "import":
-                imports.update({_text(node).strip("\"'<>"): None for node in nodes})
+                imports.update({text_of(node, raw).strip("\"'<>"): None for node in nodes})
     return Outline(
         language.name,
         count,
@@ -123,20 +123,19 @@ def _tree(language: Language, raw: bytes) -> Tree | None:
     deadline = time.monotonic() + _PARSE_SECONDS
     with _parsing:
         parser = parser_of(language)
+        pieces = Pieces(raw)  # the progress callback works only where the text is read in pieces (tree-sitter 0.26)
         try:
-            # The progress callback works only where the text is read in pieces (tree-sitter 0.26).
-            return parser.parse(
-                lambda offset, _: raw[offset : offset + _PIECE],
-                progress_callback=lambda *_: time.monotonic() > deadline,
-            )
+            return parser.parse(pieces, progress_callback=lambda *_: time.monotonic() > deadline)
         except ValueError:
             parser.reset()
             return None
+        finally:
+            pieces.parsed()
 
 
 def _definition(node: Node, names: list[Node] | None, kind: str, raw: bytes, count: int) -> _Definition:
     outer = node.parent if node.parent is not None and node.parent.type in _WRAPPERS else node
-    name = _text(names[0]) if names else kind
+    name = text_of(names[0], raw) if names else kind
     start = outer.start_point[0] + 1
     end = outer.end_point[0] + (1 if outer.end_point[1] > 0 else 0)
     symbol = Symbol(
@@ -146,7 +145,7 @@ def _definition(node: Node, names: list[Node] | None, kind: str, raw: bytes, cou
         start=start,
         end=min(max(start, end), max(count, start)),
         signature=signature_of(node, raw),
-        doc=doc_line(node, outer),
+        doc=doc_line(node, outer, raw),
     )
     return _Definition(outer.start_byte, outer.end_byte, symbol)
 
@@ -165,7 +164,3 @@ def _nested(definitions: Iterable[_Definition], language: Language) -> Iterator[
         symbol = replace(symbol, qualname=qualname, kind=kind)
         holders.append((one.last, symbol))
         yield symbol
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", errors="replace")
