@@ -1,7 +1,7 @@
 """The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
 
-Floors and the grant are remembered and told again to the next child. A ticket that had sent nothing when its child ended
-is handed in again once, alone; one that had, or that sees a second end, fails with a retryable error.
+Floors and the grant are remembered and told again to the next child. What becomes of tickets is decided in `replay`; one
+that fails is told so with a retryable error.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from orchestrator.engine.calls import Calls
 from orchestrator.engine.embed_client import EmbeddingCalls, Embeddings
 from orchestrator.engine.embed_messages import Embedded, EmbedFailed, Holds
 from orchestrator.engine.messages import (
@@ -35,6 +36,7 @@ from orchestrator.engine.messages import (
     Urgency,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.replay import Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.supervision import ChildState
 from orchestrator.engine.supervisor import EngineUnavailable, Supervisor
 
@@ -46,10 +48,10 @@ PATIENCE_SECONDS = 60.0
 
 @dataclass(eq=False)
 class Running:
-    job: Job
+    """A ticket without an outcome, and what of its messages nobody has read."""
+
+    flight: Flight
     messages: "asyncio.Queue[TicketMessage]" = field(default_factory=asyncio.Queue)
-    sent: bool = False
-    ended: bool = False
 
 
 class EngineClient:
@@ -61,15 +63,15 @@ class EngineClient:
         self._supervisor = Supervisor(
             spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
         )
-        self._numbers = count(1)
+        self._calls = Calls(self._supervisor)
+        self._tickets = count(1)
         self._running: dict[int, Running] = {}
-        self._replay: list[Running] = []
-        self._calls: dict[int, asyncio.Future[object]] = {}
+        self._suspects = Suspects()
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
         self.ending = ""  # why it is being stopped
         self._heart: asyncio.Task[None] | None = None
-        self._embedding = EmbeddingCalls(spec.embedding, self._call, self._supervisor.send)
+        self._embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
 
     # -- life
 
@@ -85,9 +87,8 @@ class EngineClient:
             await asyncio.gather(self._heart, return_exceptions=True)
         self._supervisor.send([Shutdown()])
         await self._supervisor.stop()
-        self._fail_calls("the engine is stopped")
-        for running in list(self._running.values()):
-            self._finish(running, Outcome.CANCELLED, Reason.CANCELLED, why)
+        self._calls.fail("the engine is stopped")
+        self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
 
     def on_snapshot(self, changed: Callable[[Snapshot], None]) -> None:
         """From now on `changed` is called with every new picture of the engine."""
@@ -136,17 +137,17 @@ class EngineClient:
     # -- calls
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]:
-        answer = await self._call(lambda call: Encode(call, tuple(texts), control))
+        answer = await self._calls.call(lambda call: Encode(call, tuple(texts), control))
         assert isinstance(answer, Encoded)
         return [as_array(ids) for ids in answer.ids]
 
     async def decode(self, ids: bytes) -> str:
-        answer = await self._call(lambda call: Decode(call, ids))
+        answer = await self._calls.call(lambda call: Decode(call, ids))
         assert isinstance(answer, Decoded)
         return answer.text
 
     async def match(self, floor: str, tail: bytes, owner: int) -> Matched:
-        answer = await self._call(lambda call: Match(call, floor, tail, owner))
+        answer = await self._calls.call(lambda call: Match(call, floor, tail, owner))
         assert isinstance(answer, Matched)
         return answer
 
@@ -173,18 +174,6 @@ class EngineClient:
         """Of its weights in memory now."""
         return self._embedding.holds
 
-    async def _call(self, make: Callable[[int], object]) -> object:
-        await self.ensure_ready()
-        number = next(self._numbers)
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._calls[number] = future
-        try:
-            if not self._supervisor.send([make(number)]):
-                raise EngineUnavailable(self.reason)
-            return await future
-        finally:
-            self._calls.pop(number, None)
-
     # -- tickets
 
     async def run(self, job: Job) -> AsyncGenerator[TicketMessage]:
@@ -194,10 +183,10 @@ class EngineClient:
         """
         if self.state in (ChildState.BROKEN, ChildState.STOPPED):
             raise EngineUnavailable(self.reason, broken=self.state is ChildState.BROKEN)
-        running = Running(replace(job, ticket=next(self._numbers)))
-        self._running[running.job.ticket] = running
-        if not self._replay:
-            self._supervisor.send([running.job])  # with no child up, it is handed in when one is
+        ticket = next(self._tickets)
+        running = self._running[ticket] = Running(Flight(replace(job, ticket=ticket)))
+        if not self._suspects:
+            self._supervisor.send([running.flight.job])  # with no child up, it is handed in when one is
         try:
             while True:
                 message = await running.messages.get()
@@ -205,9 +194,9 @@ class EngineClient:
                 if isinstance(message, Completion):
                     return
         finally:
-            if not running.ended:
-                self._supervisor.send([Cancel(running.job.ticket)])
-                self._running.pop(running.job.ticket, None)
+            if self._running.pop(ticket, None):
+                self._suspects = self._suspects.without(ticket)
+                self._supervisor.send([Cancel(ticket)])
 
     def _hear(self, message: object) -> None:
         if isinstance(message, Snapshot):
@@ -217,68 +206,51 @@ class EngineClient:
             self._embedding.holds = message.weights
             self._changed(self.snapshot)
         elif isinstance(message, Encoded | Decoded | Matched | Embedded | EmbedFailed):
-            future = self._calls.get(message.call)
-            if future and not future.done():
-                future.set_result(message)
+            self._calls.answered(message.call, message)
         elif isinstance(message, Admitted | Progress | Delta | Completion):
             self._tell(message)
 
     def _tell(self, message: TicketMessage) -> None:
-        running = self._running.get(message.ticket)
-        if running is None:
-            return
-        running.sent = running.sent or isinstance(message, Delta)
-        running.messages.put_nowait(message)
+        if running := self._running.get(message.ticket):
+            if isinstance(message, Delta) and not running.flight.told:
+                running.flight = replace(running.flight, told=True)
+            running.messages.put_nowait(message)
         if isinstance(message, Completion):
-            running.ended = True
-            del self._running[message.ticket]
-            self._next_replay(running)
+            self._running.pop(message.ticket, None)
+            if self._suspects.has_turn(message.ticket):
+                self._suspects = self._suspects.after_first()
+                self._hand_in()
 
     # -- when a child ends
 
     def _retell(self) -> None:
         known = [*([self._grant] if self._grant else []), *self._floors.values()]
         self._supervisor.send(known)
-        self._replay = [running for running in self._running.values() if is_suspect(running.job)]
-        self._go_on()
+        self._suspects = suspects_of(self._jobs().values())
+        self._hand_in()
 
-    def _next_replay(self, ended: Running) -> None:
-        """Replays go in one by one, so that a ticket that kills the child takes nobody with it."""
-        if ended not in self._replay:
-            return
-        self._replay.remove(ended)
-        self._go_on()
+    def _hand_in(self) -> None:
+        self._supervisor.send(self._suspects.next_jobs(self._jobs()))
 
-    def _go_on(self) -> None:
-        """Hands in the next replay, or, when there is none left, everything that waited for them."""
-        jobs = [self._replay[0].job] if self._replay else [running.job for running in self._running.values()]
-        self._supervisor.send(jobs)
+    def _jobs(self) -> dict[int, Job]:
+        return {ticket: running.flight.job for ticket, running in self._running.items()}
 
-    def _child_ended(self, how: str) -> list[int]:
+    def _child_ended(self, how: str) -> Sequence[int]:
         self.snapshot, self._embedding.holds = Snapshot(0), 0
-        self._fail_calls(f"the engine ended ({how})")
-        were_running = [r for r in self._running.values() if not self._replay or r is self._replay[0]]
-        for running in were_running:
-            if running.sent or running.job.replay:
-                self._finish(running, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how}); ask again")
-            else:
-                running.job = replace(running.job, replay=1)
-        self._replay = []
-        return [running.job.ticket for running in were_running]
+        self._calls.fail(f"the engine ended ({how})")
+        decided = after_end((running.flight for running in self._running.values()), self._suspects)
+        self._suspects = Suspects()
+        for job in decided.again:
+            self._running[job.ticket].flight = Flight(job)
+        self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how}); ask again")
+        return decided.inside
 
     def _gave_up(self, why: str) -> None:
-        for running in list(self._running.values()):
-            self._finish(running, Outcome.FAILED, Reason.ENGINE, why)
+        self._finish(tuple(self._running), Outcome.FAILED, Reason.ENGINE, why)
 
-    def _finish(self, running: Running, outcome: Outcome, reason: Reason, detail: str) -> None:
-        self._running.pop(running.job.ticket, None)
-        running.ended = True
-        running.messages.put_nowait(Completion(running.job.ticket, outcome, reason, detail))
-
-    def _fail_calls(self, why: str) -> None:
-        for future in self._calls.values():
-            if not future.done():
-                future.set_exception(EngineUnavailable(why))
+    def _finish(self, tickets: Sequence[int], outcome: Outcome, reason: Reason, detail: str) -> None:
+        for ticket in tickets:
+            self._running.pop(ticket).messages.put_nowait(Completion(ticket, outcome, reason, detail))
 
     async def _heartbeat(self) -> None:
         """A child that is alive but answers nothing (stopped, swapped out) is ended, so that the next can serve."""
@@ -291,11 +263,6 @@ class EngineClient:
                     self._supervisor.kill()
                 except EngineUnavailable:
                     continue
-
-
-def is_suspect(job: Job) -> bool:
-    """Whether a job is replayed alone: not the computing of a floor, which takes minutes that no question may wait for."""
-    return job.replay > 0 and job.urgency is Urgency.INTERACTIVE
 
 
 def as_array(ids: bytes) -> "array[int]":

@@ -1,9 +1,11 @@
 """The client with a real child process around the fake backend: what survives a child, and what is told when not."""
 
+import asyncio
 import os
 import signal
 from contextlib import aclosing, asynccontextmanager
 
+import anyio
 import pytest
 
 from orchestrator.engine.client import EngineClient
@@ -86,6 +88,27 @@ async def test_a_killed_child_is_replaced_and_a_ticket_that_had_sent_nothing_is_
         assert messages[-1].outcome is Outcome.DONE
         assert client.restarts == 1
         assert client.pid != first_child
+
+
+async def test_questions_wait_for_no_suspect_that_nobody_wants_answered_any_more():
+    async with engine() as client:
+        client.put_floor("f", FLOOR)
+        await client.ensure_ready()
+        first_child = client.pid
+        os.kill(first_child, signal.SIGSTOP)
+        with anyio.fail_after(30):
+            async with aclosing(client.run(job(max_tokens=3000))) as first, aclosing(client.run(job((4,)))) as second:
+                told = asyncio.ensure_future(anext(first))
+                waits = asyncio.ensure_future(anext(second))
+                third = asyncio.ensure_future(collect(client, job((5,))))
+                await asyncio.sleep(0)
+                os.kill(first_child, signal.SIGKILL)
+                assert isinstance(await told, Admitted)  # by the next child, alone
+                waits.cancel()
+                await asyncio.wait([waits])
+            assert (await third)[-1].outcome is Outcome.DONE
+            assert (await collect(client, job((6,))))[-1].outcome is Outcome.DONE
+        assert client.restarts == 1
 
 
 async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
