@@ -1,7 +1,5 @@
 """Replies about conversations."""
 
-from typing import Any
-
 from pydantic import Field
 
 from orchestrator.wire.lore import Shape
@@ -30,9 +28,9 @@ class SessionTurn(Shape):
     role: str = Field(description="user, assistant or tool")
     text: str = Field(description="what was said")
     created: float = Field(0.0, description="seconds since 1970")
-    evidence: Any = Field(None, description="what stood beside a question")
+    evidence: str = Field("", description="what stood beside a question, as JSON")
     tool_call_id: str = Field("", description="of a tool's result")
-    tool_calls: Any = Field(None, description="what an answer called")
+    tool_calls: str = Field("", description="what an answer called, as JSON")
 
 
 class SessionExport(Shape):
