@@ -1,94 +1,10 @@
 """What the loop relies on, held by the fake and by llama.cpp alike: sequences share cells and nobody sees it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
+from support.backends import CHUNK, TEXT, Subject, feed
 
-from orchestrator.engine.backend import Backend, BackendError, Batch, Memory, Sampled
-from orchestrator.engine.builtin import ensure
-from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.backend import BackendError, Batch
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec
-
-CHUNK = 64
-KEYS = ("return", "import", "class", "print", "while", "assert", "yield", "with", "from", "lambda", "raise", "for")
-TEXT = "\n".join(f"door {n} is opened by {KEYS[n % 12]} and key {7919 * n % 99991}" for n in range(60))
-QUESTION, OTHER = "\ndoor 3 is opened by", "\nSo, what was in the cellar? It was door 9 is opened by"
-
-
-@dataclass
-class Subject:
-    """A backend and how near two of its views must be to count as the same: `tolerance` in nats, None for exactly."""
-
-    backend: Backend
-    tolerance: float | None
-    floor: list[int]
-    tail: list[int]
-    other: list[int]
-
-    def open(self, cells: int = 1024, sequences: int = 8) -> Memory:
-        return self.backend.open(cells, sequences)
-
-    def view(self, memory: Memory, row: int) -> Sampled:
-        sampler = self.backend.sampler(Sampling(logprobs=16))
-        try:
-            return memory.sample(row, sampler)
-        finally:
-            sampler.close()
-
-    def fresh(self, ids: list[int]) -> Sampled:
-        memory = self.open()
-        try:
-            return self.view(memory, feed(memory, 0, ids))
-        finally:
-            memory.close()
-
-    def same(self, one: Sampled, other: Sampled) -> bool:
-        if self.tolerance is None:
-            return one == other
-        mine, yours = dict(one.logprobs), dict(other.logprobs)
-        both = mine.keys() & yours.keys()
-        return len(both) >= 12 and all(abs(mine[token] - yours[token]) <= self.tolerance for token in both)
-
-    def answer(self, memory: Memory, sequence: int, at: int, row: int, sampling: Sampling, most: int = 12) -> list[int]:
-        sampler, ids = self.backend.sampler(sampling), list[int]()
-        try:
-            while len(ids) < most and not (sampled := memory.sample(row, sampler)).end:
-                ids.append(sampled.token)
-                row = feed(memory, sequence, [sampled.token], at + len(ids) - 1)
-            return ids
-        finally:
-            sampler.close()
-
-
-def feed(memory: Memory, sequence: int, ids: list[int], start: int = 0, chunk: int = CHUNK) -> int:
-    """Computes a run of a sequence; returns the row of its last token."""
-    row = 0
-    for at in range(0, len(ids), chunk):
-        batch = Batch()
-        row = batch.add(sequence, start + at, ids[at : at + chunk], output=at + chunk >= len(ids))
-        memory.decode(batch)
-    return row
-
-
-def subject(backend: Backend, tolerance: float | None, length: int) -> Subject:
-    floor, tail, other = backend.encode([TEXT, QUESTION, OTHER], control=False)
-    return Subject(backend, tolerance, floor[:length], tail, other)
-
-
-@pytest.fixture(scope="module", params=["fake", "quoter", "noise"])
-def on(request: pytest.FixtureRequest, models: Path) -> Iterator[Subject]:
-    if request.param == "fake":
-        yield subject(FakeBackend(end_every=10**6), None, 500)
-        return
-    name, length = {"quoter": ("builtin:quoter", 500), "noise": ("builtin:noise-s", 200)}[request.param]
-    backend = LlamaBackend(EngineSpec(str(ensure(name, models)), threads=1, batch=256, gpu_layers=0))
-    yield subject(backend, 0.05, length)  # at most 0.0075 was seen
-    backend.close()
-
 
 # ---- what stands -----------------------------------------------------------------------------------------------------
 
@@ -201,69 +117,6 @@ def test_twice_the_cells_take_twice_the_bytes(on: Subject) -> None:
     assert large.footprint == 2 * small.footprint > 0
     small.close()
     large.close()
-
-
-# ---- states ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_saved_sequence_goes_on_in_another_memory(on: Subject) -> None:
-    memory, at = on.open(), len(on.floor)
-    feed(memory, 0, on.floor)
-    state = memory.save(0)
-    memory.close()
-    memory = on.open(2048, 3)
-    assert memory.restore(2, state) == at
-    assert on.same(on.view(memory, feed(memory, 2, on.tail, at)), on.fresh(on.floor + on.tail))
-    memory.close()
-
-
-def test_saving_changes_nothing_and_gives_the_same_twice(on: Subject) -> None:
-    memory, at = on.open(), len(on.floor)
-    feed(memory, 0, on.floor)
-    assert memory.save(0) == memory.save(0)
-    assert on.same(on.view(memory, feed(memory, 0, on.tail, at)), on.fresh(on.floor + on.tail))
-    memory.close()
-
-
-def test_ranges_saved_alone_join_in_any_order_to_the_whole(on: Subject) -> None:
-    memory, at = on.open(), len(on.floor)
-    feed(memory, 0, on.floor)
-    ranges = [(0, 64), (64, 150), (150, at)]
-    states = []
-    for start, end in ranges:
-        memory.copy(0, 7, start, end)
-        states.append((start, end, memory.save(7)))
-        memory.remove(7, 0, -1)
-    memory.close()
-    memory = on.open(2048, 8)
-    for start, end, state in (states[2], states[0], states[1]):
-        assert memory.restore(7, state) == end - start
-        memory.copy(7, 3, start, end)
-        memory.remove(7, 0, -1)
-    assert on.same(on.view(memory, feed(memory, 3, on.tail, at)), on.fresh(on.floor + on.tail))
-    memory.close()
-
-
-def test_a_range_alone_is_much_smaller_than_the_whole(on: Subject) -> None:
-    memory = on.open()
-    feed(memory, 0, on.floor)
-    memory.copy(0, 7, 100, 120)
-    assert len(memory.save(7)) < len(memory.save(0)) / 4
-    memory.close()
-
-
-def test_a_state_that_does_not_fit_restores_nothing_and_disturbs_nobody(on: Subject) -> None:
-    memory, at = on.open(), len(on.floor)
-    feed(memory, 0, on.floor)
-    state = memory.save(0)
-    memory.close()
-    memory = on.open(256, 4)
-    feed(memory, 0, on.floor[: 256 - at // 2])
-    assert memory.restore(1, state) == 0
-    memory.remove(1, 0, -1)
-    view = on.view(memory, feed(memory, 0, on.tail[:3], 256 - at // 2))
-    assert on.same(view, on.fresh(on.floor[: 256 - at // 2] + on.tail[:3]))
-    memory.close()
 
 
 # ---- choosing --------------------------------------------------------------------------------------------------------

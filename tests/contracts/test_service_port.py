@@ -17,7 +17,8 @@ from orchestrator.settings.paths import Paths
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api" / "support"))
 
-from small_service import KINDS, SmallService
+from small_reports import KINDS
+from small_service import SmallService
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 
