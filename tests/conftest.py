@@ -30,6 +30,13 @@ BUILD_CACHE = build_cache()  # what was compiled, fetched and built once, for ev
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # In two processes: files in the order of their folders, so that whole daemons come first and quick units even out the
+    # end. By number of tests, as it would be, the daemons come last, and one process waits for the other.
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders() -> Iterator[None]:
     """No test reads or writes the user's configuration, data or caches."""

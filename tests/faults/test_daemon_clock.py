@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.house import CODES, ask, codebase, living, until, write_vault
+from support.house import CODES, ask, codebase, living, shown, until, write_vault
 
 AHEAD = 4_070_908_800  # 2099
 
@@ -39,4 +39,5 @@ def test_a_change_of_the_same_length_under_the_same_time_is_seen_by_a_load(house
 def test_a_change_of_the_same_length_under_the_same_time_is_seen_by_the_watcher(house):
     load(house, "--watch", "--wait")
     os.utime(write_vault(house.folder / "vaults", "zebra", "7654321"), (AHEAD, AHEAD))
-    until(lambda: ask(house, "zebra")["answer"].strip().startswith("7654321"))
+    until(lambda: shown(house, "vaults")["amendments"])
+    assert ask(house, "zebra")["answer"].strip().startswith("7654321")

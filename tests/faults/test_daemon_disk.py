@@ -7,12 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, codebase, living, question, until
+from support.house import CODES, ask, codebase, living, question, shown, until
 from support.refusals import refusal
-
-
-def shown(house, name="vaults"):
-    return house.json("codex", "show", name)["codex"]
 
 
 def found(house, vault):
@@ -48,7 +44,7 @@ def test_an_archive_found_damaged_by_a_start_is_indexed_again_with_a_notice(hous
     damage(house)
     house.start()
     until(lambda: any(CODES["zebra"] in snippet for snippet in found(house, "zebra")))
-    assert "indexed again" in shown(house)["fresh_notice"]
+    assert "indexed again" in shown(house, "vaults")["fresh_notice"]
     assert "indexed again" in house.lore("status").stdout
     assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
 
@@ -63,7 +59,7 @@ def test_an_archive_found_damaged_by_a_question_is_indexed_again_and_nothing_is_
             "damaged" in action for action in answer["lore"]["governor"]["actions"]
         )
     until(lambda: any(CODES["zebra"] in snippet for snippet in found(house, "zebra")))
-    until(lambda: not shown(house)["unseen"])
+    until(lambda: not shown(house, "vaults")["unseen"])
     assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
 
 
@@ -87,26 +83,26 @@ def serve(daemon):
     )
 
 
-@pytest.mark.parametrize("name", ["catalog.sqlite", "sessions.sqlite3"])
-def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(new_daemon, name):
+def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(new_daemon):
     nobody = new_daemon().start()
-    assert nobody.lore("load", codebase(nobody.folder / "vaults")).returncode == 0
+    assert nobody.lore("load", codebase(nobody.folder / "vaults"), "--tier", "none").returncode == 0
     nobody.stop()
-    (path,) = (nobody.folder).rglob(name)
-    path.write_bytes(b"\xa5" * 8192)
-    words = refusal(serve(nobody), 1)
-    assert f"{path} is damaged" in words
-    command = words[words.index("cd ") : words.index("damaged/") + len("damaged/")]
-    subprocess.run(command, shell=True, check=True)
+    for name in ("catalog.sqlite", "sessions.sqlite3"):
+        (path,) = (nobody.folder).rglob(name)
+        path.write_bytes(b"\xa5" * 8192)
+        words = refusal(serve(nobody), 1)
+        assert f"{path} is damaged" in words
+        command = words[words.index("cd ") : words.index("damaged/") + len("damaged/")]
+        subprocess.run(command, shell=True, check=True)
     nobody.start()
     assert nobody.lore("status").returncode == 0
 
 
-@pytest.mark.parametrize("name", ["floors.sqlite3", "tokens.sqlite3", "outlines.sqlite3", "prepared.sqlite3"])
-def test_a_damaged_database_that_can_be_made_again_is(house, name):
+def test_damaged_databases_that_can_be_made_again_are(house):
     house.stop()
-    (path,) = house.folder.rglob(name)
-    path.write_bytes(b"\xa5" * 8192)
+    for name in ("floors.sqlite3", "tokens.sqlite3", "outlines.sqlite3", "prepared.sqlite3"):
+        (path,) = house.folder.rglob(name)
+        path.write_bytes(b"\xa5" * 8192)
     house.start()
     assert ask(house, "zebra")["answer"].strip().startswith(CODES["zebra"])
     assert house.lore("load", house.folder / "vaults").returncode == 0
@@ -139,13 +135,13 @@ def test_a_full_disk_is_told_by_the_load_and_what_stood_before_stays(models, tmp
         words = refusal(daemon.lore("load", folder), 1)
         assert "room" in words
         assert str(tmp_path / "small") in words
-        assert shown(daemon)["files"] == 3
+        assert shown(daemon, "vaults")["files"] == 3
         answer = ask(daemon, "zebra")
         assert answer["answer"].strip().startswith(CODES["zebra"])
         assert not answer["lore"]["session"] or not answer["lore"]["governor"]["actions"], (
             "kept, or said that it is not"
         )
-        assert "ended early" in shown(daemon)["fresh_notice"]
+        assert "ended early" in shown(daemon, "vaults")["fresh_notice"]
         for number in range(400):
             (folder / f"more{number}.txt").unlink()
         assert daemon.lore("load", folder).returncode == 0

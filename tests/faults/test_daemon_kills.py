@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 
 import pytest
-from support.house import ask, begun, codebase, living, question, until, write_vault
+from support.house import ask, begun, codebase, hits, living, question, shown, until, write_vault
 
 from orchestrator.cli.client import UnixConnection
 
@@ -43,16 +43,11 @@ def load(house, *options):
     return house.lore("load", house.folder / "parts", *options)
 
 
-def shown(house, name="parts"):
-    return house.json("codex", "show", name)["codex"]
-
-
 def releases(house):
     """Those of which the archive's passages are."""
-    hits = house.json("search", "release", "-n", "100", "-c", "parts")["hits"]
-    hits += house.json("search", f"part{FILES - 1}", "-n", "1", "-c", "parts")["hits"]
-    assert len(hits) == 101
-    return {line.split("'")[1] for hit in hits for line in hit["snippet"].splitlines() if "release" in line}
+    found = [*hits(house, "release", "parts", 100), *hits(house, f"part{FILES - 1}", "parts", 1)]
+    assert len(found) == 101
+    return {line.split("'")[1] for hit in found for line in hit["snippet"].splitlines() if "release" in line}
 
 
 def answered(house):
@@ -74,17 +69,17 @@ def killed_in(house, phase, *arguments):
 
 @pytest.mark.parametrize(("release", "phase"), [(2, "walk"), (3, "read"), (4, "index"), (5, "count"), (6, "map")])
 def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, release, phase):
-    before = shown(house)["generation"]
+    before = shown(house, "parts")["generation"]
     write_release(house, release)
     killed_in(house, phase)
 
     house.start()
-    until(lambda: shown(house)["unseen"] == "")
-    stands = release if shown(house)["generation"] > before else release - 1
+    until(lambda: shown(house, "parts")["unseen"] == "")
+    stands = release if shown(house, "parts")["generation"] > before else release - 1
     assert releases(house) == {f"release {stands}"}
     assert answered(house) == f"{stands}{stands}{stands}0042"
-    assert shown(house)["fresh"] == "not watched", "what the load asked for outlasts the kill"
-    assert shown(house)["reason"].startswith("map as forced")
+    assert shown(house, "parts")["fresh"] == "not watched", "what the load asked for outlasts the kill"
+    assert shown(house, "parts")["reason"].startswith("map as forced")
 
     assert load(house).returncode == 0
     assert releases(house) == {f"release {release}"}
@@ -93,7 +88,7 @@ def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, release
 
 
 def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_before(house):
-    before, stood = shown(house)["generation"], releases(house)
+    before, stood = shown(house, "parts")["generation"], releases(house)
     write_release(house, 8)
     more = house.folder / "parts" / "more"
     more.mkdir()
@@ -112,8 +107,8 @@ def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_be
     _, words = loading.communicate(timeout=60)
     assert loading.returncode == 1
     assert "cancelled" in words
-    until(lambda: shown(house)["unseen"] == "")
-    codex = shown(house)
+    until(lambda: shown(house, "parts")["unseen"] == "")
+    codex = shown(house, "parts")
     assert codex["generation"] == before
     assert "its load ended early: the load was cancelled" in codex["fresh_notice"]
     assert "its load ended early" in house.lore("status").stdout
@@ -121,7 +116,7 @@ def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_be
     shutil.rmtree(more)
     assert load(house).returncode == 0
     assert releases(house) == {"release 8"}
-    assert shown(house)["fresh_notice"] == ""
+    assert shown(house, "parts")["fresh_notice"] == ""
 
 
 def test_a_kill_while_the_floor_is_computed_leaves_an_answer_that_is_right(house):
@@ -147,7 +142,7 @@ def test_a_kill_between_a_new_generation_and_its_floor_loses_neither_changes_nor
     house.start()
     until(lambda: shown(house, "moves")["generation"] == 2)
     assert ask(house, "heron", "-c", "moves")["answer"].strip().startswith("2000002")
-    snippets = [hit["snippet"] for hit in house.json("search", question("heron"), "-c", "moves", "-n", "2")["hits"]]
+    snippets = [hit["snippet"] for hit in hits(house, question("heron"), "moves", 2)]
     assert any("2000002" in snippet for snippet in snippets)
     assert not any("1000001" in snippet for snippet in snippets)
     assert kept(house, "moves") == [2]

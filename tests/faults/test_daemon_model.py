@@ -11,7 +11,20 @@ import gguf
 import numpy as np
 import pytest
 from private_daemon import PrivateDaemon
-from support.house import ask, begun, blocks, cached_whole, codebase, counters, engine_child, first_words, living, until
+from support.house import (
+    ask,
+    begun,
+    blocks,
+    cached_whole,
+    codebase,
+    counters,
+    engine_child,
+    first_words,
+    living,
+    reply,
+    shown,
+    until,
+)
 from support.refusals import refusal
 
 
@@ -102,7 +115,7 @@ def test_who_watches_a_change_sees_each_of_its_steps_until_every_codex_is_raised
     (changed,) = [event for event in events if event["event"] == "changed"]
     assert (changed["model"]["name"], changed["changed"]) == ("builtin:noise-s", True)
     assert (events[-1]["done"], events[-1]["total"]) == (1, 1)
-    assert house.json("codex", "show", "vaults")["codex"]["tier"] == "full"
+    assert shown(house, "vaults")["tier"] == "full"
     assert [event["event"] for event in told(house, "builtin:noise-s") if "phase" not in event] == ["changed"]
 
 
@@ -119,7 +132,7 @@ def test_what_show_predicts_of_kv_is_what_the_engine_holds(house):
         house.json("ask", "hello", "--max-tokens", "1")
         shown = house.json("model", "show")["model"]
         assert shown["id"] == name
-        pools = house.json("status")["engine"]["pools"]
+        pools = reply(house, "/v1/status")["engine"]["pools"]
         assert {pool["bytes"] for pool in pools} == {shown["kv"]["bytes_per_token"] * pool["size"] for pool in pools}
 
 
@@ -206,7 +219,7 @@ def test_a_whole_file_that_llama_cpp_refuses_gives_its_reason_and_the_old_model_
     assert status == 400
     assert "output_norm" in answer["error"]["message"]
     assert "builtin:quoter answers again" in answer["error"]["hint"]
-    assert house.json("status")["model"]["name"] == "builtin:quoter"
+    assert reply(house, "/v1/status")["model"]["name"] == "builtin:quoter"
 
 
 def test_a_part_of_a_model_without_the_others_names_what_is_missing(house, quoter_model):
@@ -232,7 +245,7 @@ def test_settings_that_do_not_suit_the_new_model_leave_the_old_one(models, tmp_p
     narrow = tmp_path / "narrow.gguf"
     shutil.copy(quoter_model, narrow)
     with living(models, "[model]\ncontext = 100000\n") as daemon:
-        assert daemon.json("status")["model"]["window"] <= 100_000
+        assert reply(daemon, "/v1/status")["model"]["window"] <= 100_000
         places = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         wrong = {**places, "LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
         assert "trained for" in refusal(daemon.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.house import CODES, ask, begun, codebase, first_words, living, question, until
+from support.house import CODES, ask, begun, codebase, first_words, living, question, reply, until
 from support.refusals import refusal
 from support.waiting import SOON
 
@@ -22,7 +22,7 @@ def answers(house):
 
 
 def idle(house):
-    return house.json("status")["queue"] == {"running": 0, "waiting": 0}
+    return reply(house, "/v1/status")["queue"] == {"running": 0, "waiting": 0}
 
 
 @pytest.mark.parametrize("empty", ["", "   ", "\n\t"])

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from support.house import CODES, begun, codebase, engine_child, living, question, until
+from support.house import CODES, begun, codebase, engine_child, living, question, shown, until
 
 
 def test_a_question_waits_for_the_new_generation_that_the_engines_end_has_interrupted(models):
@@ -15,8 +15,8 @@ def test_a_question_waits_for_the_new_generation_that_the_engines_end_has_interr
         until(lambda: "gets a new generation" in daemon.log.read_text())
         os.kill(engine_child(daemon), signal.SIGKILL)
         asked = begun(daemon, "ask", question("zebra"), "-c", "vaults", "--max-tokens", "10", "--json")
-        until(lambda: daemon.json("codex", "show", "vaults")["codex"]["generation"] == 2)
-        codex = daemon.json("codex", "show", "vaults")["codex"]
+        until(lambda: shown(daemon, "vaults")["generation"] == 2)
+        codex = shown(daemon, "vaults")
         assert codex["generation_reason"]
         assert codex["generation_reason"] in daemon.log.read_text()
         out, err = asked.communicate(timeout=120)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.house import CODES, ask, begun, codebase, living, question, until
+from support.house import CODES, ask, begun, codebase, living, question, reply, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
 
@@ -25,7 +25,7 @@ def house(models, tmp_path):
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=110), "--wait").returncode == 0
         weights = daemon.json("model", "list")["models"][0]["bytes"]
         driver.show(free=KV + weights - CEILING + TOTAL - OWN)
-        until(lambda: daemon.json("status")["governor"]["cells"] < 4_096)
+        until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
         yield daemon
 
 
@@ -49,7 +49,7 @@ def test_a_log_that_no_conversation_fits_behind_is_rebased_at_once_and_a_questio
     assert answer["lore"]["codex"]["generation"] == 2
     assert answer["lore"]["codex"]["amendments"] == []
     other.communicate(timeout=120)
-    status = house.json("status")
+    status = reply(house, "/v1/status")
     assert status["engine"]["restarts"] == 0
     assert all(pool["size"] <= status["governor"]["cells"] for pool in status["engine"]["pools"])
     found = house.json("search", "stride_100", "-c", "vaults", "-n", "1")["hits"]

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from private_daemon import LORE
-from support.house import codebase, engine_child, living, question
+from support.house import codebase, engine_child, living, question, reply
 from support.refusals import refusal
 from support.waiting import SOON
 
@@ -37,8 +37,8 @@ def serve(daemon, *options):
 
 def test_without_a_model_it_starts_on_the_built_in_one_and_says_so_wherever_an_answer_appears(models):
     with living(models) as daemon:
-        assert daemon.json("status")["model"]["name"] == "builtin:quoter"
-        assert "no model is configured" in daemon.json("status")["model"]["notice"]
+        assert reply(daemon, "/v1/status")["model"]["name"] == "builtin:quoter"
+        assert "no model is configured" in reply(daemon, "/v1/status")["model"]["notice"]
         assert "no model is configured" in daemon.lore("ask", question("zebra"), "--max-tokens", "4").stderr
         assert "no model is configured" in daemon.json("ask", "hello there", "--max-tokens", "4")["lore"]["notice"]
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.house import ask, begun, codebase, living, question, until, write_vault
+from support.house import ask, begun, codebase, living, question, reply, shown, until, write_vault
 
 FILES = 500
 SETTINGS = "[codex]\npoll = 0.5\nrebase_share = 1.0\n"
@@ -43,7 +43,7 @@ def write_modules(folder, word):
 
 def settled(house):
     """Nothing is being taken in any more."""
-    codex = house.json("codex", "show", "storm")["codex"]
+    codex = shown(house, "storm")
     return codex["fresh"] == "watched" and codex["unseen"] == ""
 
 
@@ -125,8 +125,8 @@ def test_a_rule_that_is_written_hides_and_one_that_is_removed_shows(house):
 def test_a_folder_that_is_gone_is_said_and_taken_up_again_when_it_is_back(house):
     folder = house.folder / "storm"
     folder.rename(house.folder / "away")
-    until(lambda: house.json("codex", "show", "storm")["codex"]["fresh"] == "changes cannot be taken in")
-    assert str(folder) in house.json("codex", "show", "storm")["codex"]["fresh_notice"]
+    until(lambda: shown(house, "storm")["fresh"] == "changes cannot be taken in")
+    assert str(folder) in shown(house, "storm")["fresh_notice"]
     assert str(folder) in house.lore("status").stdout
     found = house.json("search", "module", "-c", "storm")
     assert any("cannot be taken in" in notice for notice in found["notices"])
@@ -154,5 +154,5 @@ def test_ten_ask_while_a_load_runs_half_of_them_leave_and_nothing_hangs(house):
         assert (process.returncode, out.strip().rstrip(".")[:7]) == (0, "8000008"), err
     loading.communicate(timeout=120)
     assert loading.returncode == 0
-    until(lambda: house.json("status")["queue"] == {"running": 0, "waiting": 0})
+    until(lambda: reply(house, "/v1/status")["queue"] == {"running": 0, "waiting": 0})
     until(lambda: words(house) == {"anew"})

@@ -4,7 +4,19 @@ import os
 import signal
 
 import pytest
-from support.house import CODES, ask, begun, cached_whole, codebase, engine_child, first_words, living, question, until
+from support.house import (
+    CODES,
+    ask,
+    begun,
+    cached_whole,
+    codebase,
+    engine_child,
+    first_words,
+    living,
+    question,
+    reply,
+    until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +31,7 @@ def kill_child(house):
 
 
 def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_answered(house):
-    restarts = house.json("status")["engine"]["restarts"]
+    restarts = reply(house, "/v1/status")["engine"]["restarts"]
     asking = begun(house, "ask", "-c", "none", "tick tock tick tock tick tock tick tock tick")
     assert first_words(asking)
     kill_child(house)
@@ -30,14 +42,14 @@ def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_ans
     answer = ask(house, "zebra", "-c", "vaults")
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert cached_whole(answer["lore"], "identity", "codex"), "the floor was restored, not computed"
-    assert house.json("status")["engine"]["restarts"] == restarts + 1
+    assert reply(house, "/v1/status")["engine"]["restarts"] == restarts + 1
 
 
 def test_a_question_that_had_sent_nothing_is_asked_again_by_the_daemon_itself(house, tmp_path):
     large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=700)
     assert house.lore("load", large, "--no-watch").returncode == 0
     asking = begun(house, "ask", question("badger"), "-c", "large", "--max-tokens", "10")
-    until(lambda: sum(house.json("status")["queue"].values()) >= 2)  # the floor's prefill, and this
+    until(lambda: sum(reply(house, "/v1/status")["queue"].values()) >= 2)  # the floor's prefill, and this
     kill_child(house)
     text, words = asking.communicate(timeout=120)
     assert asking.returncode == 0, words

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.house import begun, codebase, engine_child, living, over_socket, question, until
+from support.house import begun, codebase, engine_child, living, over_socket, question, reply, until
 
 GRACE_SECONDS = 10.0  # serve.shutdown_grace
 
@@ -27,7 +27,7 @@ def post(daemon, stream=False):
 
 
 def queued(daemon):
-    return sum(daemon.json("status")["queue"].values())
+    return sum(reply(daemon, "/v1/status")["queue"].values())
 
 
 def test_who_comes_to_a_full_line_is_told_when_to_come_again(house):

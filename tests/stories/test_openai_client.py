@@ -4,7 +4,7 @@ import re
 
 import openai
 import pytest
-from support.house import CODES, blocks, cached_whole, codebase, living, question
+from support.house import CODES, blocks, cached_whole, codebase, living, question, reply
 
 
 @pytest.fixture(scope="module")
@@ -105,4 +105,4 @@ def test_a_client_that_goes_away_cancels_what_was_running(client, house):
     with create(client, user("def step_1(value"), stream=True, extra_body={"max_completion_tokens": 4000}) as stream:
         next(iter(stream))
     assert said(create(client, user(question("zebra")))).strip().startswith(CODES["zebra"])
-    assert house.json("status")["queue"] == {"running": 0, "waiting": 0}
+    assert reply(house, "/v1/status")["queue"] == {"running": 0, "waiting": 0}

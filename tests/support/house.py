@@ -21,6 +21,7 @@ CODES = {"zebra": "4815162", "walrus": "9273645"}
 # Two threads stall beside any busy process; one is slower by half at most.
 ONE_THREAD = {"LORE_MODEL__THREADS": "1"}
 WHOLE_WINDOW = {"LORE_MODEL__CONTEXT": "131072"}
+LOOK_S = 0.05  # between two looks at what happens by itself, and tells nobody
 
 Lore = Mapping[str, Any]
 
@@ -74,6 +75,26 @@ def over_socket(daemon: PrivateDaemon) -> httpx2.Client:
     return httpx2.Client(transport=transport, base_url="http://localhost", timeout=100)
 
 
+def reply(daemon: PrivateDaemon, route: str, asked: Mapping[str, Any] | None = None) -> Any:
+    """What the daemon answers to a program: to a GET, or to a POST of `asked`. Far quicker than a command's process."""
+    with over_socket(daemon) as http:
+        answer = http.get(route) if asked is None else http.post(route, json=dict(asked))
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def shown(daemon: PrivateDaemon, name: str) -> Any:
+    """A codex as the daemon reports it."""
+    return reply(daemon, f"/v1/codices/{name}")["codex"]
+
+
+def hits(daemon: PrivateDaemon, query: str, codex: str, most: int = 10) -> Sequence[Any]:
+    """What a search finds."""
+    found = reply(daemon, "/v1/search", {"query": query, "codex": codex, "n": most})["hits"]
+    assert isinstance(found, list)
+    return found
+
+
 def ask(daemon: PrivateDaemon, vault: str, *options: str) -> Any:
     """The answer's object to that vault's question."""
     return daemon.json("ask", question(vault), "--max-tokens", "10", *options)
@@ -89,7 +110,7 @@ def cached_whole(lore: Lore, *kinds: str) -> bool:
 
 def counters(daemon: PrivateDaemon) -> Mapping[str, float]:
     """The engine's counters."""
-    found = daemon.json("status")["engine"]["cache"]
+    found = reply(daemon, "/v1/status")["engine"]["cache"]
     assert isinstance(found, dict)
     return found
 
@@ -121,10 +142,11 @@ def events(text: str) -> Sequence[Any]:
 
 
 def until(true: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Returns when the running daemon says so. Asking takes a process each time, which is pause enough."""
+    """Returns when the running daemon says so. It has the processor to itself between two looks."""
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"
+        select.select((), (), (), LOOK_S)
 
 
 def engine_child(daemon: PrivateDaemon) -> int:

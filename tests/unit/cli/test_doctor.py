@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
 from stand_in import StandIn, compiled
 
 from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
+from orchestrator.cli.model_checks import embedding
 from orchestrator.engine_build import engine_offloads
 
 
@@ -84,14 +85,15 @@ def test_a_file_that_changed_under_a_running_daemon_has_its_command():
     assert changed_file({"path": "/m/x.gguf", "changed": False}) == changed_file({}) == []
 
 
-def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(checks):
-    without = checks()["embedding"]
-    assert (without["ok"], without["detail"]) == (True, "none: search goes by words and names")
-    missing = checks(LORE_EMBEDDING__MODEL="/nowhere/model.gguf")["embedding"]
-    assert (missing["ok"], "/nowhere/model.gguf" in missing["detail"]) == (False, True)
-    unknown = checks(LORE_EMBEDDING__MODEL="builtin:word")["embedding"]
-    assert (unknown["ok"], "built in to embed: builtin:words" in unknown["detail"]) == (False, True)
-    assert checks(LORE_EMBEDDING__MODEL="builtin:words")["embedding"]["ok"]
+def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(monkeypatch):
+    assert embedding().ok
+    assert embedding().detail == "none: search goes by words and names"
+    monkeypatch.setenv("LORE_EMBEDDING__MODEL", "/nowhere/model.gguf")
+    assert (embedding().ok, "/nowhere/model.gguf" in embedding().detail) == (False, True)
+    monkeypatch.setenv("LORE_EMBEDDING__MODEL", "builtin:word")
+    assert (embedding().ok, "built in to embed: builtin:words" in embedding().detail) == (False, True)
+    monkeypatch.setenv("LORE_EMBEDDING__MODEL", "builtin:words")
+    assert embedding().ok
 
 
 def test_a_running_daemon_says_why_its_embedding_model_is_not_used():
