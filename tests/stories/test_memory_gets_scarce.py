@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, living, until
+from support.house import CODES, ask, blocks, codebase, living, reply, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
 
@@ -53,7 +53,7 @@ def leave_room_for_kv(house, driver, bytes_):
 
 
 def tier(house):
-    (codex,) = house.json("status")["codices"]
+    (codex,) = reply(house, "/v1/status")["codices"]
     return codex["tier"]
 
 
@@ -65,7 +65,7 @@ def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver)
 
     leave_room_for_kv(house, driver, 6_000_000)
     until(lambda: tier(house) == "none")
-    (codex,) = house.json("status")["codices"]
+    (codex,) = reply(house, "/v1/status")["codices"]
     assert codex["reason"].startswith(f"none, because {codex['tokens']['full']:,} tokens do not fit in the ")
     scarce = ask(house, "walrus")
     strategy = scarce["lore"]["strategy"]
@@ -92,15 +92,15 @@ def test_pressure_that_passes_sooner_than_it_must_last_moves_nothing(models, tmp
         driver.show(processes=f"{daemon.process.pid}:{OWN}")
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
         leave_room_for_kv(daemon, driver, 6_000_000)
-        until(lambda: daemon.json("status")["governor"]["cells"] < 4_096)
+        until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
         assert tier(daemon) == "full"
 
 
 def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver):
     driver.show(free=FREE)
-    until(lambda: house.json("status")["governor"]["level"] == "calm")
+    until(lambda: reply(house, "/v1/status")["governor"]["level"] == "calm")
     leave_room_for_kv(house, driver, 20_000_000)
-    until(lambda: house.json("status")["governor"]["level"] == "critical")
+    until(lambda: reply(house, "/v1/status")["governor"]["level"] == "critical")
     planned = house.lore("plan", "what is free?", "--prompt")
     assert "GPU memory: critical" in planned.stdout, planned.stderr
     driver.show(free=FREE)
@@ -117,7 +117,7 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
         folder = codebase(daemon.folder / "vaults")
         assert daemon.lore("load", folder, "--wait").returncode == 0
         until(lambda: embedded(daemon))
-        status = daemon.json("status")
+        status = reply(daemon, "/v1/status")
         model = status["embedding"]
         assert (model["loaded"], model["resting"], model["gpu_layers"]) == (True, "", 0)
         assert "embedding.gpu_layers does nothing" in model["notice"]
@@ -128,9 +128,9 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
         assert (card["temperature"], card["clock_reasons"], card["index"]) == (41.0, ["idle"], 0)
 
         driver.show(free=TOTAL - OWN - CEILING * 9 // 10)  # others hold nine tenths
-        until(lambda: daemon.json("status")["embedding"]["resting"])
-        until(lambda: not daemon.json("status")["embedding"]["loaded"])
-        until(lambda: daemon.json("status")["governor"]["embedding_bytes"] == 0)
+        until(lambda: reply(daemon, "/v1/status")["embedding"]["resting"])
+        until(lambda: not reply(daemon, "/v1/status")["embedding"]["loaded"])
+        until(lambda: reply(daemon, "/v1/status")["governor"]["embedding_bytes"] == 0)
         (folder / "new.py").write_text("def unheard_of():\n    return 'new'\n")
         assert daemon.lore("load", folder, "--wait").returncode == 0
         found = daemon.json("search", "zebra vault")
@@ -146,6 +146,6 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
 
 
 def embedded(daemon):
-    (codex,) = daemon.json("status")["codices"]
+    (codex,) = reply(daemon, "/v1/status")["codices"]
     found = codex.get("embedding")
     return bool(found) and found["embedded"] == found["texts"]

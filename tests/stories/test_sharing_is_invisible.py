@@ -25,26 +25,29 @@ def fresh(models, tmp_path_factory):
     return folder, told
 
 
-def test_answers_out_of_a_warm_cache_are_those_of_a_cold_one(fresh, models):
-    folder, cold = fresh
+@pytest.fixture(scope="module")
+def house(fresh, models):
     with living(models) as daemon:
-        assert daemon.lore("load", folder, "--no-watch", "--wait").returncode == 0
-        assert answers(daemon) == cold
-        assert answers(daemon) == cold, "once more, with each question's own tokens in the cache"
-        daemon.stop()
-        daemon.start()
-        assert answers(daemon) == cold, "out of restored segments"
+        assert daemon.lore("load", fresh[0], "--no-watch", "--wait").returncode == 0
+        yield daemon
+
+
+def test_answers_out_of_a_warm_cache_are_those_of_a_cold_one(fresh, house):
+    _, cold = fresh
+    assert answers(house) == cold
+    assert answers(house) == cold, "once more, with each question's own tokens in the cache"
+    house.stop()
+    house.start()
+    assert answers(house) == cold, "out of restored segments"
     assert cold[0][0].strip().startswith(CODES["zebra"])
 
 
-def test_a_codex_beside_it_and_other_people_s_talks_change_nothing(fresh, models):
-    folder, cold = fresh
-    with living(models) as daemon:
-        assert daemon.lore("load", folder, "--no-watch").returncode == 0
-        other = codebase(daemon.folder / "cellars", {"zebra": "1112223", "walrus": "4445556"})
-        assert daemon.lore("load", other, "--no-watch").returncode == 0
-        theirs = daemon.json("ask", question("zebra"), "-c", "cellars", "--max-tokens", "10")
-        assert theirs["answer"].strip().startswith("1112223")
-        daemon.json("ask", f"{question('heron')} 9998887.", "-c", "vaults", "--max-tokens", "4")
-        assert answers(daemon) == cold
-        assert blocks(theirs["lore"])["codex"]["tokens"] > 0
+def test_a_codex_beside_it_and_other_people_s_talks_change_nothing(fresh, house):
+    _, cold = fresh
+    other = codebase(house.folder / "cellars", {"zebra": "1112223", "walrus": "4445556"})
+    assert house.lore("load", other, "--no-watch").returncode == 0
+    theirs = house.json("ask", question("zebra"), "-c", "cellars", "--max-tokens", "10")
+    assert theirs["answer"].strip().startswith("1112223")
+    house.json("ask", f"{question('heron')} 9998887.", "-c", "vaults", "--max-tokens", "4")
+    assert answers(house) == cold
+    assert blocks(theirs["lore"])["codex"]["tokens"] > 0

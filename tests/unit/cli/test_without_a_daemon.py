@@ -46,14 +46,23 @@ def test_config_shows_values_and_origins_and_refuses_typos_with_2(lore, configur
 def test_config_check_refuses_what_serve_could_not_use(lore, configured, folder, key, value, why):
     table, _, name = key.partition(".")
     environment = {**configured(f'[{table}]\n{name} = "{value}"'), "XDG_CACHE_HOME": str(folder / "cache")}
-    done = lore("config", "check", **environment)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{folder / 'lorekeep/config.toml'}: {key}: " in done.stderr
-    assert why in done.stderr
     told = lore("config", "check", "--json", **environment)
     report = json.loads(told.stdout)
-    assert (told.returncode, report["ok"], [fault["key"] for fault in report["faults"]]) == (2, False, [key])
+    (fault,) = report["faults"]
+    assert (told.returncode, report["ok"], fault["key"], why in fault["message"] + fault["hint"]) == (
+        2,
+        False,
+        key,
+        True,
+    )
     assert not (folder / "cache").exists()  # looked into, nothing made
+
+
+def test_config_check_tells_a_person_where_it_stands_and_what_is_wrong(lore, configured, folder):
+    done = lore("config", "check", **configured('[serve]\ntcp = "abc"'))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{folder / 'lorekeep/config.toml'}: serve.tcp: " in done.stderr
+    assert "not HOST:PORT" in done.stderr
 
 
 def test_doctor_says_what_it_found_and_what_mends_it(lore, configured, folder):

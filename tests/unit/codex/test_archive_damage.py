@@ -65,6 +65,12 @@ def everything(archive: LanceArchive) -> tuple[object, ...]:
     )
 
 
+@pytest.fixture(scope="module")
+def expected(stored: Path) -> tuple[object, ...]:
+    """All that the undamaged archive answers."""
+    return everything(LanceArchive(stored / "archive"))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "gone": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
@@ -82,8 +88,9 @@ PARTS = [
 @pytest.mark.parametrize("when", ["opened", "open"])
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_noticed_or_changes_nothing(root: Path, part: str, damage: str, when: str) -> None:
-    expected = everything(LanceArchive(root / "archive"))
+def test_damage_is_noticed_or_changes_nothing(
+    root: Path, expected: tuple[object, ...], part: str, damage: str, when: str
+) -> None:
     archive = LanceArchive(root / "archive")
     if when == "open":
         archive.warm("c")

@@ -56,8 +56,7 @@ def process_ends(root: Path, where: str, how: str = "abort") -> None:
     assert ended.returncode < 0, ended.stderr
 
 
-@pytest.mark.parametrize("how", ["abort", "kill"])
-@pytest.mark.parametrize("where", ["open", "read"])
+@pytest.mark.parametrize(("where", "how"), [("open", "abort"), ("read", "kill")])
 def test_what_was_read_when_two_processes_in_a_row_ended_is_set_aside_and_indexed_again(
     tmp_path: Path, where: str, how: str
 ) -> None:

@@ -122,14 +122,14 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 100_000, "{[\n" * 30_000, "def f():\n" * 20_000, "x = 1;" * 100_000, "\x00\x01\n" * 50_000],
+    ["(" * 30_000, "{[\n" * 10_000, "def f():\n" * 6_000, "x = 1;" * 30_000, "\x00\x01\n" * 15_000],
     ids=["parentheses", "brackets", "headers", "one line", "control characters"],
 )
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh"])
-def test_hostile_text_takes_seconds_at_most(path: str, text: str) -> None:
+def test_hostile_text_takes_a_second_or_two_at_most(path: str, text: str) -> None:
     before = time.thread_time()  # of this thread alone: other work on the machine does not count
     outline(Document(path, text, "", len(text)))
-    assert time.thread_time() - before < 6
+    assert time.thread_time() - before < 2
 
 
 def test_what_is_too_large_to_parse_is_plain_text() -> None:

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.engine import native
 from orchestrator.engine.vocab import Vocabulary
 
-FLOOR, CHUNK = 8000, 512
+FLOOR, CHUNK = 4000, 512
 FIRST = ("harbour", "mill", "tower", "quarry", "orchard", "foundry", "chapel", "bakery", "stable", "forge", "cellar")
 NAMES = [f"{place} {number}" for place in FIRST for number in ("north", "south", "east")]
 QUESTION = "The access code of vault {} is"
@@ -76,7 +76,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader(quoter_model: Path) -> Iterator[Reader]:
-    made = Reader(quoter_model, 10240)
+    made = Reader(quoter_model, 6144)
     yield made
     made.close()
 
