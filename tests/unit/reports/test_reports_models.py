@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from support.wire_shapes import unlike
 
 from governor.footprint import KvPlan
 from governor.offload import Offload
@@ -19,6 +20,7 @@ from orchestrator.reports.model_files import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 from orchestrator.settings.model import KvType
+from orchestrator.wire.models import ModelReport
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
 tiny = importlib.util.module_from_spec(spec)
@@ -73,6 +75,7 @@ def test_a_model_that_does_not_fit_says_what_it_needs_and_what_there_is(models):
 def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
     report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    assert unlike(ModelReport, report) == []
     costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
     assert costs == sorted(costs, reverse=True)
     assert set(report["kv"]["types"]) <= set(get_args(KvType)), "each can be set"
@@ -88,6 +91,7 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
     path = tiny_model(architecture)
     known = at_hand(path.parent, "mine", path)
     report = described(known[0], header(path), Offload(PLAN), ground(), gpus=(), loaded=True)
+    assert unlike(ModelReport, report) == []
     assert report["ranges"]["cut"] is False
     assert word in report["ranges"]["why"]
 
@@ -129,6 +133,7 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
     gpus = (Gpu("big", 24 * GIB), Gpu("small", 8 * GIB))
     report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False)
+    assert unlike(ModelReport, report) == []
     held = report["memory"]["gpus"]
     assert [gpu["name"] for gpu in held] == ["big", "small"]
     assert (
@@ -157,6 +162,7 @@ def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_bot
 def test_grouped_heads_and_the_quantisation_are_told(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
     report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    assert unlike(ModelReport, report) == []
     assert (report["heads"], report["kv_heads"], report["quantisation"]) == (4, 2, "F32")
 
 
@@ -183,6 +189,7 @@ def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it
     path = ensure("builtin:words", tmp_path)
     made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
     report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    assert unlike(ModelReport, report) == []
     assert before["embedding"] == report["embedding"] == {"dimensions": 256, "window": 2048}
     assert report["context"] is None
     assert report["memory"]["weights"] == report["bytes"]
