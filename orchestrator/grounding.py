@@ -5,7 +5,6 @@ it names is checked against all that stood in its prompt: the codex in its tier,
 tools found, and the places that the user named.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +16,13 @@ from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
 from orchestrator.pointing import Selection
 from orchestrator.shelf.changed import laid_over
+from orchestrator.shelf.known_lines import EXCERPT, Span, base_of, known_now, spans_now
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere
 MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
 FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
-EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed part
-LISTED = re.compile(r"^[^\S\n]*(\d+) ", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,6 @@ class Ground:
         """All turns, the one being answered among them, with what came with each."""
         return (*self.turn.state.turns, self.turn.state, *self.running)
 
-    def told(self) -> Iterator[str]:
-        """What the user and the tools said."""
-        yield self.turn.query
-        said = (one for one in (*self.turn.state.turns, *self.running) if one.role is not Role.ASSISTANT)
-        yield from (one.text for one in said)
-        yield from (file.text for one in self.turns for file in one.attachments)
-
 
 def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
     """Places that the answer names, each checked against what was shown, then places that it quotes."""
@@ -85,59 +76,55 @@ def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list
 
 
 def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
-    """What of these files stood in the prompt, in any form."""
-    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    """What of these files stood in the prompt, in any form, by the numbers that its lines have now."""
+    base = base_of(ground.pieces)
+    spans: dict[str, list[Span]] = defaultdict(list)
     heads: dict[str, set[int]] = defaultdict(set)
-    latest = {entry.path: entry for entry in ground.log}
     for path in paths:
-        spans[path] += _spans_of(path, ground, files)
-        stood = _stood_as(path, latest)
-        for piece in ground.pieces:
-            if piece.path == stood and piece.kind == "full":
-                spans[path].append((1, files.count(path)))
-            elif piece.path == stood and piece.kind == "skeleton":
-                heads[path] |= _listed(piece.text)
-            elif piece.kind == "map":
-                heads[path] |= _listed(_section(piece.text, stood))
+        known = known_now(path, base, ground.log)
+        spans[path] += [(1, files.count(path))] if known.whole else known.spans
+        heads[path] |= {head.number for head in known.heads}
+        spans[path] += _spans_beside(path, ground, files)
     return Shown(spans, heads)
 
 
-def _stood_as(path: str, latest: Mapping[str, Amendment]) -> str:
-    """The name under which the generation has a file that was only moved since."""
-    entry = latest.get(path)
-    return entry.source if entry is not None and entry.told is Told.MOVED and entry.source else path
-
-
-def _spans_of(path: str, ground: Ground, files: Files) -> Iterator[tuple[int, int]]:
-    for entry in ground.log:
-        if entry.path == path and entry.text:
-            whole = [(1, files.count(path))] if entry.whole else []
-            yield from whole or [(int(head[1]), int(head[2])) for head in EXCERPT.finditer(entry.text)]
-    for one in ground.turns:
-        yield from ((found.start, found.end) for found in one.evidence if found.path == path)
+def _spans_beside(path: str, ground: Ground, files: Files) -> Iterator[Span]:
+    """What stood beside floor and log. What came with an earlier turn has moved with all that the turns since were told."""
+    changes = [entry for entry in ground.log if entry.path == path]
+    for told, one in _turns_told(ground):
+        later = [entry for entry in changes if entry.number > told]
+        yield from (now for span in _spans_in(one, path, files) for now in spans_now(span, later))
         yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
+    yield from _named_in(path, ground.turn.query, files)
     if ground.selection is not None and ground.selection.path == path:
         yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
-    for line in _lines_with(path.rpartition("/")[2], ground.told()):
+
+
+def _turns_told(ground: Ground) -> Iterator[tuple[int, Artifacts]]:
+    """All turns, each with the newest entry of the log that had been told by then."""
+    told = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
+    for one in ground.turns:
+        told = max([told, *(amendment.number for amendment in one.amendments)])
+        yield told, one
+
+
+def _spans_in(one: Artifacts, path: str, files: Files) -> Iterator[Span]:
+    """Passages of a file that came with a turn, and places in it that the user or a tool named."""
+    yield from ((found.start, found.end) for found in one.evidence if found.path == path)
+    if isinstance(one, Turn) and one.role is not Role.ASSISTANT:
+        yield from _named_in(path, one.text, files)
+    for file in one.attachments:
+        yield from _named_in(path, file.text, files)
+
+
+def _named_in(path: str, text: str, files: Files) -> Iterator[Span]:
+    for line in _lines_with(path.rpartition("/")[2], text):
         yield from ((one.start, one.end) for one in cited(line, files.is_file) if files.meant(one.path) == path)
 
 
-def _lines_with(name: str, texts: Iterable[str]) -> Iterator[str]:
+def _lines_with(name: str, text: str) -> list[str]:
     """A log that a user attached may be large, and only what it says of this file matters."""
-    for text in texts:
-        if name in text:
-            yield from (line for line in text.splitlines() if name in line)
-
-
-def _listed(text: str) -> set[int]:
-    return {int(line[1]) for line in LISTED.finditer(text)}
-
-
-def _section(text: str, path: str) -> str:
-    """What a map says of a file: the indented lines behind its name."""
-    _, found, behind = f"\n{text}".partition(f"\n{path}\n")
-    end = re.search(r"^\S", behind, re.MULTILINE) if found else None
-    return behind[: end.start()] if end else behind
+    return [line for line in text.splitlines() if name in line] if name in text else []
 
 
 def line_count(text: str) -> int:

@@ -1,7 +1,6 @@
 """What of a codex's changes a conversation has been told, and what it must be told now. Pure."""
 
 from formatters.context import Amendment, CodexView, StateView
-from orchestrator.shelf.raising import amendment_of
 from orchestrator.shelf.standing import Standing
 from orchestrator.turn_state import Conversation
 
@@ -20,7 +19,7 @@ def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Ame
     if standing is None or codex_of(conversation, standing) is standing.view:
         return ()
     told = max((one.number for one in told_amendments(conversation)), default=0)
-    return tuple(amendment_of(entry) for entry in standing.log if entry.number > told)
+    return tuple(one for one in standing.view.amendments if one.number > told)
 
 
 def told_anew(conversation: Conversation, standing: Standing | None) -> StateView:

@@ -39,6 +39,7 @@ from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.shelf.changed import CHANGED_PARTS
 from orchestrator.shelf.estimating import whole_tokens
 from orchestrator.shelf.hot import chosen, churn_of
+from orchestrator.shelf.known_lines import moved_heads
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.lines import Lines
 from orchestrator.shelf.standing import Standing
@@ -120,7 +121,8 @@ class Raising:
 
     async def amended(self, standing: Standing, log: tuple[Entry, ...]) -> Standing:
         """The same with this log behind its pieces."""
-        told = tuple(amendment_of(entry) for entry in log)
+        moved = moved_heads(standing.view.pieces, log)
+        told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
         counts = await self.voice.tokens.count([one.text for one in told])
         files = Files(Lines(effective(standing.generation.digests(), log), self.library.told_document))
         view = standing.view.model_copy(update={"amendments": told})
@@ -276,14 +278,15 @@ def one_line(path: str) -> str:
     return " ".join(path.splitlines())
 
 
-def amendment_of(entry: Entry) -> Amendment:
-    """A log entry as the model is told of it."""
+def amendment_of(entry: Entry, moved: str = "") -> Amendment:
+    """A log entry as the model is told of it; `moved`: where lines that the floor lists are now."""
     said = {
         Told.REMOVED: "This file was removed.",
         Told.RESTORED: "This file is again as it stands above.",
         Told.MOVED: f"This is the file that was {entry.source}.",
     }.get(entry.told, "")
-    told = said or (entry.text if entry.whole else f"{CHANGED_PARTS}\n{entry.text}")
+    parts = "\n".join([CHANGED_PARTS, entry.text, *([moved] if moved else [])])
+    told = said or (entry.text if entry.whole else parts)
     return Amendment(number=entry.number, path=entry.path, text=told)
 
 

@@ -4,9 +4,10 @@ import shutil
 import subprocess
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, living, question, until, write_vault
+from support.house import CODES, ask, blocks, codebase, living, question, shown, until, write_vault
 
 from codex.lore_file import LORE_FILE
+from orchestrator.shelf.known_lines import MOVED
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +31,9 @@ def house(running):
 
 def amended(daemon, vault, code):
     """Writes the vault's new code; returns when the daemon has taken it in."""
-    before = daemon.json("codex", "show", "vaults")["codex"]["amendments"]
+    before = shown(daemon, "vaults")["amendments"]
     write_vault(daemon.folder / "vaults", vault, code)
-    until(
-        lambda: (now := daemon.json("codex", "show", "vaults")["codex"])["amendments"] > before and not now["prefill"]
-    )
+    until(lambda: (now := shown(daemon, "vaults"))["amendments"] > before and not now["prefill"])
 
 
 def test_a_new_conversation_sees_the_latest_value_and_computes_the_amendment_and_its_own_tokens(house):
@@ -74,9 +73,9 @@ def test_a_removed_file_and_a_new_one_are_told_too(house):
     folder = house.folder / "vaults"
     amended(house, "badger", "2468013")
     assert ask(house, "badger")["answer"].strip().startswith("2468013")
-    before = house.json("codex", "show", "vaults")["codex"]["amendments"]
+    before = shown(house, "vaults")["amendments"]
     (folder / "badger.py").unlink()
-    until(lambda: house.json("codex", "show", "vaults")["codex"]["amendments"] > before)
+    until(lambda: shown(house, "vaults")["amendments"] > before)
     assert "This file was removed." in house.lore("plan", question("badger"), "--prompt").stdout
 
 
@@ -88,14 +87,14 @@ def test_search_finds_what_the_file_says_now(house):
 
 
 def test_status_says_that_the_codex_is_watched(house):
-    codex = house.json("codex", "show", "vaults")["codex"]
+    codex = shown(house, "vaults")
     assert codex["fresh"].startswith("watched")
 
 
 def test_a_codex_that_is_not_followed_says_so_and_stays_as_it_was_until_it_is_loaded_again(house):
     folder = codebase(house.folder / "still", {"badger": "1111222"}, functions=1)
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
-    assert house.json("codex", "show", "still")["codex"]["fresh"] == "not watched"
+    assert shown(house, "still")["fresh"] == "not watched"
     write_vault(folder, "badger", "3333444")
     assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("1111222")
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
@@ -117,8 +116,8 @@ def test_a_changed_import_of_a_large_file_costs_a_few_lines_and_places_below_it_
     first = ask(house, "badger", "-c", "vaults")
     assert first["answer"].strip().startswith("1357911")
     lines = large(folder, "import os\nimport re\nimport sys").read_text().count("\n")
-    until(lambda: (now := house.json("codex", "show", "vaults")["codex"])["amendments"] == 1 and not now["prefill"])
-    assert house.json("codex", "show", "vaults")["codex"]["amended_tokens"] < 150
+    until(lambda: (now := shown(house, "vaults"))["amendments"] == 1 and not now["prefill"])
+    assert shown(house, "vaults")["amended_tokens"] < 150
     answer = ask(house, "badger", "-c", "vaults")
     assert answer["answer"].strip().startswith("1357911")
     assert {"path": "large.py", "start": lines, "end": lines, "valid": True} in answer["lore"]["citations"]
@@ -134,8 +133,19 @@ def test_a_branch_that_changes_no_file_is_shown_all_the_same(house):
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
         subprocess.run(["git", "-C", str(folder), *words], check=True)
     assert house.lore("load", folder, "--wait").returncode == 0
-    assert house.json("codex", "show", "vaults")["codex"]["branch"] == "main"
+    assert shown(house, "vaults")["branch"] == "main"
     subprocess.run(["git", "-C", str(folder), "checkout", "-q", "-b", "kiwi"], check=True)
-    until(lambda: house.json("codex", "show", "vaults")["codex"]["branch"] == "kiwi")
-    assert house.json("codex", "show", "vaults")["codex"]["state"].startswith("kiwi@")
+    until(lambda: shown(house, "vaults")["branch"] == "kiwi")
+    assert shown(house, "vaults")["state"].startswith("kiwi@")
     assert ask(house, "zebra", "-c", "vaults")["lore"]["codex"]["branch"] == "kiwi"
+
+
+def test_lines_that_a_map_lists_are_told_to_have_moved(running):
+    folder = codebase(running.folder / "ladder", functions=60)
+    (folder / LORE_FILE).write_text("rebase_share = 1.0\n")
+    assert running.lore("load", folder, "--wait", "--tier", "map").returncode == 0
+    (folder / "steps.py").write_text("# one\n# two\n# three\n# four\n# five\n" + (folder / "steps.py").read_text())
+    until(lambda: shown(running, "ladder")["amendments"])
+    answer = running.json("ask", f"Where is step_6? {MOVED}", "-c", "ladder", "--max-tokens", "40")
+    assert answer["answer"].strip() == "5-237 by +5"  # the first function was told whole
+    assert running.lore("codex", "drop", "ladder").returncode == 0

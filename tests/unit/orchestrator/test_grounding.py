@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from codex.amendments import Amendment, Told
 from codex.citations import Files
 from formatters.blocks import Role
+from formatters.context import Amendment as CodexNews
 from formatters.context import (
     Attachment,
     CodexPiece,
@@ -124,6 +127,55 @@ def test_a_removed_file_is_there_no_more_and_a_moved_one_is_shown_by_what_it_was
         ("src/new.py:3-3", ""),
         ("src/a.py:3-3", "no such file in this codex"),
     ]
+
+
+GROWN = Amendment(1, "src/a.py", Told.CHANGED, "d", "lines 1-12, in place of lines 1-2:\n" + "x\n" * 12, whole=False)
+
+
+@pytest.mark.parametrize(
+    "shown", [piece("src/a.py", "skeleton", SKELETON), piece("repository map", "map", MAP)], ids=["skeleton", "map"]
+)
+def test_a_listed_line_is_cited_where_it_is_now_and_not_where_it_was(shown: CodexPiece) -> None:
+    on = ground(shown, log=(GROWN,), lines=LINES | {"src/a.py": 50})
+    assert valid("src/a.py:17-40, src/a.py:13 and src/a.py:1-12", on)
+    assert said("src/a.py:14", on) == [("src/a.py:14-14", "these lines were not shown")]
+    above = replace(on, log=(replace(GROWN, text="lines 2-2, added behind line 1:\nx\n"),))
+    assert valid("src/a.py:8", above)
+    assert not valid("src/a.py:7", above)
+
+
+def test_a_listed_line_that_was_replaced_is_known_as_it_was_told() -> None:
+    part = replace(GROWN, text="lines 3-4, in place of lines 3-9:\nclass App:\n    pass\n")
+    on = ground(piece("src/a.py", "skeleton", SKELETON), log=(part,))
+    assert valid("src/a.py:3-4", on)
+    assert said("src/a.py:7", on) == [("src/a.py:7-7", "these lines were not shown")]
+
+
+def test_parts_that_were_told_earlier_move_with_what_is_told_later() -> None:
+    first = Amendment(1, "src/c.py", Told.CHANGED, "e", "lines 5-6, in place of lines 5-5:\na\nb\n", whole=False)
+    second = Amendment(2, "src/c.py", Told.CHANGED, "f", "lines 1-3, added behind line 0:\n1\n2\n3\n", whole=False)
+    on = ground(piece("src/a.py"), log=(first, second))
+    assert valid("src/c.py:8-9 and src/c.py:1-3", on)
+    assert not valid("src/c.py:5", on)
+
+
+def test_evidence_and_places_of_earlier_turns_have_moved_with_what_was_told_since() -> None:
+    found = Evidence(path="src/a.py", start=5, end=9, text="x\n")
+    earlier = Turn(role=Role.USER, text="and src/a.py:20?", evidence=(found,))
+    news = (CodexNews(number=1, path="src/a.py", text="…"),)
+    since = ground(piece("src/b.py"), state=StateView(turns=(earlier,), amendments=news), log=(GROWN,))
+    assert valid("src/a.py:15-19 and src/a.py:30", since)
+    assert not valid("src/a.py:20", since)
+    with_it = StateView(turns=(earlier.model_copy(update={"amendments": news}),))
+    assert valid("src/a.py:5-9 and src/a.py:20", ground(piece("src/b.py"), state=with_it, log=(GROWN,)))
+
+
+def test_a_file_that_moved_is_listed_under_its_new_name_where_its_lines_are_now() -> None:
+    moved = Amendment(2, "src/new.py", Told.MOVED, "d", source="src/a.py")
+    gone = Amendment(3, "src/a.py", Told.REMOVED, None)
+    on = ground(piece("src/a.py", "skeleton", SKELETON), log=(GROWN, moved, gone), lines={"src/new.py": 50})
+    assert valid("src/new.py:17", on)
+    assert not valid("src/new.py:14", on)
 
 
 def test_names_without_an_ending_are_checked_too() -> None:
