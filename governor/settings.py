@@ -66,7 +66,9 @@ class PressureSettings:
 class ClaimSettings:
     """Limits of a prompt, before anything is sacrificed."""
 
-    characters_per_token: int = 4  # the character cap is this times the window: ordinary text stays below it
+    # The character cap is this times the window. Tokens are counted, so it is for what is no text: rows of one sign.
+    # English prose has up to 5 characters a token: at 4 it was refused with a fifth of the window still free.
+    characters_per_token: int = 16
     characters: int | None = None  # a cap of one's own
     depth: int = 20  # turns that may stand in the prompt
 

@@ -17,8 +17,8 @@ def http(models):
         yield client
 
 
-def body(words, **options):
-    content = " ".join(str(number % 10) for number in range(words))  # far below the cap on characters
+def body(words, text="{}", **options):
+    content = " ".join(text.format(number % 10) for number in range(words))
     return {
         "model": "lore",
         "messages": [{"role": "user", "content": content}],
@@ -28,9 +28,9 @@ def body(words, **options):
     }
 
 
-def planned(http, words):
+def planned(http, words, text="{}"):
     """Tokens of the prompt; None where it is refused."""
-    answer = http.post("/v1/plan", json=body(words))
+    answer = http.post("/v1/plan", json=body(words, text))
     if answer.status_code == 200:
         return answer.json()["prompt"]["tokens"]
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
@@ -54,6 +54,14 @@ def longest(http):
 def test_every_length_around_the_edge_is_planned_or_refused_and_there_is_one_edge(http, longest):
     outcomes = [planned(http, longest + more) is not None for more in range(-AROUND, AROUND + 1)]
     assert outcomes == [True] * (AROUND + 1) + [False] * AROUND
+
+
+def test_long_words_fill_the_window_as_short_ones_do(http):
+    """Seven characters a token: more than prose has."""
+    tokens = [planned(http, words, "return") for words in range(300, WINDOW)]
+    allowed = [one for one in tokens if one is not None]
+    assert WINDOW - ANSWER - 2 <= allowed[-1] <= WINDOW - ANSWER
+    assert tokens[1] - tokens[0] == 1
 
 
 def test_the_longest_question_leaves_room_for_the_answer_that_was_asked_for_and_no_more(http, longest):

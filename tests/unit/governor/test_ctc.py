@@ -111,7 +111,7 @@ def test_a_pinned_turn_stays_whatever_its_age() -> None:
     assert [verdict.action for verdict in settle(claims, Limits(200, 800, 1)).verdicts] == [Action.KEEP, Action.KEEP]
 
 
-def test_limits_take_the_tighter_of_window_and_kv_and_four_characters_a_token() -> None:
-    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == Limits(8_000, 40_000, 20)
-    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == Limits(5_000, 40_000, 3)
+def test_limits_take_the_tighter_of_window_and_kv_and_many_characters_a_token() -> None:
+    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == Limits(8_000, 160_000, 20)
+    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == Limits(5_000, 160_000, 3)
     assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == Limits(0, 9, 20)
