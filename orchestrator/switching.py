@@ -10,7 +10,8 @@ What is wrong with a file is found before anything stops. Floors of the old mode
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,14 +73,16 @@ class Switch:
         told: asyncio.Queue[Report | None] = asyncio.Queue()
         steps = Steps(told.put_nowait)
         self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
-        async for event in told_during(self._work, told):
-            yield event
+        async with aclosing(told_during(self._work, told)) as events:
+            async for event in events:
+                yield event
         yield {"event": "changed", **await self._work}
         assert self._program is not None
         raising = asyncio.create_task(self._program.waking.follow(steps.raising), name="telling of raised codices")
         try:
-            async for event in told_during(raising, told):
-                yield event
+            async with aclosing(told_during(raising, told)) as events:
+                async for event in events:
+                    yield event
         finally:
             raising.cancel()
             await asyncio.gather(raising, return_exceptions=True)
@@ -145,7 +148,7 @@ class Switch:
         self._stands(program)
 
 
-async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None]) -> AsyncIterator[Report]:
+async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None]) -> AsyncGenerator[Report]:
     """What is told until the work has ended, all of it. Neither cancels the work nor raises its fault."""
     work.add_done_callback(lambda _: told.put_nowait(None))
     while (event := await told.get()) is not None:
