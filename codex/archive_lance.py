@@ -148,9 +148,7 @@ class LanceArchive:
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
         with self._reading(codex) as opened:
-            defined = None if opened is None else self._definitions(codex, opened)
-            found = {name: tuple(sorted(defined.of(name))) for name in names} if defined is not None else {}
-        return {name: places for name, places in found.items() if places}
+            return {} if opened is None else self._definitions(codex, opened).found(names)
 
     def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
         with self._reading(codex) as opened:

@@ -117,12 +117,9 @@ def cards(table: Any) -> Iterator[str]:
 
 def defined(cards: Iterable[str]) -> Definitions:
     """Where names are defined, by the cards of all chunks."""
-    by_path: dict[str, list[tuple[Place, tuple[str, ...]]]] = {}
-    for match in map(match_of, cards):
-        by_path.setdefault(match.place.path, []).append((match.place, match.names))
     found = Definitions()
-    for path, chunks in by_path.items():
-        found.replace(path, chunks)
+    for match in map(match_of, cards):
+        found.add(match.place, match.names)
     return found
 
 
@@ -200,5 +197,7 @@ def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
 def _pairs(table: Any) -> list[tuple[str, str]]:
     if not table.count_rows():
         return []
-    rows = table.search().select(["path", "digest"]).to_arrow().group_by(["path", "digest"]).aggregate([])
-    return list(zip(rows.column("path").to_pylist(), rows.column("digest").to_pylist(), strict=True))
+    pairs: dict[tuple[str, str], None] = {}
+    for batch in table.search().select(["path", "digest"]).to_batches(_SCANNED):
+        pairs.update(dict.fromkeys(zip(values_of(batch, "path"), values_of(batch, "digest"), strict=True)))
+    return list(pairs)

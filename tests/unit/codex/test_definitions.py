@@ -1,0 +1,69 @@
+"""Where names are defined: what was replaced lately and what was settled answer as one, like a plain list of all."""
+
+import tracemalloc
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codex import definitions
+from codex.definitions import Definitions, Place
+
+Chunks = Sequence[tuple[int, Sequence[str]]]
+NAMES = st.sampled_from(["__init__", "main", "a", "ä", "𝒳", ""])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["a.py", "b.py", "c/d.py"]),
+        st.lists(st.tuples(st.integers(1, 9), st.lists(NAMES, max_size=3, unique=True)), max_size=4),
+    ),
+    max_size=12,
+)
+
+
+def chunks(path: str, some: Chunks) -> list[tuple[Place, Sequence[str]]]:
+    return [(Place(path, start, start + 1), names) for start, names in some]
+
+
+@given(STEPS, st.integers(0, 3), st.integers(1, 3))
+def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], lately: int, telling: int) -> None:
+    found = Definitions()
+    plain: dict[str, Chunks] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(definitions, "_LATELY", lately)
+        patch.setattr(definitions, "_TELLING", telling)
+        for path, some in steps:
+            found.replace(path, chunks(path, some))
+            plain[path] = some
+            expected: dict[str, list[Place]] = {}
+            for where, every in plain.items():
+                for start, names in every:
+                    for name in names:
+                        expected.setdefault(name, []).append(Place(where, start, start + 1))
+            assert found.found(["__init__", "main", "a", "ä", "𝒳", "", "other"]) == {
+                name: tuple(sorted(places)) for name, places in expected.items() if len(places) <= telling
+            }
+
+
+def test_what_more_than_64_define_leads_nowhere() -> None:
+    found = Definitions()
+    found.replace("a.py", [(Place("a.py", line, line), ("get",)) for line in range(1, 65)])
+    assert len(found.of("get")) == 64
+    found.replace("b.py", [(Place("b.py", 1, 1), ("get",))])
+    assert found.of("get") == ()
+    found.replace("b.py", [])
+    assert len(found.of("get")) == 64
+
+
+def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
+    found = Definitions()
+    tracemalloc.start()
+    try:
+        for file in range(1_000):
+            path = f"folder/{file}.py"
+            found.replace(path, [(Place(path, line, line + 9), (f"name_{file}_{line}",)) for line in range(1, 101)])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000_000
+    assert found.of("name_77_5") == (Place("folder/77.py", 5, 14),)
