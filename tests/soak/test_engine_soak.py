@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, step, tell
 from support.machine import Machine, naive_answer
@@ -107,12 +108,12 @@ class Life:
 def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_path: Path, ranges: bool) -> None:
     begin()
     life = Life(tmp_path / "kv", SEED, ranges=ranges)
-    before = (0, 0, 0)
+    before, footprint = (0, 0, 0), 0
     for number in range(OPERATIONS):
         life.step()
         if number == WARM_UP:
             life.still()
-            before = measures()
+            before, footprint = measures(), psutil.Process().memory_info().rss
     life.machine.loop.handle(Grant(3, 3072, 1500))
     life.machine.finish()
     tell("on the fake", life.done)
@@ -128,6 +129,7 @@ def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_pat
     assert sum(file.stat().st_size for file in life.folder.glob("*.kv")) <= 400_000
     assert life.machine.tiers is not None and life.machine.tiers.ram_bytes <= 60_000
     assert measures()[:2] == before[:2]
+    assert psutil.Process().memory_info().rss - footprint < 64 << 20
 
 
 def test_dropping_everything_at_the_end_of_a_long_life_leaves_nothing(tmp_path: Path) -> None:
@@ -154,5 +156,6 @@ def test_many_lives_of_the_same_conversations_take_no_more_memory_than_one(tmp_p
         machine.round()
         machine.answers.clear()
         machine.ends.clear()
+        machine.told.clear()
         counts.append(measures()[2])
     assert counts[-1] - counts[9] < 300

@@ -1,15 +1,20 @@
 """Drafts change how fast an answer comes and never what it says; where they do not pay they stop."""
 
+import random
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+from support.driven import NEAR, Driven
 
+from orchestrator.engine.backend import Batch
+from orchestrator.engine.builtin import ensure
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.drafts import Drafting
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.drafts import GRAM, Drafting
+from orchestrator.engine.llama import LlamaBackend, LlamaMemory
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling, ids_to_bytes
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling, bytes_to_ids, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Draft, Limits, plan_round
 
@@ -23,10 +28,21 @@ ASKED = "\nWhat does area_17 return?\ndef area_17(width, height, depth"
 class Asked:
     """One answer on a fresh loop, and how it was made."""
 
-    def __init__(self, backend: LlamaBackend, floor: list[int], tail: list[int], *, drafts: bool, most: int) -> None:
+    def __init__(
+        self,
+        backend: LlamaBackend,
+        floor: list[int],
+        tail: list[int],
+        *,
+        drafts: bool,
+        most: int,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         ticks = count()
-        self.text, self.end = "", Completion
-        self.loop = Loop(backend, 4, Limits(512, drafts=drafts), self._hear, lambda: next(ticks) / 1000, None)
+        self.text, self.ids, self.end = "", list[int](), Completion
+        self.loop = Loop(
+            backend, 4, Limits(512, drafts=drafts), self._hear, clock or (lambda: next(ticks) / 1000), None
+        )
         self.loop.handle(Grant(1, cells=8192, window=8192))
         self.loop.handle(PutFloor("code", ids_to_bytes(floor)))
         self.loop.handle(Job(1, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling()))
@@ -40,13 +56,39 @@ class Asked:
         for message in messages:
             if isinstance(message, Delta):
                 self.text += message.text
+                self.ids += bytes_to_ids(message.ids)
             elif isinstance(message, Completion):
                 self.end = message
 
 
+class RowClock:
+    """Time passes with what is computed, as on a CPU: 2 ms a step and 1 ms a row."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def charge(self, decode: Callable[[LlamaMemory, Batch], None]) -> Callable[[LlamaMemory, Batch], None]:
+        def charged(memory: LlamaMemory, batch: Batch) -> None:
+            self.now += (2 + len(batch)) / 1000
+            decode(memory, batch)
+
+        return charged
+
+
 @pytest.fixture(scope="module")
-def quoter(quoter_model: Path):
+def quoter(quoter_model: Path) -> Iterator[LlamaBackend]:
     backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, gpu_layers=0))
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def noise(models: Path) -> Iterator[LlamaBackend]:
+    """Random weights: what it says follows from everything before, and quotes nothing."""
+    backend = LlamaBackend(EngineSpec(str(ensure("builtin:noise-s", models)), threads=1, gpu_layers=0))
     yield backend
     backend.close()
 
@@ -59,6 +101,43 @@ def test_an_answer_that_quotes_is_the_same_with_drafts_and_takes_fewer_steps(quo
     assert (plain.end.drafted, plain.end.accepted) == (0, 0)
     assert drafted.end.accepted > 5
     assert drafted.loop.counters.steps < plain.loop.counters.steps
+
+
+def test_an_answer_whose_drafts_are_wrong_is_the_same_and_soon_goes_without(
+    quoter: LlamaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model quotes what eight tokens agree with; behind it stand decoys that four agree with."""
+    code, tail, wrong = quoter.encode([CODE, ASKED, " nothing of this is ever said here"], control=False)
+    told = [*tail, *Asked(quoter, code, tail, drafts=False, most=40).ids]
+    decoys = [token for at in range(len(told) - GRAM) for token in (*told[at : at + GRAM], *wrong)]
+    clock = RowClock()
+    monkeypatch.setattr(LlamaMemory, "decode", clock.charge(LlamaMemory.decode))
+    plain, drafted = (
+        Asked(quoter, [*code, *decoys], tail, drafts=drafts, most=40, clock=clock) for drafts in (False, True)
+    )
+    assert drafted.ids == plain.ids
+    assert len(plain.ids) > 20
+    assert drafted.end.drafted > drafted.end.accepted
+    assert 1 <= drafted.loop.counters.drafts <= 10, f"{drafted.loop.counters.drafts} drafts that were wrong"
+
+
+def test_on_a_model_that_does_not_quote_drafts_change_an_answer_only_where_two_tokens_are_as_likely(
+    noise: LlamaBackend,
+) -> None:
+    """Each answer is drafted: its prompt ends as a piece of its floor does, behind which stands another's answer."""
+    tried = 0
+    for seed in range(6):
+        chance = random.Random(seed)
+        begin, tail = ([chance.randrange(300, 3800) for _ in range(size)] for size in (40, 12))
+        first = Asked(noise, begin, tail, drafts=False, most=12)
+        floor = [*begin, *tail, *first.ids]
+        plain, drafted = (Asked(noise, floor, tail, drafts=drafts, most=12) for drafts in (False, True))
+        tried += drafted.end.drafted
+        if drafted.ids != plain.ids:
+            same = next(at for at, pair in enumerate(zip(plain.ids, drafted.ids, strict=False)) if len(set(pair)) == 2)
+            likely = Driven(noise).recomputed([*floor, *tail, *plain.ids[:same]], 1)[0][1]
+            assert abs(likely[plain.ids[same]] - likely[drafted.ids[same]]) < NEAR
+    assert tried > 0
 
 
 def drafts_planned(expected: float) -> tuple[tuple[int, int], ...]:
