@@ -128,31 +128,37 @@ class Ledger:
 
     def forget(self, codex: str) -> None:
         """Nothing is known of it from now on. Where the disk refuses, its rows go with the next of its name that are
-        written, or with the next start (`keep`): what is dropped must be gone also when there is no room to write that."""
+        written, or with the next start: what is dropped must be gone also when there is no room to write that."""
         self._unkept.pop(codex, None)
         self._owed.add(codex)
         try:
-            self._write(codex, lambda database: None)  # noqa: ARG005 - what is owed is all
+            self._file.write(lambda database: clear(database, codex))
+            self._owed.discard(codex)
         except CatalogError as fault:
             log.warning("what was noted of %s is taken out of its file later: %s", codex, fault)
 
-    def keep(self, codices: Iterable[str]) -> None:
-        """Forgets all others: a kill or a full disk may have left what was noted of a codex that was dropped."""
-        noted = {row[0] for table in TABLES for row in self._file.read(f"SELECT DISTINCT codex FROM {table}")}  # noqa: S608
-        for codex in sorted(noted - set(codices)):
-            self.forget(codex)
+    def noted(self) -> frozenset[str]:
+        """Codices of which anything is noted; also dropped ones, where a kill or a full disk has left that."""
+        tables = (self._file.read(f"SELECT DISTINCT codex FROM {table}") for table in TABLES)  # noqa: S608
+        return frozenset(row[0] for rows in tables for row in rows) - self._owed
 
     def _write(self, codex: str, work: Callable[[Connection], object]) -> None:
         """In one transaction with the end of what is owed of it."""
+        owed = codex in self._owed
 
         def write(database: Connection) -> None:
-            if codex in self._owed:
-                for table in TABLES:
-                    database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - those of the schema
+            if owed:
+                clear(database, codex)
             work(database)
 
         self._file.write(write)
-        self._owed.discard(codex)
+        if owed:
+            self._owed.discard(codex)
 
     def _read(self, query: str, codex: str, *values: object) -> list[Any]:
         return [] if codex in self._owed else self._file.read(query, codex, *values)
+
+
+def clear(database: Connection, codex: str) -> None:
+    for table in TABLES:
+        database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - those of the schema

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from codex.errors import CodexError
 from codex.library import Library
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.standing import Standing
@@ -24,11 +23,10 @@ class Raised(Protocol):
 
 def codices_of(library: Library, ledger: Ledger) -> list[str]:
     """Names of what can be raised; whatever is noted of others is forgotten. Raises CodexError."""
+    noted = ledger.noted()  # first: what is loaded meanwhile is in the catalog before anything is noted of it
     codices = library.codices()
-    try:
-        ledger.keep(one.name for one in codices)
-    except CodexError as fault:
-        log.warning("what was noted of dropped codices stays: %s", fault)
+    for name in noted - {one.name for one in codices}:
+        ledger.forget(name)
     return [one.name for one in codices if one.newest is not None]
 
 

@@ -4,7 +4,10 @@ import sqlite3
 
 import pytest
 
+from codex.library import Library
+from codex.sources import LoadRequest
 from orchestrator.shelf.ledger import Ledger, Wishes
+from orchestrator.shelf.wake import codices_of
 
 
 def test_questions_are_counted_by_file_and_codex(tmp_path):
@@ -56,10 +59,14 @@ def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     for name in ("a", "b", "c"):
         ledger.wish(name, tier="map")
     ledger.touch("d", ["x.py"])
-    ledger.keep(["b", "e"])
-    again = Ledger(tmp_path / "l.sqlite3")
-    assert [again.wishes(name).tier for name in ("a", "b", "c")] == [None, "map", None]
-    assert dict(again.touched("d")) == {}
+    assert ledger.noted() == {"a", "b", "c", "d"}
+    library = Library(tmp_path / "codices")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.py").write_text("x = 1\n")
+    library.load(LoadRequest((str(tmp_path / "b"),), name="b"))
+    assert codices_of(library, ledger) == ["b"]
+    assert ledger.noted() == Ledger(tmp_path / "l.sqlite3").noted() == {"b"}
+    library.close()
 
 
 def test_a_damaged_file_is_begun_again(tmp_path):
