@@ -39,7 +39,7 @@ class CodexReport(Shape):
     root: str = Field(description="the first folder, file or URL")
     roots: tuple[str, ...] = Field((), description="all of them")
     generation: int | None = Field(description="none: never loaded to its end; 0: a dry run")
-    generation_reason: str = Field("", description="why the daemon took it in by itself, since its start")
+    generation_reason: str = Field("", description="why the daemon took it in by itself")
     branch: str | None = Field(None, description="git's, as seen last")
     revision: str | None = Field(None, description="git's, as seen last")
     state: str = Field("", description="the same in words, with files that git saw changed")
