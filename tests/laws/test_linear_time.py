@@ -32,14 +32,15 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.grounding import EXCERPT, LISTED, quotable
+from orchestrator.grounding import quotable
 from orchestrator.pointing import lines_of
 from orchestrator.sessions.names import checked
 from orchestrator.settings.edit import comment_of, with_value
 from orchestrator.settings.units import as_limit, in_seconds
+from orchestrator.shelf.known_lines import EXCERPT, LISTED
 from orchestrator.wire.places import is_url
 
-SIZE = 20_000
+SIZE = 10_000
 NOISE_S = 0.04  # below this a machine's own unsteadiness is all that is measured
 PATHS = tuple(f"src/part{number}/a{number % 7}.py" for number in range(300))
 SECRETS = "PRIVATE KEY T3BlbkFJ ghp_ xox hooks.slack.com/services/ sk-ant- AIza AKIA npm_ SG. AccountKey= "
