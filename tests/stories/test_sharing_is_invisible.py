@@ -1,53 +1,66 @@
 """Law 8 with the real engine: what is in the cache changes when an answer comes, never what it says."""
 
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from support.house import CODES, blocks, codebase, living, question
 
 QUESTIONS = (question("zebra"), "def step_3(value")
 
 
+def answer(daemon, asked):
+    """Text and prompt lengths."""
+    told = daemon.json("ask", asked, "-c", "vaults", "--max-tokens", "24")
+    return told["answer"], [block["tokens"] for block in told["lore"]["blocks"]]
+
+
 def answers(daemon):
-    """Text and prompt lengths for each question, asked in this order."""
-    told = [daemon.json("ask", one, "-c", "vaults", "--max-tokens", "24") for one in QUESTIONS]
-    return [(one["answer"], [block["tokens"] for block in one["lore"]["blocks"]]) for one in told]
+    """To each question, asked in this order."""
+    return [answer(daemon, one) for one in QUESTIONS]
 
 
-@pytest.fixture(scope="module")
-def fresh(models, tmp_path_factory):
-    """What daemons say that were asked nothing before: one for each question."""
-    folder = codebase(tmp_path_factory.mktemp("code") / "vaults")
-    told = []
-    for one in QUESTIONS:
-        with living(models) as daemon:
-            assert daemon.lore("load", folder, "--no-watch").returncode == 0
-            answer = daemon.json("ask", one, "--max-tokens", "24")
-            told.append((answer["answer"], [block["tokens"] for block in answer["lore"]["blocks"]]))
-    return folder, told
-
-
-@pytest.fixture(scope="module")
-def house(fresh, models):
+@contextmanager
+def fresh(models, folder):
+    """A daemon that was asked nothing, and has computed nothing that it was told to wait for."""
     with living(models) as daemon:
-        assert daemon.lore("load", fresh[0], "--no-watch", "--wait").returncode == 0
+        assert daemon.lore("load", folder, "--no-watch").returncode == 0
         yield daemon
 
 
-def test_answers_out_of_a_warm_cache_are_those_of_a_cold_one(fresh, house):
-    _, cold = fresh
-    assert answers(house) == cold
-    assert answers(house) == cold, "once more, with each question's own tokens in the cache"
-    house.stop()
-    house.start()
-    assert answers(house) == cold, "out of restored segments"
-    assert cold[0][0].strip().startswith(CODES["zebra"])
+@dataclass(frozen=True)
+class House:
+    """A daemon that was asked the first question, and what it and another one said to the first that each was asked."""
+
+    daemon: Any
+    cold: Any
 
 
-def test_a_codex_beside_it_and_other_people_s_talks_change_nothing(fresh, house):
-    _, cold = fresh
-    other = codebase(house.folder / "cellars", {"zebra": "1112223", "walrus": "4445556"})
-    assert house.lore("load", other, "--no-watch").returncode == 0
-    theirs = house.json("ask", question("zebra"), "-c", "cellars", "--max-tokens", "10")
+@pytest.fixture(scope="module")
+def house(models, tmp_path_factory):
+    folder = codebase(tmp_path_factory.mktemp("code") / "vaults")
+    with fresh(models, folder) as other:
+        second = answer(other, QUESTIONS[1])
+    with fresh(models, folder) as daemon:
+        yield House(daemon, [answer(daemon, QUESTIONS[0]), second])
+
+
+def test_answers_out_of_a_warm_cache_are_those_of_a_cold_one(house):
+    assert answers(house.daemon) == house.cold
+    assert answers(house.daemon) == house.cold, "once more, with each question's own tokens in the cache"
+    house.daemon.stop()
+    house.daemon.start()
+    assert answers(house.daemon) == house.cold, "out of restored segments"
+    assert house.cold[0][0].strip().startswith(CODES["zebra"])
+
+
+def test_a_codex_beside_it_and_other_people_s_talks_change_nothing(house):
+    daemon = house.daemon
+    other = codebase(daemon.folder / "cellars", {"zebra": "1112223", "walrus": "4445556"})
+    assert daemon.lore("load", other, "--no-watch").returncode == 0
+    theirs = daemon.json("ask", question("zebra"), "-c", "cellars", "--max-tokens", "10")
     assert theirs["answer"].strip().startswith("1112223")
-    house.json("ask", f"{question('heron')} 9998887.", "-c", "vaults", "--max-tokens", "4")
-    assert answers(house) == cold
+    daemon.json("ask", f"{question('heron')} 9998887.", "-c", "vaults", "--max-tokens", "4")
+    assert answers(daemon) == house.cold
     assert blocks(theirs["lore"])["codex"]["tokens"] > 0
