@@ -28,6 +28,7 @@ from orchestrator.shelf.before import Before
 from orchestrator.shelf.estimating import surveyed
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.freshness import Gauge
+from orchestrator.shelf.load_state import LoadState
 from orchestrator.shelf.loads import Emit, RunningLoad
 from orchestrator.shelf.report import codex_report, progress_event, survey_report
 from orchestrator.shelf.shelf import Shelf
@@ -95,7 +96,7 @@ class Loading:
             self.tending.forget(name)
             emit({"event": "loaded", "codex": self._report(standing)})
         except LoreError as fault:
-            if not load.unwanted:
+            if load.state is not LoadState.CANCELLED:
                 raise
             raise await self._gone_back(was) from fault
         finally:
@@ -106,11 +107,7 @@ class Loading:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = tell.name
         async with load.holding(self.shelf.disk(name)):
-            load.taking_in = True
-            try:
-                await self._taken_in(wanted, tell.of_thread(), load)
-            finally:
-                load.taking_in = False
+            await load.in_thread(self._taken_in(wanted, tell.of_thread(), load))
         load.check()
         await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
         if not self.voice().done():

@@ -1,8 +1,4 @@
-"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch.
-
-runs ──▶ committed ──▶ ended          a person may cancel it until it is committed; it then leaves what stood before
-   └── cancelled ───────▲
-"""
+"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -12,6 +8,8 @@ from typing import Any, TypeVar
 
 from codex.errors import LoadCancelled
 from orchestrator.errors import Conflict, LoreError, NotFound, NotReady
+from orchestrator.racing import unless
+from orchestrator.shelf.load_state import ALLOWED, LoadState
 
 T = TypeVar("T")
 LoadEvent = Mapping[str, Any]
@@ -19,17 +17,17 @@ Emit = Callable[[LoadEvent], None]
 
 
 class RunningLoad:
-    """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at."""
+    """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at: it is set
+    once a person or the program wants it to end."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.cancelled = Event()
         self.latest: LoadEvent = {}
         self.failed = ""
-        self.taking_in = False  # a thread of it writes the catalog, and must end by itself
-        self._asked = asyncio.Event()  # a person wants it to end
-        self._committed = False
-        self._cut = ""  # why the program ends it
+        self.state = LoadState.RUNNING
+        self._unwanted = asyncio.Event()  # once it is CANCELLED
+        self._cut = ""  # why it is CUT
         self._watchers: set[asyncio.Queue[LoadEvent | LoreError | None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -53,11 +51,6 @@ class RunningLoad:
 
     # -- its end
 
-    @property
-    def unwanted(self) -> bool:
-        """Whether a person cancelled it."""
-        return self._asked.is_set()
-
     def check(self) -> None:
         """Raises LoadCancelled once somebody wants it to end; in any thread."""
         if self.cancelled.is_set():
@@ -65,16 +58,15 @@ class RunningLoad:
 
     async def unless_cancelled(self, work: Awaitable[T]) -> T:
         """The work's result. Ends it and raises LoadCancelled when a person cancels the load first."""
-        job, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._asked.wait())
+        return await unless(self._unwanted.wait(), work, LoadCancelled("the load was cancelled"))
+
+    async def in_thread(self, work: Awaitable[T]) -> T:
+        """The result of work whose thread looks at `cancelled`. Whatever ends the load, the thread has ended before."""
+        job = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({job, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if not job.done():
-                self.check()
-            return job.result()
+            return await asyncio.shield(job)
         finally:
-            job.cancel()
-            asked.cancel()
-            await asyncio.gather(job, asked, return_exceptions=True)
+            await asyncio.wait({job})
 
     @asynccontextmanager
     async def holding(self, lock: asyncio.Lock) -> AsyncGenerator[None]:
@@ -90,25 +82,33 @@ class RunningLoad:
     def commit(self) -> None:
         """From now on it cannot be cancelled. Raises LoadCancelled when it was."""
         self.check()
-        self._committed = True
+        self._enter(LoadState.COMMITTED)
 
     async def cancel(self) -> None:
         """Returns when it has ended and what it did is taken back. Raises Conflict when it is too late."""
-        if self._committed:
+        if self.state is LoadState.COMMITTED:
             raise Conflict(f"{self.name!r} is loaded already", f"take it out again: lore codex drop {self.name}")
-        self.cancelled.set()
-        self._asked.set()
+        if self.state is LoadState.RUNNING:
+            self._enter(LoadState.CANCELLED)
+            self.cancelled.set()
+            self._unwanted.set()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
-        """Ends it: while it is taking in, at the next file, so that no thread goes on behind; else at once."""
-        self._cut = why
-        self.cancelled.set()
-        if self._task is not None:
-            if not self.taking_in:
-                self._task.cancel()
-            await asyncio.wait([self._task])
+        """Ends it: at once, but where a thread takes in, at the next file."""
+        if self._task is None or self._task.done():
+            return
+        if self.state is not LoadState.CUT:
+            self._enter(LoadState.CUT)
+            self._cut = why
+            self.cancelled.set()
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _enter(self, state: LoadState) -> None:
+        assert state in ALLOWED[self.state], f"load of {self.name}: {self.state} → {state}"
+        self.state = state
 
     async def _run(self, work: Callable[[Emit], Awaitable[None]]) -> None:
         try:
@@ -126,7 +126,7 @@ class RunningLoad:
 
     def _ended(self) -> LoreError | None:
         """What is told of a load that the program ended."""
-        if not self._cut:
+        if self.state is not LoadState.CUT:
             return None
         return NotReady(f"the load of {self.name} was cut off: {self._cut}", "load again: it continues")
 

@@ -1,52 +1,22 @@
-"""What the world can do to a load: each fault has a reason or an error with words, and the catalog survives all of them."""
+"""What the world can do to a load: killed, locked out, its disk full; the catalog survives all of it."""
 
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
-import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.ingesting import in_a_process, many, request
 
-from codex.catalog import Catalog, pack
-from codex.errors import CatalogError, DiskFull, LoadCancelled, LoadRunning
-from codex.ignore import SkipReason
-from codex.ingest import Ingest
+from codex.errors import DiskFull, LoadCancelled, LoadRunning
 from codex.library import Library
-from codex.progress import Cancelled, Progress, insist, never
+from codex.progress import Progress
 from codex.settings import CodexSettings, IngestSettings
-from codex.sources import LoadRequest
-from codex.trees import Candidate, Read, Scan, TreeState
 
 SMALL_BATCHES = CodexSettings(ingest=IngestSettings(batch_files=8))
-
-
-def request(root: Path) -> LoadRequest:
-    return LoadRequest((str(root),), name="it")
-
-
-def many(root: Path, count: int = 400) -> Path:
-    root.mkdir()
-    for number in range(count):
-        (root / f"{number:04}.py").write_text(f"x = {number}\n" * 50)
-    return root
-
-
-def in_a_process(program: str, *arguments: object, **more: object) -> "subprocess.Popen[str]":
-    """A program of its own: what is killed or limited in it leaves the tests alone."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **more,  # type: ignore[call-overload]
-    )
 
 
 SLOW_LOAD = """
@@ -156,142 +126,6 @@ def test_a_tiny_file_system_that_is_full_is_told(tmp_path: Path) -> None:
         library.close()
     finally:
         subprocess.run(["umount", small], check=True)
-
-
-class Moody:
-    """A tree whose files do what files do while they are being read."""
-
-    def __init__(self, moods: dict[str, Callable[[], bytes]]) -> None:
-        self.moods = moods
-
-    def scan(self, cancelled: Cancelled = never) -> Scan:
-        insist(cancelled)
-        return Scan(tuple(Candidate(path, path, 10, "s") for path in sorted(self.moods)))
-
-    def read(self, candidate: Candidate) -> Read:
-        return Read(self.moods[candidate.path](), "s")
-
-    def state(self) -> TreeState:
-        return TreeState()
-
-    def close(self) -> None:
-        pass
-
-
-def fails_with(error: OSError) -> Callable[[], bytes]:
-    def fail() -> bytes:
-        raise error
-
-    return fail
-
-
-def test_files_that_cannot_be_taken_are_counted_by_reason_and_the_others_are_taken(tmp_path: Path) -> None:
-    tree = Moody(
-        {
-            "binary": lambda: b"\0\1\2",
-            "denied": fails_with(PermissionError(13, "Permission denied")),
-            "fine.py": lambda: b"x = 1\n",
-            "grown": lambda: b"x" * ((1 << 20) + 1),
-            "latin": lambda: "grün\n".encode("cp1252"),
-            "minified": lambda: b"var a=1;" * 640_000,
-            "minified-but-small": lambda: b"var a=1;" * 10_000,
-            "stale": fails_with(OSError(116, "Stale file handle")),
-            "vanished": fails_with(FileNotFoundError(2, "No such file")),
-        }
-    )
-    catalog = Catalog(tmp_path / "c.sqlite")
-    catalog.register("it", "s", ["s"], "{}")
-    taken = Ingest(catalog, CodexSettings()).take_in("it", tree)  # type: ignore[arg-type]
-    assert [one.path for one in taken.entries] == ["fine.py", "latin"]
-    assert taken.skipped == {
-        SkipReason.BINARY: 1,
-        SkipReason.UNREADABLE: 2,
-        SkipReason.TOO_LARGE: 2,
-        SkipReason.MINIFIED: 1,
-        SkipReason.VANISHED: 1,
-    }
-    assert taken.notices == (
-        "denied: Permission denied",
-        "latin: not UTF-8: read as Windows-1252",
-        "stale: Stale file handle",
-    )
-    catalog.close()
-
-
-def test_what_could_not_be_read_is_tried_again_by_the_next_load(tmp_path: Path) -> None:
-    moods: dict[str, Callable[[], bytes]] = {"a": lambda: b"a\n", "b": fails_with(PermissionError(13, "Denied"))}
-    catalog = Catalog(tmp_path / "c.sqlite")
-    catalog.register("it", "s", ["s"], "{}")
-    ingest = Ingest(catalog, CodexSettings())
-    ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]
-    moods["b"] = lambda: b"b\n"
-    taken = ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]
-    assert ([one.path for one in taken.entries], taken.read) == (["a", "b"], 1)
-    catalog.close()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's eyes are needed")
-def test_unreadable_files_and_folders_are_left_out_with_a_notice(tmp_path: Path) -> None:
-    for folder in [tmp_path, *list(tmp_path.parents)[:3]]:  # with two test processes pytest's folder is one deeper
-        if "pytest" in str(folder):
-            folder.chmod(0o755)
-    root = tmp_path / "root"
-    (root / "closed").mkdir(parents=True)
-    for name in ["open.py", "shut.py", "closed/in.py"]:
-        (root / name).write_text("x = 1\n")
-    (root / "shut.py").chmod(0)
-    (root / "closed").chmod(0)
-    data = tmp_path / "data"
-    data.mkdir()
-    os.chown(data, 65534, 65534)
-    program = """
-        import os
-        import sys
-        from pathlib import Path
-        from codex.library import Library
-        from codex.sources import LoadRequest
-        os.setgid(65534)
-        os.setuid(65534)
-        loaded = Library(Path(sys.argv[1])).load(LoadRequest((sys.argv[2],), name="it"))
-        print([one.path for one in loaded.generation.entries], dict(loaded.generation.skipped))
-        print(loaded.generation.notices)
-    """
-    out, err = in_a_process(program, data, root, cwd="/").communicate()
-    assert out.splitlines() == [
-        "['open.py'] {'unreadable': 2}",
-        "('shut.py: Permission denied',)",
-    ], err
-
-
-@pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.9])
-def test_a_damaged_page_of_the_catalog_is_never_a_wrong_answer(tmp_path: Path, place: float) -> None:
-    library = Library(tmp_path / "data")
-    library.load(request(many(tmp_path / "root", 50)))
-    library.close()
-    path = tmp_path / "data" / "catalog.sqlite"
-    raw = bytearray(path.read_bytes())
-    at = int(len(raw) * place)
-    raw[at : at + 3000] = b"\xa5" * 3000
-    path.write_bytes(raw)
-    try:
-        library = Library(tmp_path / "data")
-        told = {one.path: one.text for one in library.documents(library.generation("it"))}
-    except CatalogError:
-        return
-    assert told == {f"{number:04}.py": f"x = {number}\n" * 50 for number in range(50)}
-
-
-def test_bytes_that_were_changed_in_the_catalog_are_not_told(tmp_path: Path) -> None:
-    library = Library(tmp_path / "data")
-    generation = library.load(request(many(tmp_path / "root", 3))).generation
-    with sqlite3.connect(tmp_path / "data" / "catalog.sqlite") as database:
-        database.execute("UPDATE content SET body = ? WHERE digest = ?", (b"junk", generation.entries[1].digest))
-        database.execute("UPDATE content SET body = ? WHERE digest = ?", (pack(b"other"), generation.entries[2].digest))
-    assert library.document(generation.entries[0]).text.startswith("x = 0")
-    for entry in generation.entries[1:]:
-        with pytest.raises(CatalogError, match="no longer holds"):
-            library.document(entry)
-    library.close()
 
 
 def test_an_interrupt_from_the_terminal_ends_a_load_cleanly(tmp_path: Path) -> None:

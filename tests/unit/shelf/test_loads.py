@@ -6,7 +6,8 @@ import pytest
 
 from codex.errors import LoadCancelled
 from orchestrator.errors import Conflict, LoreError, NotFound
-from orchestrator.shelf.loads import Loads
+from orchestrator.shelf.load_state import ALLOWED, LoadState
+from orchestrator.shelf.loads import Loads, RunningLoad
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +105,7 @@ async def test_cancelling_ends_what_is_waited_for_and_returns_when_the_load_has_
         try:
             await load.unless_cancelled(forever())
         except LoadCancelled as cancelled:
-            assert load.unwanted
+            assert load.state is LoadState.CANCELLED
             await asyncio.sleep(0)
             steps.append("taken back")
             raise LoreError("the load was cancelled") from cancelled
@@ -127,13 +128,13 @@ async def test_the_end_of_the_daemon_is_nobody_s_wish_to_take_a_load_back():
         try:
             await load.unless_cancelled(asyncio.Event().wait())
         finally:
-            seen.append(load.unwanted)
+            seen.append(load.state)
 
     loads = Loads()
     loads.begin("a", works)
     await begun.wait()
     await loads.stop()
-    assert seen == [False]
+    assert seen == [LoadState.CUT]
 
 
 @pytest.mark.parametrize("end", ["cancel", "stop"])
@@ -185,3 +186,41 @@ async def test_what_is_committed_can_no_longer_be_cancelled():
 async def test_only_what_runs_can_be_cancelled():
     with pytest.raises(NotFound, match="no load of 'a' is running"):
         await Loads().cancel("a")
+
+
+async def test_the_thread_that_takes_in_has_ended_before_a_load_that_the_program_cuts():
+    steps, begun = [], asyncio.Event()
+
+    async def works(load, emit):
+        loop = asyncio.get_running_loop()
+
+        def takes_in():
+            loop.call_soon_threadsafe(begun.set)
+            load.cancelled.wait()
+            steps.append("the thread ended")
+
+        try:
+            await load.in_thread(asyncio.to_thread(takes_in))
+        finally:
+            steps.append("the load ended")
+
+    loads = Loads()
+    watching = asyncio.ensure_future(seen(loads.begin("a", works)))
+    await begun.wait()
+    await loads.stop()
+    assert steps == ["the thread ended", "the load ended"]
+    assert await watching == ["the load of a was cut off: the daemon is stopping"]
+
+
+async def test_a_fault_of_the_thread_is_the_load_s():
+    async def fails():
+        raise LoreError("no room left")
+
+    with pytest.raises(LoreError, match="no room left"):
+        await RunningLoad("a").in_thread(fails())
+
+
+def test_nothing_follows_the_program_s_end_and_nothing_leads_back():
+    assert ALLOWED[LoadState.CUT] == set()
+    assert all(LoadState.RUNNING not in followers for followers in ALLOWED.values())
+    assert set(ALLOWED) == set(LoadState)
