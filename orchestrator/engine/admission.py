@@ -172,13 +172,15 @@ class Admission:
                 self._on_evict(pool, node)
         except BackendError as error:
             log.warning("what stood in pool %s was not kept: %s", name, error)
-        pool.memory.close()
+        self._free(pool)
 
     def discard(self, name: str) -> None:
         """Frees an idle pool whose content is not to be trusted: no tier takes anything of it."""
-        pool = self.pools.pop(name)
+        self._free(self.pools.pop(name))
+
+    def _free(self, pool: Pool) -> None:
         for node in pool.tree.nodes():
-            node.gone = True
+            node.gone = True  # whoever still meant to save it finds no cells
         pool.memory.close()
 
     def shrink_to_grant(self) -> None:

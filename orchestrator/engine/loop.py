@@ -13,6 +13,7 @@ from collections.abc import Callable
 from orchestrator.engine import conservation, outcomes
 from orchestrator.engine.admission import Admission, Floor, Refusal
 from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.behind import Behind
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
@@ -46,8 +47,6 @@ from orchestrator.engine.whole_keeper import WholeKeeper
 
 log = logging.getLogger("lorekeep.engine.loop")
 
-BEHIND_SECONDS = 0.02  # of a round, for writing behind the answers
-
 Clock = Callable[[], float]
 
 
@@ -59,8 +58,9 @@ class Loop:
     ) -> None:
         self.backend = backend
         self.keeper = keeper_of(backend, tiers, clock)
-        self.admission = Admission(backend, sequences, self._evicted)
         self.counters = Counters()
+        self._behind = Behind(self.keeper, self.counters, clock)
+        self.admission = Admission(backend, sequences, self._behind.evicting)
         self._limits = limits
         self._clock = clock
         self._tickets: dict[int, Ticket] = {}
@@ -68,7 +68,9 @@ class Loop:
         self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
-        self._stepping = Stepping(backend, self.counters, self._speculation, self._say, self._end, clock)
+        self._stepping = Stepping(
+            backend, self.counters, self._speculation, self._say, self._end, self._behind.floor_stands, clock
+        )
         self._entry = Entry(
             backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters, limits.budget_ms,
             self._say, self._end, clock,
@@ -132,17 +134,11 @@ class Loop:
 
     def behind(self) -> bool:
         """Whether something is left to be done behind the answers."""
-        return self.keeper is not None and self.keeper.pending() > 0
+        return self._behind.left()
 
     def close(self) -> None:
         """Keeps what stands, so that the next process finds it."""
-        if self.keeper is not None:
-            for pool in self.admission.pools.values():
-                for node in pool.tree.nodes():
-                    if node.filled and not any(child.filled for child in node.children):
-                        self.keeper.remember(pool, node)
-            self.keeper.work(float("inf"))
-            self.keeper.tiers.close()
+        self._behind.close(self.admission.pools.values())
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known that may not wait."""
@@ -155,8 +151,7 @@ class Loop:
                 self._run(step, pools[step.pool])
         finally:
             self._tell(self._clock() if self.busy() else float("inf"))
-        if self.behind() and self.keeper is not None:
-            self.keeper.work(self._clock() + BEHIND_SECONDS)
+        self._behind.work()
 
     def _run(self, step: Step, pool: Pool) -> None:
         answering = [self._tickets[number] for number in step.answering]
@@ -235,16 +230,10 @@ class Loop:
         if ticket.tip is not None and ticket.pool is not None:
             standing = deepest(ticket.tip)
             ticket.pool.release(ticket.number, ticket.tip)
-            if self.keeper is not None and outcome is Outcome.DONE:
-                self.keeper.remember(ticket.pool, standing)
+            self._behind.ended(ticket.pool, standing, outcome)
         if ticket.sampler is not None:
             ticket.sampler.close()
         self._say(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
-
-    def _evicted(self, pool: Pool, node: Node) -> None:
-        if self.keeper is not None:
-            self.keeper.evicting(pool, node)
-        self.counters.evicted_tokens += node.filled
 
     # -- what others may see
 

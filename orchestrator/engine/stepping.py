@@ -24,7 +24,8 @@ End = Callable[[Ticket, Outcome, Reason, str], None]
 
 
 class Stepping:
-    """`tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives seconds."""
+    """`tell` takes messages for the daemon, `end` a ticket's outcome, `floor_stands` the last node of a floor that was
+    computed; `clock` gives seconds."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Stepping:
         speculation: Speculation,
         tell: Callable[[FromChild], None],
         end: End,
+        floor_stands: Callable[[Pool, Node], None],
         clock: Callable[[], float],
     ) -> None:
         self.costs = Costs(backend.tile)
@@ -42,6 +44,7 @@ class Stepping:
         self._speculation = speculation
         self._tell = tell
         self._end = end
+        self._floor_stands = floor_stands
         self._clock = clock
 
     def run(self, step: Step, pool: Pool, answering: list[Ticket], prefill: list[tuple[Ticket, int]]) -> None:
@@ -61,7 +64,7 @@ class Stepping:
             batch.add(pool.scratch, 0, [0] * step.padding, output=False)
         self._decode(pool, batch, step.padding, cells)
         for ticket, node, tokens in filled:
-            self._filled(ticket, node, tokens)
+            self._filled(pool, ticket, node, tokens)
         for ticket, row in sampled:
             self._sample(pool, ticket, row)
             if ticket.drafts:
@@ -100,12 +103,14 @@ class Stepping:
 
     # -- what it made of them
 
-    def _filled(self, ticket: Ticket, node: Node, tokens: int) -> None:
+    def _filled(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> None:
         node.filled += tokens
         ticket.computed += tokens
         self._counters.computed_tokens += tokens
         if node.whole:
             node.filler = None
+            if node.end == ticket.cut:
+                self._floor_stands(pool, node)
         assert ticket.tip is not None
         missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
         self._tell(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))

@@ -4,7 +4,7 @@ import pytest
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import DropFloor
+from orchestrator.engine.messages import Cancel, DropFloor
 
 CODE = [n % 50 for n in range(600)]
 KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
@@ -39,12 +39,63 @@ def test_what_waits_to_be_saved_is_saved_slice_by_slice_and_then_nothing_waits(m
         assert keeper.pending() < before
 
 
+def answering(machine: Machine, tail: list[int], tokens: int) -> None:
+    """Ticket 1 has said so many tokens and is not at its end."""
+    machine.backend.end_every = 1 << 30
+    machine.ask(1, "code", tail, 500)
+    while len(machine.answer(1)) < tokens:
+        machine.round()
+    assert not machine.ends
+
+
+def killed(machine: Machine) -> None:
+    """A process that ends without a word; what its writer had in hand is written."""
+    machine.tiers.flush()
+    machine.backend.end_every = END_EVERY
+    machine.start()
+
+
+def test_a_floor_outlives_a_kill_in_the_midst_of_the_answer_that_it_was_computed_for(machine):
+    answering(machine, [1, 2, 3], 40)
+    killed(machine)
+    assert computed(machine, 2, [4, 5]) == 2
+
+
+def test_a_floor_and_the_question_outlive_a_kill_after_the_answer_was_called_off(machine):
+    answering(machine, [1, 2, 3], 1)
+    machine.loop.handle(Cancel(1))
+    while machine.loop.behind():
+        machine.round()
+    killed(machine)
+    assert computed(machine, 2, [1, 2, 3, 4, 5]) == 2
+
+
+def test_half_a_floor_outlives_a_kill_after_its_prefill_was_called_off(machine):
+    machine.ask(1, "code", [1, 2, 3], 5)
+    for _ in range(5):
+        machine.round()
+    machine.loop.handle(Cancel(1))
+    while machine.loop.behind():
+        machine.round()
+    killed(machine)
+    assert computed(machine, 2, [4, 5]) == len(CODE) + 2 - machine.ends[1][0].computed < len(CODE)
+
+
 def test_a_floor_that_is_forgotten_is_computed_again(machine):
     computed(machine, 1, [1, 2, 3])
     machine.loop.handle(DropFloor("code"))
     machine.round()
     machine.restart()
     assert computed(machine, 2, [4, 5]) == len(CODE) + 2
+
+
+def test_a_floor_that_is_dropped_in_the_midst_of_its_answer_leaves_nothing_to_be_saved(machine, tmp_path):
+    answering(machine, [1, 2, 3], 1)
+    machine.loop.handle(DropFloor("code"))
+    while machine.loop.behind():
+        machine.round()
+    machine.tiers.flush()
+    assert list(tmp_path.glob("*.kv")) == []
 
 
 def test_damaged_files_are_misses(machine, tmp_path):

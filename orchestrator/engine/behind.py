@@ -1,0 +1,67 @@
+"""What is done behind the answers: cells are carried down to the tiers while nobody waits for them.
+
+    a floor stands whole ─┐
+    a ticket ended        ├─▶ remembered ─▶ written, a slice a round
+    the engine stops      ┘
+
+Decides when; how it is done is the keepers' (`keeping`). Without a keeper nothing outlives the cells.
+"""
+
+from collections.abc import Callable, Iterable
+
+from orchestrator.engine.counters import Counters
+from orchestrator.engine.keeping import Keeping
+from orchestrator.engine.messages import Outcome
+from orchestrator.engine.node import Node
+from orchestrator.engine.pools import Pool
+
+SLICE_SECONDS = 0.02  # of a round
+
+
+class Behind:
+    """`clock` gives seconds."""
+
+    def __init__(self, keeper: Keeping | None, counters: Counters, clock: Callable[[], float]) -> None:
+        self._keeper = keeper
+        self._counters = counters
+        self._clock = clock
+
+    # -- what is to be kept
+
+    def floor_stands(self, pool: Pool, end: Node) -> None:
+        """A floor was computed to its end: it is kept from now on, however long its ticket answers, or how it ends."""
+        if self._keeper is not None:
+            self._keeper.remember(pool, end)
+
+    def ended(self, pool: Pool, standing: Node, outcome: Outcome) -> None:
+        """What a ticket leaves that came to its end or was called off; what an engine's fault left is not trusted."""
+        if self._keeper is not None and outcome in (Outcome.DONE, Outcome.CANCELLED):
+            self._keeper.remember(pool, standing)
+
+    def evicting(self, pool: Pool, node: Node) -> None:
+        """Sees a node before its cells go."""
+        if self._keeper is not None:
+            self._keeper.evicting(pool, node)
+        self._counters.evicted_tokens += node.filled
+
+    # -- doing it
+
+    def left(self) -> bool:
+        """Whether something could be done now."""
+        return self._keeper is not None and self._keeper.pending() > 0
+
+    def work(self) -> None:
+        """A slice of it."""
+        if self._keeper is not None and self.left():
+            self._keeper.work(self._clock() + SLICE_SECONDS)
+
+    def close(self, pools: Iterable[Pool]) -> None:
+        """Keeps all that stands, so that the next process finds it."""
+        if self._keeper is None:
+            return
+        for pool in pools:
+            for node in pool.tree.nodes():
+                if node.filled and not any(child.filled for child in node.children):
+                    self._keeper.remember(pool, node)
+        self._keeper.work(float("inf"))
+        self._keeper.tiers.close()
