@@ -24,19 +24,24 @@ def written(daemon):
     return [*(daemon.folder / "cache").rglob("*.kv")]
 
 
-@pytest.mark.parametrize("files", [0, 3])
-def test_a_kill_while_checkpoints_are_written_leaves_whole_ones_or_none(models, files):
+@pytest.fixture(scope="module")
+def house(models):
     with living(models) as daemon:
-        folder = codebase(daemon.folder / "vaults", functions=60)
-        assert daemon.lore("load", folder, "--no-watch").returncode == 0
-        spin_until(lambda: len(written(daemon)) >= files and (files or half_written(daemon)))
-        end_all(daemon)
-        daemon.start()
-        answer = ask(daemon, "zebra")
-        assert answer["answer"].strip().startswith(CODES["zebra"])
-        assert counters(daemon)["tier_damaged"] == 0
-        assert blocks(answer["lore"])["codex"]["tokens"] > 0
-        until(lambda: half_written(daemon) == [])
+        yield daemon
+
+
+@pytest.mark.parametrize("files", [0, 3])
+def test_a_kill_while_checkpoints_are_written_leaves_whole_ones_or_none(house, files):
+    folder, before = codebase(house.folder / f"vaults{files}", functions=60), len(written(house))
+    assert house.lore("load", folder, "--no-watch").returncode == 0
+    spin_until(lambda: len(written(house)) >= before + files and (files or half_written(house)))
+    end_all(house)
+    house.start()
+    answer = ask(house, "zebra", "-c", folder.name)
+    assert answer["answer"].strip().startswith(CODES["zebra"])
+    assert counters(house)["tier_damaged"] == 0
+    assert blocks(answer["lore"])["codex"]["tokens"] > 0
+    until(lambda: half_written(house) == [])
 
 
 def spin_until(true):
@@ -70,11 +75,9 @@ def filled(daemon):
     return shown(daemon, "vaults")["embedding"]
 
 
-def test_a_lock_that_was_killed_is_no_hindrance(models):
-    with living(models) as daemon:
-        for _ in range(2):
-            end_all(daemon)
-            daemon.start()
-        locks = [*Path(daemon.folder).rglob("daemon.lock")]
-        assert len(locks) == 2
-        assert {lock.read_text().splitlines()[0] for lock in locks} == {str(daemon.process.pid)}
+def test_a_lock_that_was_killed_is_no_hindrance(house):
+    end_all(house)
+    house.start()
+    locks = [*Path(house.folder).rglob("daemon.lock")]
+    assert len(locks) == 2
+    assert {lock.read_text().splitlines()[0] for lock in locks} == {str(house.process.pid)}
