@@ -30,6 +30,7 @@ from codex.reconcile import Changes
 from codex.sampling import Sampled
 from codex.settings import CodexSettings
 from codex.sources import LoadRequest, Source
+from codex.unswept import unswept
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Library:
         """
         base = self.generation(name, number)
         job = self._job(self.request(name), silent, cancelled)
-        with self._locked(job, asked=False):
+        with self._locked(job, asked=False), unswept():
             changes = self._loader.changes(job, base)
             self._loader.bring_index_up_to(job, changes.current)
             log = self._catalog.amendments(name, base.number)

@@ -22,6 +22,7 @@ from codex.repomap import repo_map
 from codex.roles import ROLE_SHARES, role_of
 from codex.symbols import OUTLINE_VERSION, outline
 from codex.tiers import skeleton
+from codex.unswept import unswept
 from orchestrator.context.tier import FloorTier, Room, TierSettings, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
@@ -55,6 +56,7 @@ class Drafting:
     remembered: Remembered
     settings: TierSettings
 
+    @unswept()
     def drafts(
         self, generation: Generation, room: Room, forced: FloorTier | None, report: Report, *, ranked: bool
     ) -> Drafts:
