@@ -93,6 +93,7 @@ def spec_of(
         gpu=settings.governor.gpu,
         drafts=given.drafts,
         sequences=given.sequences,
+        context=offload.context or 0,
         cache_folder=str(paths.checkpoints),
         disk_budget=stores.disk,
         ram_budget=stores.ram,

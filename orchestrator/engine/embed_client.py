@@ -10,10 +10,10 @@ import numpy as np
 
 from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Unload
 from orchestrator.engine.embed_port import Vectors
-from orchestrator.engine.fingerprint import sample_file, shards
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.weights import sample_file, shards
 
 MOST_LOSSES = 2  # of the child in a row while it embedded: more would have the engine counted as broken
 LOST_SECONDS = 600.0  # for so long after them it is not tried again

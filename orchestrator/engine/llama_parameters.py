@@ -11,6 +11,7 @@ import llama_cpp as lib
 from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.crowding import default_threads
+from orchestrator.engine.long_rope import factors, overrides
 from orchestrator.engine.model import EngineSpec
 
 KV_TYPES = {
@@ -42,6 +43,9 @@ def load_model(spec: EngineSpec) -> object:
     if spec.tensor_split:
         split = (ctypes.c_float * lib.llama_max_devices())(*spec.tensor_split)
         parameters.tensor_split = split
+    rope = factors(spec)
+    if rope is not None:
+        parameters.kv_overrides = overrides(rope)
     model = lib.llama_model_load_from_file(os.fsencode(spec.model), parameters)
     if not model:
         raise BackendError(f"llama.cpp cannot load {spec.model}: {native.last_error()}")

@@ -28,6 +28,7 @@ class EngineSpec:
     flash_attention: bool = False  # for a GPU and for quantised values; on a CPU short steps are slower with it
     drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
+    context: int = 0  # tokens of the longest sequence that will be granted; 0: what the model was trained for
     split_mode: str = "layer"  # over several GPUs: layer, row, tensor or none
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = 0

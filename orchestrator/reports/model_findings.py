@@ -56,14 +56,24 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.fingerprint import fingerprint  # loads llama.cpp: only where that is known to work
 
-    plan = here(given).plan
-    spec = EngineSpec(path, kv_type_k=plan.keys, kv_type_v=plan.values, flash_attention=plan.flash_attention)
-    own = fingerprint(spec)[:32]
+    own = fingerprint(spec_of(path, here(given)))[:32]
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
             found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
+
+
+def spec_of(path: str, offload: Offload) -> EngineSpec:
+    """As far as cells depend on it."""
+    plan, context = offload.plan, offload.context or 0
+    return EngineSpec(
+        path,
+        kv_type_k=plan.keys,
+        kv_type_v=plan.values,
+        flash_attention=plan.flash_attention,
+        context=context,
+    )
 
 
 def here(given: ModelSettings) -> Offload:

@@ -1,4 +1,4 @@
-"""Tiny models of random weights whose memory cannot be cut in ranges: recurrent, hybrid, with a sliding window.
+"""Tiny models of random weights: recurrent, hybrid, with a sliding window (none of which can be cut in ranges), LongRoPE.
 
 They share the built-in tokenizer. What they say means nothing; that equal tokens give equal answers is what tests need.
 """
@@ -13,6 +13,7 @@ from orchestrator.engine.builtin.tokens import tokens
 
 WIDTH, LAYERS, CONTEXT = 64, 2, 4096
 WINDOW = 64  # tokens that every second layer of the sliding model sees
+ORIGINAL = 1024  # context that the model with LongRoPE was first trained for
 
 Tensors = dict[str, np.ndarray]
 Draw = Callable[..., np.ndarray]
@@ -105,6 +106,41 @@ def sliding(path: Path) -> Path:
         }
 
     return write(path, "gemma2", describe, layer)
+
+
+def long_rope(path: Path, only: str = "") -> Path:
+    """Architecture `llama` with two sets of rope factors; `only` long or short: that set for contexts of any size."""
+    heads, head, feed = 2, 32, 128
+    sets = {
+        "long": np.linspace(2, 12, head // 2, dtype=np.float32),
+        "short": np.linspace(1, 1.2, head // 2, dtype=np.float32),
+    }
+
+    def describe(writer: gguf.GGUFWriter) -> None:
+        writer.add_feed_forward_length(feed)
+        writer.add_head_count(heads)
+        writer.add_head_count_kv(heads)
+        writer.add_rope_dimension_count(head)
+        writer.add_rope_freq_base(10_000.0)
+        if only:
+            writer.add_tensor("rope_freqs.weight", sets[only])
+            return
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        writer.add_rope_scaling_orig_ctx_len(ORIGINAL)
+        for name, values in sets.items():
+            writer.add_tensor(f"rope_factors_{name}.weight", values)
+
+    def layer(draw: Draw, _: int) -> Tensors:
+        return {
+            "attn_norm.weight": np.ones(WIDTH, np.float32),
+            "ffn_norm.weight": np.ones(WIDTH, np.float32),
+            **{f"attn_{one}.weight": 3 * draw(WIDTH, WIDTH) for one in ("q", "k", "v", "output")},
+            "ffn_gate.weight": draw(feed, WIDTH),
+            "ffn_up.weight": draw(feed, WIDTH),
+            "ffn_down.weight": draw(WIDTH, feed),
+        }
+
+    return write(path, "llama", describe, layer)
 
 
 def write(
