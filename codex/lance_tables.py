@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from codex.freed_memory import give_back_at_once
 from codex.grams import sketch
 from codex.lance_cards import card_of
 from codex.lance_shown import Shown
@@ -25,6 +26,11 @@ _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older versio
 _CONFLICT_TRIES = 5
 _INDEX_CACHE = 256 << 20  # bytes; LanceDB's own bounds are 6 GiB and 1 GiB for every connection
 _METADATA_CACHE = 64 << 20
+_ENVIRONMENT = {  # LanceDB reads these when it is first used
+    "LANCEDB_LOG": "error",  # its warnings would go to stderr, one per query
+    "LANCE_DEFAULT_IO_BUFFER_SIZE": str(32 << 20),  # bytes read ahead of whoever folds; its own bound is 2 GiB
+    "LANCE_DEFAULT_BATCH_SIZE": "1024",  # rows at once; a row of `files` has 10 kB, and 8,192 were several at a time
+}
 _IN_LIST = 500  # paths in one condition: the parser is recursive
 
 
@@ -218,7 +224,9 @@ def row_id(path: str, start: int) -> str:
 
 def lancedb() -> Any:
     """The library, imported at the first use."""
-    os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings would go to stderr, one per query
+    give_back_at_once()
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     late(
         "lance_namespace_urllib3_client"
     )  # calls to a remote catalog, half of what the import takes; its models are used

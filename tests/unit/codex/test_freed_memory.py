@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from codex.freed_memory import give_back
+from codex.freed_memory import give_back, give_back_at_once
 
 
 def test_the_c_library_is_asked_to_give_back_all_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +21,15 @@ def test_what_is_in_use_stays() -> None:
     assert all(block == bytes([number]) * 100_000 for number, block in enumerate(kept))
 
 
+def test_the_c_library_is_told_to_keep_no_large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    mallopt = lambda *option: told.append(option)  # noqa: E731
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    give_back_at_once()
+    assert told == [(-3, 1 << 20)]
+
+
 def test_a_c_library_without_the_call_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     give_back()
+    give_back_at_once()
