@@ -24,3 +24,8 @@ def test_a_question_waits_for_the_new_generation_that_the_engines_end_has_interr
         assert question("zebra") not in err
         assert CODES["zebra"] in out
         assert "context_length_exceeded" not in daemon.log.read_text()
+        daemon.stop()
+        daemon.start()
+        until(lambda: shown(daemon, "vaults")["tier"])
+        again = shown(daemon, "vaults")
+        assert (again["generation"], again["generation_reason"]) == (2, codex["generation_reason"])
