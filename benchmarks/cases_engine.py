@@ -86,15 +86,19 @@ def rows_of_change(case: str, ours: OneCodex, theirs: OneCodex, depth: int) -> I
 def rows_of_restart(case: str, again_s: float, ours: OneCodex, theirs: OneCodex, depth: int) -> Iterator[Row]:
     """After a restart every question is a cold one to llama-server."""
     yield Row(case, "time to first token", again_s, theirs.cold_s, "s", theirs.cold_s / again_s)
-    yield at_most(case, "beyond a warm question", again_s - ours.warm_s, 0.1 if depth <= 8 * KIB else 0.3, "s")
+    beyond = again_s - ours.warm_s
+    yield at_most(case, "beyond a warm question", beyond, 0.1 if depth <= 8 * KIB else 0.3, "s")
+    megabytes = ours.kv_bytes * depth / (depth + ROOM) / 1e6 / max(beyond, 1e-3)
+    yield Row(case, "restored, all told", megabytes, unit="MB/s", goal="≥ 500 MB/s", met=megabytes >= 500)
 
 
 def second_running(bench: Bench) -> Iterator[Row]:
     case = "second conversation, first running"
     story = partial(stories.second_while_first_runs, floor=ids(bench.depth, "floor"))
-    ours, theirs = both(bench, story, cells=2 * (bench.depth + ROOM), slots=2)
+    (ours, held), (theirs, also) = both(bench, story, cells=2 * (bench.depth + ROOM), slots=2)
     yield sooner(case, "time to first token", ours.first_s, theirs.first_s, 20)
     yield Row(case, "computed tokens", ours.computed, theirs.computed)
+    yield Row(case, "KV", held / 2**20, also / 2**20 or None, "MiB", goal="the floor's once")
 
 
 def second_idle(bench: Bench) -> Iterator[Row]:

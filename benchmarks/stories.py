@@ -15,6 +15,7 @@ class OneCodex:
     warm_s: float  # median of new questions
     computed: float  # tokens of a new question, median
     changed: Answer
+    kv_bytes: int
 
 
 def one_codex(engine: Engine, floor: Ids, runs: int, changed: Ids, tail: Ids) -> OneCodex:
@@ -22,19 +23,22 @@ def one_codex(engine: Engine, floor: Ids, runs: int, changed: Ids, tail: Ids) ->
     cold = engine.ask(floor, question(0), 1).answer()
     warm = [engine.ask(floor, question(number), 1).answer() for number in range(1, runs + 1)]
     after = engine.ask(changed, tail, 1).answer()
-    return OneCodex(cold.first_s, median(a.first_s for a in warm), median(a.computed for a in warm), after)
+    computed = median(answer.computed for answer in warm)
+    return OneCodex(cold.first_s, median(answer.first_s for answer in warm), computed, after, engine.kv_bytes())
 
 
 def one_question(engine: Engine, floor: Ids) -> Answer:
     return engine.ask(floor, question(98), 1).answer()
 
 
-def second_while_first_runs(engine: Engine, floor: Ids) -> Answer:
+def second_while_first_runs(engine: Engine, floor: Ids) -> tuple[Answer, int]:
+    """The second one's answer, and the bytes of KV that both hold."""
     first = engine.ask(floor, question(0), 400)
     first.first.wait()
     second = engine.ask(floor, question(1), 1).answer()
+    held = engine.kv_bytes()
     first.answer()
-    return second
+    return second, held
 
 
 def first_again_after_second(engine: Engine, floor: Ids) -> Answer:
