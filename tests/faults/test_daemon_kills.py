@@ -13,19 +13,33 @@ FILES = 150
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    """A daemon with the codex `parts` in the tier `map`, which it does not follow."""
+def running(models):
     with living(models) as daemon:
         write_release(daemon, 1)
         assert load(daemon, "--tier", "map", "--no-watch").returncode == 0
         yield daemon
 
 
+@pytest.fixture
+def house(running):
+    """A daemon with one release of the codex `parts` in the tier `map`, which it does not follow; whatever came before."""
+    if running.process is None or running.process.poll() is not None:
+        running.process = None
+        running.start()
+    if len(releases(running)) != 1 or shown(running, "parts")["unseen"]:
+        assert load(running, "--tier", "map", "--no-watch").returncode == 0
+    return running
+
+
 def write_release(house, number):
     """Every file says of which release it is, and so does the vault's code."""
-    folder = codebase(house.folder / "parts", {"zebra": f"{number}{number}{number}0042"}, functions=1)
+    folder = codebase(house.folder / "parts", {"zebra": code(number)}, functions=1)
     for part in range(FILES):
         (folder / f"part{part:03}.py").write_text(f"def part{part:03}():\n    return 'release {number}'\n")
+
+
+def code(release):
+    return f"{release + 100}0042"
 
 
 def post(house, route, body=None):
@@ -47,7 +61,14 @@ def releases(house):
     """Those of which the archive's passages are."""
     found = [*hits(house, "release", "parts", 100), *hits(house, f"part{FILES - 1}", "parts", 1)]
     assert len(found) == 101
-    return {line.split("'")[1] for hit in found for line in hit["snippet"].splitlines() if "release" in line}
+    lines = [line for hit in found for line in hit["snippet"].splitlines() if "release" in line]
+    return {int(line.split("'")[1].removeprefix("release ")) for line in lines}
+
+
+def stands(house):
+    """The number of the release that can be found."""
+    (number,) = releases(house)
+    return number
 
 
 def answered(house):
@@ -67,29 +88,29 @@ def killed_in(house, phase, *arguments):
     assert loading.returncode not in (0, 130)
 
 
-@pytest.mark.parametrize(("release", "phase"), [(2, "walk"), (3, "read"), (4, "index"), (5, "count"), (6, "map")])
-def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, release, phase):
-    before = shown(house, "parts")["generation"]
-    write_release(house, release)
+@pytest.mark.parametrize("phase", ["walk", "read", "index", "count", "map"])
+def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, phase):
+    before, old = shown(house, "parts")["generation"], stands(house)
+    write_release(house, old + 1)
     killed_in(house, phase)
 
     house.start()
     until(lambda: shown(house, "parts")["unseen"] == "")
-    stands = release if shown(house, "parts")["generation"] > before else release - 1
-    assert releases(house) == {f"release {stands}"}
-    assert answered(house) == f"{stands}{stands}{stands}0042"
-    assert shown(house, "parts")["fresh"] == "not watched", "what the load asked for outlasts the kill"
-    assert shown(house, "parts")["reason"].startswith("map as forced")
+    codex = shown(house, "parts")
+    assert stands(house) == old + (codex["generation"] > before)
+    assert answered(house) == code(stands(house))
+    assert codex["fresh"] == "not watched", "what the load asked for outlasts the kill"
+    assert codex["reason"].startswith("map as forced")
 
     assert load(house).returncode == 0
-    assert releases(house) == {f"release {release}"}
-    assert answered(house) == f"{release}{release}{release}0042"
+    assert stands(house) == old + 1
+    assert answered(house) == code(old + 1)
     assert remains(house) == []
 
 
 def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_before(house):
-    before, stood = shown(house, "parts")["generation"], releases(house)
-    write_release(house, 8)
+    before, stood = shown(house, "parts")["generation"], stands(house)
+    write_release(house, stood + 1)
     more = house.folder / "parts" / "more"
     more.mkdir()
     for number in range(3000):  # seconds of indexing, whatever the machine
@@ -112,10 +133,10 @@ def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_be
     assert codex["generation"] == before
     assert "its load ended early: the load was cancelled" in codex["fresh_notice"]
     assert "its load ended early" in house.lore("status").stdout
-    assert releases(house) == stood
+    assert stands(house) == stood
     shutil.rmtree(more)
     assert load(house).returncode == 0
-    assert releases(house) == {"release 8"}
+    assert stands(house) == stood + 1
     assert shown(house, "parts")["fresh_notice"] == ""
 
 
