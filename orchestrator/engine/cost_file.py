@@ -1,30 +1,81 @@
 """The learned costs of steps, kept from one process to the next beside the checkpoints of the same model and settings."""
 
+import hashlib
 import json
 import logging
 from pathlib import Path
 
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import Costs, Kinds
+from orchestrator.engine.model import EngineSpec, ModelInfo
 
 log = logging.getLogger("lorekeep.engine")
 
+# Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows and used cells of the pool.
+PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
+MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
 
-def load_costs(costs: Costs, path: Path) -> None:
+
+def cost_path(info: ModelInfo, spec: EngineSpec) -> Path | None:
+    """A file for each way to compute: the fingerprint covers model, KV types and attention, the rest is where it runs."""
+    if not spec.cache_folder:
+        return None
+    place = [spec.threads, info.device, info.gpu_layers, spec.split_mode, spec.tensor_split, spec.main_gpu]
+    name = hashlib.sha256(repr(place).encode()).hexdigest()[:12]
+    return Path(spec.cache_folder) / f"costs-{info.fingerprint[:32]}-{name}"
+
+
+class CostFile:
+    """What `costs` knows, in a file; taken up at once. Without a `path` nothing is kept."""
+
+    def __init__(self, costs: Costs, path: Path | None) -> None:
+        self._costs, self._path = costs, path
+        if path is not None:
+            load(costs, path)
+        self._kept = predictions(costs)
+
+    def keep(self) -> None:
+        """Writes what changed materially since the last time, so that a process that is killed leaves it; else nothing."""
+        if any(abs(now / then - 1) > MATERIAL for now, then in zip(predictions(self._costs), self._kept, strict=True)):
+            self.save()
+
+    def save(self) -> None:
+        # Noted before it is tried: a full disk is told of once for each change, not in each idle moment.
+        self._kept = predictions(self._costs)
+        if self._path is not None:
+            save(self._costs, self._path)
+
+
+def predictions(costs: Costs) -> list[float]:
+    """Milliseconds of the probes."""
+    return [costs.milliseconds(rows, cells) for rows, cells in PROBES]
+
+
+def load(costs: Costs, path: Path) -> None:
     """Takes up what was kept; a missing or damaged file means that they are learned anew."""
     try:
-        costs.resume(json.loads(path.read_text("utf-8")))
+        costs.resume(checked(path.read_bytes()))
     except FileNotFoundError:
         return
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         log.warning("%s is not usable, costs are learned anew: %s", path, error)
 
 
-def save_costs(costs: Costs, path: Path) -> None:
+def checked(data: bytes) -> Kinds:
+    """Raises ValueError where the checksum is not that of the rest: one figure that is off would misplan for long."""
+    checksum, _, content = data.partition(b"\n")
+    if checksum != hashlib.sha256(content).hexdigest().encode():
+        raise ValueError("it is damaged")
+    found: Kinds = json.loads(content)
+    return found
+
+
+def save(costs: Costs, path: Path) -> None:
     """Written whole or not at all; a full disk is no reason to fail."""
     temporary = path.with_suffix(".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary.write_text(json.dumps(costs.kept()), "utf-8")
+        content = json.dumps(costs.kept()).encode()
+        temporary.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
         temporary.replace(path)
     except OSError as error:
         log.warning("the costs of steps were not kept: %s", error)

@@ -35,16 +35,20 @@ class Factors:
 
 def factors(spec: EngineSpec) -> Factors | None:
     """None for a model without a choice, or no model."""
-    paths = shards(Path(spec.model))
-    if not any(has_factors(path) for path in paths):
-        return None
-    with header(paths[0]) as first:
-        return chosen(first, spec.context) if first is not None else None
+    first, *rest = shards(Path(spec.model))
+    with header(first) as found:
+        if found is None or not (has_choice(found) or any(has_factors(path) for path in rest)):
+            return None
+        return chosen(found, spec.context)
 
 
 def has_factors(path: Path) -> bool:
     with header(path) as found:
-        return found is not None and any(found.has_tensor(name) for name in TENSORS)
+        return found is not None and has_choice(found)
+
+
+def has_choice(found: Header) -> bool:
+    return any(found.has_tensor(name) for name in TENSORS)
 
 
 def chosen(first: Header, context: int) -> Factors:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.engine.backend import Backend, BackendError
-from orchestrator.engine.cost_file import load_costs, save_costs
+from orchestrator.engine.cost_file import CostFile, cost_path
 from orchestrator.engine.crowding import Crowding
 from orchestrator.engine.desk import Desk
 from orchestrator.engine.embed_lanes import Lanes
@@ -93,12 +93,6 @@ def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
     return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)
 
 
-def cost_file_of(backend: Backend, spec: EngineSpec) -> Path | None:
-    if not spec.cache_folder:
-        return None
-    return Path(spec.cache_folder) / f"costs-{backend.info.fingerprint[:32]}-{spec.threads}.json"
-
-
 def die_with_parent() -> None:
     """A daemon that is killed must not leave a child that holds its GPU."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -118,9 +112,7 @@ class Worker:
             time.monotonic,
             tiers_of(backend, spec),
         )
-        self._cost_file = cost_file_of(backend, spec)
-        if self._cost_file is not None:
-            load_costs(self._loop.costs, self._cost_file)
+        self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
         embedding = spec.embedding
         self._lanes = Lanes(partial(load_embedding, embedding) if embedding else None, wire.send)
         self._shadows: Shadows = {}
@@ -141,8 +133,7 @@ class Worker:
             for message in self._arrived():
                 if isinstance(message, Shutdown):
                     self._loop.close()
-                    if self._cost_file is not None:
-                        save_costs(self._loop.costs, self._cost_file)
+                    self._costs.save()
                     if not self._lanes.close():
                         leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
                     return
@@ -176,6 +167,7 @@ class Worker:
         if not self._loop.busy() and not self._loop.behind():
             if self._loop.audit():
                 self._tell()
+            self._costs.keep()
             yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()

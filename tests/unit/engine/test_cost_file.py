@@ -1,0 +1,118 @@
+"""What steps cost is kept for each way to compute, and a damaged file is as none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.cost_file import MATERIAL, CostFile, cost_path, predictions
+from orchestrator.engine.costs import Costs
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.model import EngineSpec
+
+INFO = FakeBackend().info
+STEPS = ((1, 8000), (8, 1000), (64, 100), (512, 30_000))
+
+
+def taught(costs: Costs, slower: float = 1.0, rounds: int = 40) -> Costs:
+    for _ in range(rounds):
+        for rows, cells in STEPS:
+            costs.learn(rows, cells, slower * (40 + 3 * rows + 1e-4 * rows * cells))
+    return costs
+
+
+def read(path: Path) -> Costs:
+    costs = Costs(64)
+    CostFile(costs, path)
+    return costs
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "costs"
+
+
+def test_what_was_learned_is_taken_up_again(path: Path):
+    costs = taught(Costs(64))
+    CostFile(costs, path).save()
+    assert read(path).kept() == costs.kept()
+    assert predictions(read(path)) == pytest.approx(predictions(costs), rel=0.05)
+    assert predictions(read(path)) != pytest.approx(predictions(Costs(64)), rel=MATERIAL)
+
+
+@given(st.data())
+def test_a_damaged_file_is_as_none(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
+    path = tmp_path_factory.mktemp("costs") / "costs"
+    CostFile(taught(Costs(64), rounds=4), path).save()
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole[: data.draw(st.sampled_from([at, at + 1, len(whole)]))])
+    assert predictions(read(path)) == predictions(Costs(64))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\n", b"\xff\x00", b'{"answers": [[1e308]]}'])
+def test_what_is_no_file_of_costs_is_as_none(tmp_path: Path, content: bytes):
+    (tmp_path / "costs").write_bytes(content)
+    assert predictions(read(tmp_path / "costs")) == predictions(Costs(64))
+
+
+def test_a_change_that_matters_is_written_and_a_small_one_is_not(path: Path):
+    costs = Costs(64)
+    file = CostFile(costs, path)
+    file.keep()
+    assert not path.exists(), "nothing was learned"
+    taught(costs)
+    file.keep()
+    written = path.read_bytes()
+    taught(costs, slower=1.05)
+    file.keep()
+    assert path.read_bytes() == written
+    taught(costs, slower=2.0)
+    file.keep()
+    assert path.read_bytes() != written
+    assert [one.name for one in path.parent.iterdir()] == ["costs"]
+
+
+def test_what_was_taken_up_is_not_written_again(path: Path):
+    CostFile(taught(Costs(64)), path).save()
+    file = CostFile(Costs(64), path)
+    path.unlink()
+    file.keep()
+    assert not path.exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "file").write_text("no folder")
+    costs = Costs(64)
+    file = CostFile(costs, tmp_path / "file" / "costs")
+    taught(costs)
+    caplog.clear()
+    file.keep()
+    file.keep()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert cost_path(INFO, EngineSpec("fake")) is None
+    CostFile(taught(Costs(64)), None).save()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_way_to_compute_has_a_file_of_its_own(tmp_path: Path):
+    spec = EngineSpec("fake", cache_folder=str(tmp_path))
+    ways = [
+        (INFO, spec),
+        (replace(INFO, fingerprint="another model, KV type or attention"), spec),
+        (replace(INFO, device="a GPU"), spec),
+        (replace(INFO, gpu_layers=20), spec),
+        (INFO, replace(spec, threads=3)),
+        (INFO, replace(spec, split_mode="row")),
+        (INFO, replace(spec, tensor_split=(3.0, 1.0))),
+        (INFO, replace(spec, main_gpu=1)),
+    ]
+    assert len({cost_path(info, one) for info, one in ways}) == len(ways)
+    assert cost_path(INFO, spec) == cost_path(replace(INFO), replace(spec, gpu_layers=-1, ram_budget=1))
