@@ -108,7 +108,7 @@ def plan_budget(
     gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.embedding_bytes)
     here = _here(memory, demand.shape, gpu_layers)
     weights, working = _fixed(memory, demand, settings, gpu_layers)
-    fixed = weights + working + demand.embedding_bytes
+    fixed = weights + working + demand.embedding_bytes + (stores.ram if memory.where == "RAM" else 0)
     hard = max(0, ours - fixed)
     planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
@@ -146,9 +146,11 @@ def room_of(ceiling: int, others: int, limit: int | None) -> int:
     return room if limit is None else min(room, limit)
 
 
-def stores_of(ram_available: int | None, disk_free: int | None, settings: StoreSettings) -> Stores:
+def stores_of(ram_available: int | None, disk_free: int | None, settings: StoreSettings, *, kv_in_ram: bool) -> Stores:
+    """Where KV lies in RAM, a checkpoint there would hold it twice: then RAM is for what has no disk to go to."""
+    disk = min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share))
     ram = int((ram_available or 0) * settings.ram_share)
-    return Stores(ram, min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share)))
+    return Stores(0 if kv_in_ram and disk else ram, disk)
 
 
 def _share(limit: int | None, share: float) -> int | None:

@@ -116,7 +116,9 @@ def _budget(
     if memory is None:
         return before.budget, "" if before.budget else "how much memory there is cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
-    stores = stores_of(snapshot.host.ram_available.value, snapshot.host.disk_free.value, settings.stores)
+    kv_in_ram = memory.where == "RAM"
+    host = snapshot.host
+    stores = stores_of(host.ram_available.value, host.disk_free.value, settings.stores, kv_in_ram=kv_in_ram)
     free = max(0, (snapshot.host.ram_available.value or 0) - (ours.elsewhere - ours.elsewhere_held))
     demand = replace(ours.demand, ours=max(ours.demand.ours, ours.held), host_free=free)
     try:

@@ -52,7 +52,9 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     layers = layers_on(gpus, model.shape, offload, governor.memory)
     room = room_beside(gpus, model.shape, offload, layers, governor.memory)
     embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
-    spec = spec_of(settings, paths, model, offload, embedding, stores_now(paths, governor))
+    spec = spec_of(
+        settings, paths, model, offload, embedding, stores_now(paths, governor, kv_in_ram=not (gpus and layers))
+    )
     machine = Machine(sensors, governor, costs_of(model, offload, embedding))
     return Host(model, offload, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
 
@@ -101,9 +103,10 @@ def spec_of(
     )
 
 
-def stores_now(paths: Paths, governor: GovernorSettings) -> Stores:
+def stores_now(paths: Paths, governor: GovernorSettings, *, kv_in_ram: bool) -> Stores:
     """Bytes that checkpoints may take, by what is available when the daemon starts."""
-    return stores_of(psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free, governor.stores)
+    available, free = psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free
+    return stores_of(available, free, governor.stores, kv_in_ram=kv_in_ram)
 
 
 def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> Costs:

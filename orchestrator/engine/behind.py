@@ -47,13 +47,18 @@ class Behind:
     # -- doing it
 
     def left(self) -> bool:
-        """Whether something could be done now."""
-        return self._keeper is not None and self._keeper.pending() > 0
+        """Whether something could be done now. What waits for the writer is not: `settle` follows when it is done."""
+        return self._keeper is not None and self._keeper.pending() > 0 and not self._keeper.tiers.crowded()
 
     def work(self) -> None:
         """A slice of it."""
         if self._keeper is not None and self.left():
             self._keeper.work(self._clock() + SLICE_SECONDS)
+
+    def settle(self) -> None:
+        """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""
+        if self._keeper is not None:
+            self._keeper.tiers.settle()
 
     def close(self, pools: Iterable[Pool]) -> None:
         """Keeps all that stands, so that the next process finds it."""
@@ -63,5 +68,7 @@ class Behind:
             for node in pool.tree.nodes():
                 if node.filled and not any(child.filled for child in node.children):
                     self._keeper.remember(pool, node)
-        self._keeper.work(float("inf"))
+        while self._keeper.pending():
+            self._keeper.work(float("inf"))
+            self._keeper.tiers.flush()
         self._keeper.tiers.close()

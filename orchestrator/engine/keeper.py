@@ -62,9 +62,9 @@ class Keeper:
         return len(self._queue)
 
     def work(self, deadline: float) -> None:
-        """Saves queued segments until the deadline, at least one."""
+        """Saves queued segments until the deadline, at least one where the writer keeps up."""
         self.tiers.settle()
-        while self._queue:
+        while self._queue and not self.tiers.crowded():
             saving = self._queue.popleft()
             if not saving.tip.gone and not self.tiers.holds(saving.segment.name):
                 self._save(saving.pool, saving.tip, saving.segment, through=True)

@@ -27,7 +27,7 @@ class Keeping(Protocol):
         ...
 
     def work(self, deadline: float) -> None:
-        """Saves what is queued until the deadline, at least one piece."""
+        """Saves what is queued until the deadline, at least one piece; nothing while the tiers are `crowded`."""
         ...
 
     def evicting(self, pool: Pool, node: Node) -> None:

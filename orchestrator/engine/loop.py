@@ -44,6 +44,7 @@ from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.whole_keeper import WholeKeeper
+from orchestrator.engine.writer import Written
 
 log = logging.getLogger("lorekeep.engine.loop")
 
@@ -89,6 +90,8 @@ class Loop:
             self._drop(message.name)
         elif isinstance(message, Grant):
             self.admission.take(message)
+        elif isinstance(message, Written):
+            self._behind.settle()
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 

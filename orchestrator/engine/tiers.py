@@ -3,7 +3,8 @@
 A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
 too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted, longest unused first, but
 nothing before what goes on from it. Deleting the whole folder at any moment is safe. Writing happens in a thread of its
-own; the loop never waits for it. Every fault of a file is a miss and is logged. Knows no tree and no llama.cpp.
+own; the loop never waits for it, and saves no more than a bounded heap ahead of it. Every fault of a file is a miss and
+is logged. Knows no tree and no llama.cpp.
 """
 
 import logging
@@ -22,6 +23,8 @@ from orchestrator.engine.node import common_prefix
 from orchestrator.engine.reading import Reader
 from orchestrator.engine.segments import named
 from orchestrator.engine.writer import Writer
+
+IN_HAND = 256 << 20  # bytes of states that wait for the disk, beyond which nothing is saved ahead of it
 
 log = logging.getLogger("lorekeep.engine.tiers")
 
@@ -49,12 +52,19 @@ class Kept:
 
 @dataclass
 class Tiers:
-    """All segments of one root. `folder` None: no disk tier. Budgets in bytes."""
+    """All segments of one root. `folder` None: no disk tier. Budgets in bytes.
+
+    `twice`: whether RAM may hold what has a file too. Where the cells lie on a GPU that saves reading it; where they lie in
+    RAM it would hold a floor there twice, and the system's page cache does the same with memory that nobody else wants.
+    `written` is called in the writer's thread after each file: there is something to `settle`.
+    """
 
     root: str
     folder: Path | None
     ram_budget: int
     disk_budget: int
+    twice: bool = True
+    written: Callable[[], None] = lambda: None
     counters: TierCounters = field(default_factory=TierCounters)
 
     def __post_init__(self) -> None:
@@ -63,7 +73,7 @@ class Tiers:
         self.ram_bytes = 0
         self.disk_bytes = 0
         self._disk_fails = False
-        self._writer = Writer(self._failed)
+        self._writer = Writer(self._failed, self.written)
         self._reader = Reader()
         if self.folder is not None and not usable(self.folder):
             self.folder = None
@@ -79,7 +89,7 @@ class Tiers:
         """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out."""
         kept = self._kept.setdefault(header.name, Kept(header))
         self._below.setdefault(header.parent, {})[header.name] = None
-        if kept.state is None:
+        if kept.state is None and (self.twice or not kept.on_disk):
             kept.state = state
             self.ram_bytes += len(state)
         self._kept.move_to_end(header.name)
@@ -148,6 +158,10 @@ class Tiers:
         sizes = {"segments": len(self._kept), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
 
+    def crowded(self) -> bool:
+        """Whether so much waits for the disk that more should wait in the cells; `written` tells when it may go on."""
+        return self._writer.in_hand() >= IN_HAND
+
     def flush(self) -> None:
         """Waits until all that was to be written is written, and nothing is being read."""
         self._reader.settle()
@@ -155,7 +169,7 @@ class Tiers:
         self.settle()
 
     def settle(self) -> None:
-        """Takes note of what the writer finished; called by the loop, so that only one thread changes the index."""
+        """Takes note of what the writer finished and keeps the budgets; only the loop changes the index."""
         for name, size in self._writer.finished():
             self._note_written(name, size)
 
@@ -172,6 +186,7 @@ class Tiers:
         while over > 0 and (kept := self._oldest(self._only_in_ram)) is not None:
             over -= self._size_in_ram(kept.header.name)
             if kept.on_disk:
+                self.counters.ram_evicted += 1
                 self._leave_ram(kept)
             elif self.folder is not None:
                 self._write(kept)
@@ -204,7 +219,6 @@ class Tiers:
         assert kept.state is not None and kept.on_disk
         self.ram_bytes -= len(kept.state)
         kept.state = None
-        self.counters.ram_evicted += 1
 
     def _write(self, kept: Kept) -> None:
         if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):
@@ -228,12 +242,14 @@ class Tiers:
             self.disk_bytes += size - kept.on_disk
             kept.on_disk = size
             self._fit_disk()
-        if kept.state is not None and self.ram_bytes > self.ram_budget:
-            if kept.on_disk:
-                self._leave_ram(kept)
-            else:
-                self.counters.ram_evicted += 1
-                self.forget(name)
+        over = self.ram_bytes > self.ram_budget
+        if kept.state is None or not (over or (kept.on_disk and not self.twice)):
+            return
+        self.counters.ram_evicted += over
+        if kept.on_disk:
+            self._leave_ram(kept)
+        else:
+            self.forget(name)
 
     # -- disk
 

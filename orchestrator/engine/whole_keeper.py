@@ -45,9 +45,9 @@ class WholeKeeper:
         return len(self._queue)
 
     def work(self, deadline: float) -> None:
-        """Saves queued pieces until the deadline, at least one."""
+        """Saves queued pieces until the deadline, at least one where the writer keeps up."""
         self.tiers.settle()
-        while self._queue:
+        while self._queue and not self.tiers.crowded():
             pool, node = self._queue.popleft()
             if not node.gone:
                 self._save(pool, node, through=True)

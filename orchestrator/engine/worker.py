@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +36,7 @@ from orchestrator.engine.sweeping import sweep
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.watchdog import Watchdog
+from orchestrator.engine.writer import Written
 
 SNAPSHOT_SECONDS = 0.1
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -81,8 +82,8 @@ def load_embedding(spec: EmbeddingSpec) -> EmbeddingModel:
     return LlamaEmbedding(spec)
 
 
-def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
-    """Checkpoints under the model's own name; None where nothing may be kept."""
+def tiers_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) -> Tiers | None:
+    """Checkpoints under the model's own name; None where nothing may be kept. `written`: see `Tiers`."""
     if not (spec.ram_budget or spec.disk_budget):
         return None
     folder = None
@@ -90,7 +91,8 @@ def tiers_of(backend: Backend, spec: EngineSpec) -> Tiers | None:
         root = Path(spec.cache_folder)
         folder = root / backend.info.fingerprint[:32]
         sweep(root, folder.name, spec.disk_budget)
-    return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget)
+    on_gpu = backend.info.gpu_layers > 0
+    return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget, twice=on_gpu, written=written)
 
 
 def die_with_parent() -> None:
@@ -110,7 +112,7 @@ class Worker:
             Limits(spec.batch, drafts=spec.drafts),
             self._post,
             time.monotonic,
-            tiers_of(backend, spec),
+            tiers_of(backend, spec, partial(self._inbox.put, Written())),
         )
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
         embedding = spec.embedding

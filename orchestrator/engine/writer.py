@@ -3,19 +3,26 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.checkpoint_file import Header, write
 
 
-class Writer:
-    """`failed` is told, in the writing thread, what could not be written."""
+@dataclass(frozen=True)
+class Written:
+    """Wakes the loop: a file is written or has failed, and the tiers have to take note of it."""
 
-    def __init__(self, failed: Callable[[str, OSError], None]) -> None:
+
+class Writer:
+    """In the writing thread `failed` is told what could not be written, and `done` is called after each file."""
+
+    def __init__(self, failed: Callable[[str, OSError], None], done: Callable[[], None] = lambda: None) -> None:
         self._failed = failed
+        self._done_one = done
         self._waiting: queue.SimpleQueue[tuple[Path, Header, bytes] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
-        self._pending: set[str] = set()
+        self._pending: dict[str, int] = {}
         self._idle = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._thread.start()
@@ -29,9 +36,14 @@ class Writer:
         with self._idle:
             return list(self._pending)
 
+    def in_hand(self) -> int:
+        """Bytes of all that wait or are being written."""
+        with self._idle:
+            return sum(self._pending.values())
+
     def put(self, path: Path, header: Header, state: bytes) -> None:
         with self._idle:
-            self._pending.add(header.name)
+            self._pending[header.name] = len(state)
         self._waiting.put((path, header, state))
 
     def finished(self) -> Iterator[tuple[str, int]]:
@@ -57,5 +69,6 @@ class Writer:
                 self._failed(header.name, error)
             self._done.put((header.name, size))
             with self._idle:
-                self._pending.discard(header.name)
+                self._pending.pop(header.name, None)
                 self._idle.notify_all()
+            self._done_one()

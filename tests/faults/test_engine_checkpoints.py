@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 from support import odd_models
 from support.real_engine import ask, code, collected, engine, load, next_child, said
@@ -78,6 +79,28 @@ async def test_a_checkpoint_that_is_not_what_it_should_be_is_a_miss_and_logged_a
         assert (text, end.cached > end.computed) == (code(12), True)
     if spoil is not exchanged:  # a name that is not its own is dropped as another model's are
         assert "not usable" in capfd.readouterr().err
+
+
+async def test_an_engine_that_has_nothing_to_do_tells_what_was_written_and_holds_none_of_it_in_ram_too(
+    quoter_model: Path, tmp_path: Path
+) -> None:
+    async with engine(quoter_model, tmp_path) as client:
+        told = anyio.Event()
+        client.on_snapshot(lambda _: told.set())
+        await load(client)
+        await ask(client, 10)
+        with anyio.fail_after(60):
+            while not all_written(client, tmp_path):
+                await told.wait()
+                told = anyio.Event()
+        assert client.snapshot.counters["tier_ram_bytes"] == 0
+
+
+def all_written(client: EngineClient, cache: Path) -> bool:
+    """Whether the floor and the tail are on disk, by the last that the engine told."""
+    counted, files = client.snapshot.counters, states(cache)
+    said = (counted.get("tier_segments"), counted.get("tier_disk_bytes"))
+    return len(files) > 1 and said == (len(files), sum(file.stat().st_size for file in files))
 
 
 # ---- tails without ranges --------------------------------------------------------------------------------------------

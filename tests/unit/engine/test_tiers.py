@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine import tiers as tiers_module
 from orchestrator.engine import writer as writer_module
-from orchestrator.engine.checkpoint_file import Header
+from orchestrator.engine.checkpoint_file import Header, write
 from orchestrator.engine.messages import Tier
 from orchestrator.engine.segments import CUT, named, segments
 from orchestrator.engine.tiers import Tiers
@@ -193,6 +194,78 @@ def test_forgetting_while_it_is_written_leaves_no_file(tmp_path: Path) -> None:
         kept.forget(header(number).name)
     kept.flush()
     assert (list(tmp_path.iterdir()), kept.ram_bytes, kept.disk_bytes) == ([], 0, 0)
+    kept.close()
+
+
+class Told(threading.Semaphore):
+    """Counts what the writer tells, and waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def __call__(self) -> None:
+        self.release()
+
+    def wait(self, times: int) -> None:
+        for _ in range(times):
+            assert self.acquire(timeout=30)
+
+
+def test_after_each_file_the_writer_tells_and_then_bytes_and_budgets_are_right(tmp_path: Path) -> None:
+    told = Told()
+    kept = Tiers("root", tmp_path, 2500, 5000, written=told)
+    for number in range(6):
+        kept.keep(alone(number), STATE, through=True)
+    told.wait(6)
+    kept.settle()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == kept.disk_bytes <= 5000
+    assert kept.ram_bytes <= 2500
+    kept.close()
+
+
+def test_a_write_that_fails_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "write", no_space)
+    told = Told()
+    kept = Tiers("root", tmp_path, 0, 1 << 20, written=told)
+    kept.keep(header(0), STATE, through=True)
+    told.wait(1)
+    kept.settle()
+    assert (kept.ram_bytes, kept.disk_bytes, kept.holds(header(0).name)) == (0, 0, False)
+    kept.close()
+
+
+def test_where_nothing_is_held_twice_ram_has_what_is_not_written_yet_and_what_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Tiers("root", tmp_path, 1 << 20, 1 << 20, twice=False)
+    kept.keep(header(0), STATE, through=True)
+    assert kept.ram_bytes == 1000
+    kept.flush()
+    assert (kept.ram_bytes, kept.counters.ram_evicted, kept.load(header(0))) == (0, 0, (STATE, Tier.DISK))
+    kept.keep(header(0), STATE, through=False)
+    kept.keep(alone(1), STATE, through=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "write", no_space)
+        kept.keep(alone(2), STATE, through=True)
+        kept.flush()
+    assert kept.ram_bytes == 2000
+    kept.close()
+
+
+def test_no_more_is_saved_ahead_of_a_slow_disk_than_a_bounded_heap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(tiers_module, "IN_HAND", 1500)
+    monkeypatch.setattr(writer_module, "write", lambda *told: disk.wait(30) and write(*told))
+    kept = tiers(tmp_path)
+    kept.keep(header(0), STATE, through=True)
+    assert not kept.crowded()
+    kept.keep(header(1), STATE, through=True)
+    assert kept.crowded()
+    disk.set()
+    kept.flush()
+    assert not kept.crowded()
     kept.close()
 
 

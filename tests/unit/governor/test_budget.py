@@ -25,9 +25,9 @@ def vram(free: float, total: float = 24, own: float | None = 0) -> MemoryReading
     return MemoryReading("VRAM", int(total * GIB), int(free * GIB), None if own is None else int(own * GIB))
 
 
-def granted(memory: MemoryReading, limit: int | None = None, **demand: object) -> Budget:
+def granted(memory: MemoryReading, limit: int | None = None, stores: Stores = NO_STORES, **demand: object) -> Budget:
     wanted = Demand(LLAMA_8B, KvPlan(), **demand)  # type: ignore[arg-type]
-    return plan_budget(1, memory, wanted, SETTINGS, limit, NO_STORES)
+    return plan_budget(1, memory, wanted, SETTINGS, limit, stores)
 
 
 def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> None:
@@ -169,6 +169,19 @@ def test_a_limit_that_is_none_is_refused(text: str) -> None:
 
 
 def test_stores_are_shares_of_what_is_free_and_0_when_that_is_unknown() -> None:
-    assert stores_of(8 * GIB, 100 * 10**9, StoreSettings()) == Stores(2 * GIB, 20 * 10**9)
-    assert stores_of(8 * GIB, 10**13, StoreSettings()).disk == 50 * 10**9
-    assert stores_of(None, None, StoreSettings()) == Stores(0, 0)
+    settings = StoreSettings()
+    assert stores_of(8 * GIB, 100 * 10**9, settings, kv_in_ram=False) == Stores(2 * GIB, 20 * 10**9)
+    assert stores_of(8 * GIB, 10**13, settings, kv_in_ram=False).disk == 50 * 10**9
+    assert stores_of(None, None, settings, kv_in_ram=False) == Stores(0, 0)
+
+
+def test_what_checkpoints_may_take_of_the_ram_that_holds_the_kv_is_taken_from_the_kv() -> None:
+    ram = MemoryReading("RAM", 32 * GIB, 30 * GIB, 1 * GIB)
+    assert granted(ram).kv - granted(ram, stores=Stores(GIB, 0)).kv == GIB
+    assert granted(vram(24)).kv == granted(vram(24), stores=Stores(GIB, 0)).kv
+
+
+def test_where_kv_lies_in_ram_checkpoints_take_none_of_it_unless_there_is_no_disk() -> None:
+    settings = StoreSettings()
+    assert stores_of(8 * GIB, 100 * 10**9, settings, kv_in_ram=True) == Stores(0, 20 * 10**9)
+    assert stores_of(8 * GIB, 0, settings, kv_in_ram=True) == Stores(2 * GIB, 0)
