@@ -23,9 +23,9 @@ from codex.ignore import SkipReason
 from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.secrets import find_secret
 from codex.settings import CodexSettings
-from codex.trees import Candidate, Scan, Tree
+from codex.trees import Candidate, Scan, Skipped, Tree
 
-_RULES = 1  # raise it when `inspect` changes its mind: every file is then inspected again
+_RULES = 2  # raise it when `inspect` changes its mind: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one
 
 
@@ -186,7 +186,7 @@ def _bodies(batch: Iterable[_Found]) -> dict[str, bytes]:
 def _taken(scan: Scan, known: dict[str, Known], read: int) -> Taken:
     skipped = scan.reasons()
     entries: list[Entry] = []
-    told: list[str] = []
+    told = _named_secrets(scan.skipped)
     for candidate in scan.candidates:
         found = known[candidate.path]
         if found.notice:
@@ -197,3 +197,12 @@ def _taken(scan: Scan, known: dict[str, Known], read: int) -> Taken:
             skipped[str(found.reason)] = skipped.get(str(found.reason), 0) + 1
     more = [f"… and {len(told) - _NAMED_AT_MOST} more such notices"] if len(told) > _NAMED_AT_MOST else []
     return Taken(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)
+
+
+def _named_secrets(skipped: Iterable[Skipped]) -> list[str]:
+    """One notice for all: a counted file is not found again, and its name says why it is missing."""
+    paths = [one.path for one in skipped if one.reason is SkipReason.SECRET_NAME]
+    if not paths:
+        return []
+    more = f" and {len(paths) - _NAMED_AT_MOST} more" if len(paths) > _NAMED_AT_MOST else ""
+    return [f"{', '.join(paths[:_NAMED_AT_MOST])}{more}: left out, by the name it may hold secrets"]

@@ -43,7 +43,7 @@ from orchestrator.wire.places import is_url
 SIZE = 10_000
 NOISE_S = 0.04  # below this a machine's own unsteadiness is all that is measured
 PATHS = tuple(f"src/part{number}/a{number % 7}.py" for number in range(300))
-SECRETS = "PRIVATE KEY T3BlbkFJ ghp_ xox hooks.slack.com/services/ sk-ant- AIza AKIA npm_ SG. AccountKey= "
+SECRETS = "PRIVATE KEY T3BlbkFJ ghp_ xox hooks.slack.com/services/ sk-ant- AIza AKIA npm_ SG. AccountKey= curl "
 
 SIGNS = (
     "a",
@@ -105,6 +105,10 @@ WORDS = (
         "'a\n",
         "= \n",
         "L1",
+        "curl -H ",
+        "ghp_a",
+        "eyJ.",
+        "http://a:A1b",
     ),
     *("-----BEGIN PRIVATE KEY-----X: ", "-----BEGIN PRIVATE KEY-----\nA: b\n", "<tool_call>", "<think>", "lines 1 of "),
 )

@@ -66,7 +66,10 @@ def test_a_secret_in_a_file_leaves_it_out_with_a_notice_unless_asked_for(library
     fill(project, {"src/key.py": "k = '" + "-----BEGIN " + "PRIVATE KEY-----\\n" + "MIIEvQIBADANBg" * 6 + "'\n"})
     loaded = library.load(request(project))
     assert loaded.generation.skipped["secret found in it"] == 1
-    assert loaded.generation.notices == ("src/key.py:1: left out, it holds what looks like a private key",)
+    assert loaded.generation.notices == (
+        ".env: left out, by the name it may hold secrets",
+        "src/key.py:1: left out, it holds what looks like a private key",
+    )
     asked = library.load(request(project, load_secrets=True))
     assert {".env", "src/key.py"} <= set(texts(library, asked.codex.name))
 
