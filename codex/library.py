@@ -209,6 +209,10 @@ class Library:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""
         return self._loader.open(self._job(self.request(name), silent, never))
 
+    def histories(self, name: str) -> list[sources.History]:
+        """Where git keeps the codex's commits. Raises UnknownCodex, SourceError."""
+        return sources.histories_of(self._job(self.request(name), silent, never).source, self.folder / "clones")
+
     def release(self, name: str, keep: frozenset[int] = frozenset()) -> None:
         """Drop all generations but these and the newest. Raises UnknownCodex."""
         for number in self.generations(name)[:-1]:

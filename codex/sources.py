@@ -55,6 +55,15 @@ class Root:
 
 
 @dataclass(frozen=True)
+class History:
+    """Where git keeps the commits of a root, if it does. Without a revision: HEAD, of what lies below the folder."""
+
+    label: str
+    folder: Path
+    revision: str | None
+
+
+@dataclass(frozen=True)
 class Source:
     """Where a codex comes from: the same source is an update, another one under the same name is refused."""
 
@@ -117,6 +126,14 @@ def open_tree(
 ) -> Forest:
     """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
     return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
+
+
+def histories_of(source: Source, clones: Path) -> list[History]:
+    """Of every root; nothing is fetched, a clone is taken as it is."""
+    return [
+        History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
+        for root in source.roots
+    ]
 
 
 def lore_file_of(source: Source, clones: Path) -> LoreFile:

@@ -1,21 +1,23 @@
 """Which files stand whole in a skeleton+hot floor: churn, centrality and what questions touched, frozen per generation."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from codex.documents import Document
+from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
-from codex.forest import Forest
+from codex.forest import joined
 from codex.generations import Entry, Generation
 from codex.git import Git, available
+from codex.sources import History
 from codex.tiers import Heat, hot
-from codex.walk import DiskTree
+from codex.walk import has_repository
 from orchestrator.shelf.tiers import BYTES_PER_TOKEN
 
 Count = Callable[[Sequence[str]], list[int]]
 CANDIDATES = 3  # times the budget: so much is counted exactly, the rest is too cold
 CHURN_COMMITS = 500
+_SUBMODULE = "160000 "  # its mode in git's index
 CHURN_SECONDS = 5.0  # a history on a slow disk: the hot subset then goes without it
 
 
@@ -55,42 +57,49 @@ def chosen(
     return hot(exact, budget)
 
 
-def churn_of(forest: Forest, clock: Callable[[], float] = time.monotonic) -> dict[str, int]:
-    """Recent commits by path, of all roots that git keeps; empty where it does not, or answers too late."""
+def churn_of(histories: Sequence[History], clock: Callable[[], float] = time.monotonic) -> dict[str, int]:
+    """Recent commits by path, of all roots that git keeps; empty where it does not, or answers too late.
+
+    What a working tree's submodules hold counts by their own commits.
+    """
     found: dict[str, int] = {}
     if not available():
         return found
     deadline = clock() + CHURN_SECONDS
-    for label, tree in forest.trees:
-        if isinstance(tree, DiskTree):
-            counts = _commits(tree.root, lambda: clock() > deadline)
-            found |= {f"{label}/{path}" if label else path: number for path, number in counts.items()}
+    waiting = list(histories)
+    while waiting and clock() <= deadline:
+        history = waiting.pop()
+        try:
+            paths = _touched(history, lambda: clock() > deadline)
+            waiting += _submodules(history, lambda: clock() > deadline)
+        except (GitError, LoadCancelled):
+            continue
+        found |= Counter(joined(history.label, name_of(path)) for path in paths)
     return found
 
 
-def _commits(root: Path, late: Callable[[], bool]) -> dict[str, int]:
-    git = Git(root)
-    arguments = (
-        "log",
-        "-z",
-        "--format=",
-        "--name-only",
-        "--no-renames",
-        "--relative",
-        f"-n{CHURN_COMMITS}",
-        "HEAD",
-        "--",
+def _touched(history: History, late: Callable[[], bool]) -> list[str]:
+    """Each path once for every recent commit that touched it."""
+    below = () if history.revision else ("--relative",)
+    found = Git(history.folder).records(
+        *("log", "-z", "--format=", "--name-only", "--no-renames", *below, f"-n{CHURN_COMMITS}"),
+        *(history.revision or "HEAD", "--"),
+        cancelled=late,
     )
-    try:
-        out = git.run(*arguments, cancelled=late)
-    except (GitError, LoadCancelled):
-        return {}
-    counts: dict[str, int] = {}
-    for record in out.decode("utf-8", "surrogateescape").split("\0"):
-        path = record.lstrip("\n")
-        if path:
-            counts[path] = counts.get(path, 0) + 1
-    return counts
+    return [path for record in found if (path := record.lstrip("\n"))]
+
+
+def _submodules(history: History, late: Callable[[], bool]) -> list[History]:
+    """Those that are checked out in a working tree; of a revision only their names are there."""
+    if history.revision:
+        return []
+    staged = Git(history.folder).records("ls-files", "-z", "--stage", cancelled=late)
+    places = (entry.partition("\t")[2] for entry in staged if entry.startswith(_SUBMODULE))
+    return [
+        History(joined(history.label, name_of(place)), history.folder / place, None)
+        for place in places
+        if has_repository(history.folder / place)
+    ]
 
 
 def _counted(documents: Sequence[Document], count: Count) -> list[int]:

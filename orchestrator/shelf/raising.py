@@ -222,16 +222,10 @@ class Raising:
         return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
 
     def _churn(self, name: str) -> Mapping[str, int]:
-        if any("://" in place or not place.startswith("/") for place in self.library.codex(name).roots):
-            return {}  # a mirror is not asked again for this
         try:
-            tree = self.library.tree(name)
+            return churn_of(self.library.histories(name))
         except SourceError:
             return {}
-        try:
-            return churn_of(tree)
-        finally:
-            tree.close()
 
 
 def quiet(progress: Progress) -> None:
