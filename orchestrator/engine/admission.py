@@ -16,6 +16,7 @@ from orchestrator.engine.node import Node
 from orchestrator.engine.pools import SCRATCH_CELLS, Pool
 from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.transfer import move
+from orchestrator.engine.worth import UNSEEN, Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 ROUND = 256  # llama.cpp pads a context to a multiple of this
@@ -40,13 +41,20 @@ class Refusal:
 class Admission:
     """The floors known and the pools that stand. `on_evict` sees each node before its cells are given up."""
 
-    def __init__(self, backend: Backend, sequences: int, on_evict: Callable[[Pool, Node], None]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        sequences: int,
+        on_evict: Callable[[Pool, Node], None],
+        price: Callable[[], Price] = lambda: UNSEEN,
+    ) -> None:
         self.grant = Grant(0, 0, 0)
         self.floors: dict[str, Floor] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
         self._sequences = sequences
         self._on_evict = on_evict
+        self._price = price
         self._round = 0
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
@@ -111,7 +119,7 @@ class Admission:
                 return None
             memory = self._open(rounded(need), cells)
             self._grown_out.discard(name)
-            self.pools[name] = Pool(name, memory, self._on_evict, ranges=self._backend.info.ranges)
+            self.pools[name] = Pool(name, memory, self._on_evict, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
     def _open(self, least: int, cells: int) -> Memory:

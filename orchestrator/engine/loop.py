@@ -44,6 +44,7 @@ from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.whole_keeper import WholeKeeper
+from orchestrator.engine.worth import Price
 from orchestrator.engine.writer import Written
 
 log = logging.getLogger("lorekeep.engine.loop")
@@ -59,9 +60,11 @@ class Loop:
     ) -> None:
         self.backend = backend
         self.keeper = keeper_of(backend, tiers, clock)
+        if tiers is not None:
+            tiers.price = self._price
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, clock)
-        self.admission = Admission(backend, sequences, self._behind.evicting)
+        self.admission = Admission(backend, sequences, self._behind.evicting, self._price)
         self._limits = limits
         self._clock = clock
         self._tickets: dict[int, Ticket] = {}
@@ -247,9 +250,13 @@ class Loop:
 
     def _per_token(self) -> dict[str, float]:
         """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
-        empty, cell = self.costs.per_token(self._limits.batch)
+        price = self._price()
         cells = max((pool.cells_used() for pool in self.admission.pools.values()), default=0)
-        return {"ms_per_token": empty + cell * cells, "ms_per_token_empty": empty, "ms_per_token_cell": cell}
+        full = price.again(cells, cells)
+        return {"ms_per_token": full, "ms_per_token_empty": price.empty, "ms_per_token_cell": price.cell}
+
+    def _price(self) -> Price:
+        return Price(*self.costs.per_token(self._limits.batch))
 
     def check(self) -> None:
         """The laws over all pools, for tests. Raises LawBroken."""

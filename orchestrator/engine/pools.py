@@ -13,6 +13,7 @@ from orchestrator.engine.backend import Memory
 from orchestrator.engine.messages import PoolState
 from orchestrator.engine.node import Node
 from orchestrator.engine.tree import Tree
+from orchestrator.engine.worth import UNSEEN, Price
 
 SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
 
@@ -21,13 +22,19 @@ class Pool:
     """`name` is that of its floor or of its floors' lineage; `on_evict` sees each node before its cells go."""
 
     def __init__(
-        self, name: str, memory: Memory, on_evict: Callable[["Pool", Node], None], *, ranges: bool = True
+        self,
+        name: str,
+        memory: Memory,
+        on_evict: Callable[["Pool", Node], None],
+        price: Callable[[], Price] = lambda: UNSEEN,
+        *,
+        ranges: bool = True,
     ) -> None:
         self.name = name
         self.memory = memory
         self.scratch = memory.sequences - 1
         plant = Tree if ranges else AnchoredTree
-        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node))
+        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), price)
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
         self._most = memory.sequences - 1 if ranges else (memory.sequences - 1) // 2
         self.used = 0  # round of the last admission

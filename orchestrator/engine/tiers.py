@@ -1,8 +1,8 @@
 """Checkpoints of segments below VRAM: host RAM, then disk, each within its budget.
 
 A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
-too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted, longest unused first, but
-nothing before what goes on from it. Deleting the whole folder at any moment is safe. Writing happens in a thread of its
+too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted: first what is worth least,
+but nothing before what goes on from it. Deleting the whole folder at any moment is safe. Writing happens in a thread of its
 own; the loop never waits for it, and saves no more than a bounded heap ahead of it. Every fault of a file is a miss and
 is logged. Knows no tree and no llama.cpp.
 """
@@ -10,8 +10,7 @@ is logged. Knows no tree and no llama.cpp.
 import logging
 import os
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,14 @@ from pathlib import Path
 from orchestrator.engine.checkpoint_file import Damaged, Header
 from orchestrator.engine.checkpoint_folder import SUFFIX, checkpoints, delete, usable
 from orchestrator.engine.messages import Tier
-from orchestrator.engine.node import common_prefix
 from orchestrator.engine.reading import Reader
-from orchestrator.engine.segments import named
+from orchestrator.engine.tier_index import Index, Kept
+from orchestrator.engine.worth import UNSEEN, Price
 from orchestrator.engine.writer import Writer
 
 IN_HAND = 256 << 20  # bytes of states that wait for the disk, beyond which nothing is saved ahead of it
+
+SPARE = 64  # of a full tier one part in so many is made free at once: finding what goes looks at all that is there
 
 log = logging.getLogger("lorekeep.engine.tiers")
 
@@ -42,21 +43,13 @@ class TierCounters:
 
 
 @dataclass
-class Kept:
-    """Where one segment lies: its state in RAM, or its bytes on disk, or both."""
-
-    header: Header
-    state: bytes | None = None
-    on_disk: int = 0  # bytes of the file; 0: not there
-
-
-@dataclass
 class Tiers:
     """All segments of one root. `folder` None: no disk tier. Budgets in bytes.
 
     `twice`: whether RAM may hold what has a file too. Where the cells lie on a GPU that saves reading it; where they lie in
     RAM it would hold a floor there twice, and the system's page cache does the same with memory that nobody else wants.
-    `written` is called in the writer's thread after each file: there is something to `settle`.
+    `written` is called in the writer's thread after each file: there is something to `settle`. `price` is what a prompt
+    token costs, as known now; whoever learns it sets it.
     """
 
     root: str
@@ -65,11 +58,11 @@ class Tiers:
     disk_budget: int
     twice: bool = True
     written: Callable[[], None] = lambda: None
+    price: Callable[[], Price] = lambda: UNSEEN
     counters: TierCounters = field(default_factory=TierCounters)
 
     def __post_init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()  # longest unused first
-        self._below: dict[str, dict[str, None]] = {}
+        self._index = Index(self.root)
         self.ram_bytes = 0
         self.disk_bytes = 0
         self._disk_fails = False
@@ -83,37 +76,29 @@ class Tiers:
     # -- keeping
 
     def holds(self, name: str) -> bool:
-        return name in self._kept
+        return self._index.get(name) is not None
 
     def keep(self, header: Header, state: bytes, *, through: bool) -> None:
         """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out."""
-        kept = self._kept.setdefault(header.name, Kept(header))
-        self._below.setdefault(header.parent, {})[header.name] = None
+        kept = self._index.use(header)
         if kept.state is None and (self.twice or not kept.on_disk):
             kept.state = state
             self.ram_bytes += len(state)
-        self._kept.move_to_end(header.name)
         if through:
             self._write(kept)
         self._fit_ram()
 
     def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
-        """The segment behind `parent`, named on `ground`, that shares most with `ids` from `at` on, and how much."""
-        best: tuple[Header, int] | None = None
-        for name in self._below.get(parent, ()):
-            header = self._kept[name].header
-            shared = common_prefix(header.ids, ids, at) if header.start == at else 0
-            if shared > (best[1] if best else 0) and named(ground, header.ids) == name:
-                best = header, shared
-        return best
+        """See `Index.find`."""
+        return self._index.find(parent, ground, ids, at)
 
     def load(self, header: Header) -> tuple[bytes, Tier] | None:
         """The state of a segment and where it was; None when it is gone or damaged, and then forgotten."""
-        kept = self._kept.get(header.name)
+        kept = self._index.get(header.name)
         if kept is None:
             self.counters.misses += 1
             return None
-        self._kept.move_to_end(header.name)
+        self._index.use(header)
         if kept.state is not None:
             self.counters.ram_hits += 1
             self.counters.restored_bytes += len(kept.state)
@@ -122,40 +107,37 @@ class Tiers:
 
     def expect(self, header: Header) -> None:
         """A segment that will be loaded next: reads it ahead where it lies on disk alone."""
-        kept = self._kept.get(header.name)
+        kept = self._index.get(header.name)
         if kept is not None and kept.state is None:
             self._reader.expect(self._path(header.name), header)
 
     def forget(self, name: str) -> None:
         """Drops a segment from every tier."""
-        kept = self._kept.pop(name, None)
+        kept = self._index.remove(name)
         if kept is None:
             return
-        self._below[kept.header.parent].pop(name, None)
-        if not self._below[kept.header.parent]:
-            del self._below[kept.header.parent]
         if kept.state is not None:
             self.ram_bytes -= len(kept.state)
         if kept.on_disk:
             self.disk_bytes -= kept.on_disk
             delete(self._path(name))
 
-    def below(self, name: str) -> Iterator[Header]:
+    def below(self, name: str) -> list[Header]:
         """The segments that go on from this one."""
-        return (self._kept[below].header for below in tuple(self._below.get(name, ())))
+        return self._index.below(name)
 
     def has_below(self, name: str) -> bool:
-        return bool(self._below.get(name))
+        return bool(self._index.below(name))
 
     def forget_below(self, name: str) -> None:
         """Drops all segments that go on from this one, whoever owns them."""
-        for below in list(self._below.get(name, ())):
-            self.forget_below(below)
-            self.forget(below)
+        for below in self._index.below(name):
+            self.forget_below(below.name)
+            self.forget(below.name)
 
     def figures(self) -> dict[str, float]:
         """Counters and bytes, for statistics."""
-        sizes = {"segments": len(self._kept), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
+        sizes = {"segments": len(self._index), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
 
     def crowded(self) -> bool:
@@ -181,9 +163,13 @@ class Tiers:
     # -- RAM to disk
 
     def _fit_ram(self) -> None:
-        """Sends the oldest out of RAM until what stays is within the budget; what is being written goes once it is."""
+        """Sends out of RAM what is worth least, until it is within the budget; what is being written goes once it is."""
         over = self.ram_bytes - self.ram_budget - sum(self._size_in_ram(name) for name in self._writer.pending())
-        while over > 0 and (kept := self._oldest(self._only_in_ram)) is not None:
+        if over <= 0:
+            return
+        for kept in self._index.leaving(self._only_in_ram, self.price()):
+            if over <= -(self.ram_budget // SPARE):
+                return
             over -= self._size_in_ram(kept.header.name)
             if kept.on_disk:
                 self.counters.ram_evicted += 1
@@ -198,22 +184,8 @@ class Tiers:
         return kept.state is not None and not self._writer.has(kept.header.name)
 
     def _size_in_ram(self, name: str) -> int:
-        kept = self._kept.get(name)
+        kept = self._index.get(name)
         return len(kept.state) if kept is not None and kept.state is not None else 0
-
-    def _oldest(self, there: Callable[[Kept], bool]) -> Kept | None:
-        """The longest unused in a tier from which nothing there goes on: behind a gap a segment is found no more.
-
-        What already lies behind one goes first.
-        """
-        oldest = None
-        for name, kept in self._kept.items():
-            if there(kept):
-                if kept.header.parent != self.root and kept.header.parent not in self._kept:
-                    return kept
-                if oldest is None and not any(there(self._kept[below]) for below in self._below.get(name, ())):
-                    oldest = kept
-        return oldest
 
     def _leave_ram(self, kept: Kept) -> None:
         assert kept.state is not None and kept.on_disk
@@ -233,7 +205,7 @@ class Tiers:
         self._disk_fails = True
 
     def _note_written(self, name: str, size: int) -> None:
-        kept = self._kept.get(name)
+        kept = self._index.get(name)
         if kept is None:
             delete(self._path(name))
             return
@@ -254,7 +226,11 @@ class Tiers:
     # -- disk
 
     def _fit_disk(self) -> None:
-        while self.disk_bytes > self.disk_budget and (kept := self._oldest(lambda kept: kept.on_disk > 0)) is not None:
+        if self.disk_bytes <= self.disk_budget:
+            return
+        for kept in self._index.leaving(lambda kept: kept.on_disk > 0, self.price()):
+            if self.disk_bytes <= self.disk_budget - self.disk_budget // SPARE:
+                return
             self.counters.disk_evicted += 1
             if kept.state is not None:
                 self.disk_bytes -= kept.on_disk
@@ -280,8 +256,7 @@ class Tiers:
     def _find_files(self, folder: Path) -> None:
         """Builds the index from the files' headers, longest unused first."""
         for header, size in checkpoints(folder, self.root, self._damaged):
-            self._kept[header.name] = Kept(header, on_disk=size)
-            self._below.setdefault(header.parent, {})[header.name] = None
+            self._index.use(header).on_disk = size
             self.disk_bytes += size
         self._fit_disk()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from orchestrator.engine.node import Node, Tokens, common_prefix
+from orchestrator.engine.worth import UNSEEN, Price, worth
 
 
 class Cells(Protocol):
@@ -33,15 +34,22 @@ class NoSequence(Exception):
 class Tree:
     """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
 
-    `on_evict` sees a node before its cells go.
+    `on_evict` sees a node before its cells go; `price` is what a prompt token costs, as known now.
     """
 
     ranges = True  # whether the memory can be cut anywhere
 
-    def __init__(self, cells: Cells, sequences: range, on_evict: Callable[[Node], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        sequences: range,
+        on_evict: Callable[[Node], None] = lambda _: None,
+        price: Callable[[], Price] = lambda: UNSEEN,
+    ) -> None:
         self.root = Node(None, 0, array("I"), None)
         self._cells = cells
         self._on_evict = on_evict
+        self._price = price
         self._spare = list(reversed(sequences))
         self._sequences = sequences
         self._clock = 0
@@ -217,13 +225,9 @@ class Tree:
     # -- letting go
 
     def stalest(self) -> Node | None:
-        """The unleased tip that is cheapest to lose: long unused, and shallow, because deep tokens cost more to redo."""
-        tips = [node for node in self.nodes() if node.leases == 0 and not node.children]
-        return min(tips, key=self._worth, default=None)
-
-    def _worth(self, node: Node) -> float:
-        base = 4096  # tokens of depth at which attention costs about as much as the rest of a token
-        return (base + node.start) / (1 + self._clock - node.used)
+        """The unleased tip that is worth least."""
+        tips, price = [node for node in self.nodes() if node.leases == 0 and not node.children], self._price()
+        return min(tips, key=lambda tip: worth(price, tip.start, tip.stands, self._clock - tip.used), default=None)
 
     def evict(self, tip: Node) -> int:
         """Frees a tip's cells and returns how many. Its sequence falls back to the node above, or becomes spare."""
