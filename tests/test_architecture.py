@@ -133,6 +133,10 @@ def test_the_engines_child_loads_only_the_engine():
     assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
 
 
+def test_the_daemon_loads_no_llama_cpp_which_may_abort():
+    assert not {module for module in loaded_by("import orchestrator.bootstrap") if inside(module, "llama_cpp")}
+
+
 # ---- the rule itself -------------------------------------------------------------------------------------------------
 
 
