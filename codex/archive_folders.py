@@ -48,7 +48,8 @@ class Folders:
         if not folder.exists():
             return None
         target = folder.with_name(f"{folder.name}.damaged")
-        shutil.rmtree(target, ignore_errors=True)  # the newest damage is the one worth looking at
+        for older in self._root.glob("*.damaged"):  # of any codex: the newest damage is the one worth looking at
+            shutil.rmtree(older, ignore_errors=True)
         return folder.rename(target)
 
     def mark(self, codex: str) -> ReadingMark:

@@ -101,7 +101,7 @@ class Loading:
             raise await self._gone_back(was) from fault
         finally:
             # One that ended early has left an archive ahead of what stands.
-            self.tending.begin(name)
+            self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
 
     async def _loaded(self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "Teller") -> Standing:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""

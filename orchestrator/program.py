@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from codex.generations import Codex
 from codex.library import Library
 from orchestrator.answer import Answers
 from orchestrator.engine.client import EngineClient
@@ -89,6 +90,7 @@ class Program:
         self.meaning.filling.start([codex.name for codex in codices])
         for codex in codices:
             self.tending.begin(codex.name)
+        await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
         self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
 
     async def stop(self) -> None:
@@ -135,7 +137,10 @@ class Program:
         await self.machine.loaded(info)
         self.voice.succeed(self.speak())
         await self.shelf.wake(self.waking.at)
-        for codex in await asyncio.to_thread(self.library.codices):
+
+    async def _follow(self, codices: Sequence[Codex]) -> None:
+        """All that was loaded, also where no model can be used: searches need none."""
+        for codex in codices:
             if codex.newest is not None:
                 wishes = await asyncio.to_thread(self.shelf.ledger.wishes, codex.name)
                 self.watching.follow(codex.name, wishes.watch)

@@ -10,6 +10,8 @@ from governor.sensors.all import Sensors
 from orchestrator.folders import daemon_of
 from orchestrator.settings.paths import Paths
 
+STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
+
 
 def gpu_names(environ: Mapping[str, str]) -> list[str]:
     sensors = Sensors(environ.get("CUDA_VISIBLE_DEVICES"))
@@ -35,7 +37,7 @@ def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:
 
 def stores(paths: Paths) -> Iterator[Path]:
     for folder in dict.fromkeys((paths.data, paths.codices)):
-        yield from sorted(folder.glob("*.sqlite3"))
+        yield from sorted(store for pattern in STORES for store in folder.glob(pattern))
 
 
 def fault_of(store: Path) -> str:

@@ -10,6 +10,8 @@ from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Followed, Watching
 
+COMPARED = "being compared with the disk"
+
 
 @dataclass(frozen=True)
 class Freshness:
@@ -29,7 +31,8 @@ class Freshness:
 
     @property
     def word(self) -> str:
-        """First match: being loaded · never loaded to the end · cannot be followed · taking in · polled · watched."""
+        """First match: being loaded · never loaded to the end · cannot be followed · being compared · taking in · polled ·
+        watched."""
         if self.loading:
             return "being loaded"
         if not self.stands:
@@ -53,6 +56,8 @@ class Freshness:
             return "not watched"
         if followed.failing:
             return "changes cannot be taken in"
+        if not followed.compared:
+            return COMPARED
         if followed.taking_in:
             many = {0: "changes are", 1: "1 changed file is"}.get(followed.pending)
             return f"{many or f'{followed.pending:,} changed files are'} being taken in"
@@ -61,7 +66,8 @@ class Freshness:
     def _unseen(self) -> str:
         if self.followed.failing:
             return f"changes of {self.name} cannot be taken in: {self.followed.notice}"
-        return f"{self.name}: {self._followed()}" if self.followed.taking_in else ""
+        behind = self.followed.taking_in or not self.followed.compared
+        return f"{self.name}: {self._followed()}" if behind else ""
 
 
 @dataclass(frozen=True)

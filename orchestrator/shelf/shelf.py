@@ -34,6 +34,8 @@ from orchestrator.shelf.wake import raise_all
 
 log = logging.getLogger("lorekeep.shelf")
 
+CHARACTERS = 4  # of a token of code, about
+
 
 class Shelf:
     """`raising` is known once the model is; before, nothing stands."""
@@ -231,10 +233,9 @@ class Shelf:
     async def changed(self, name: str) -> None:
         """Files of a codex may have changed: its log grows, its index follows, its floor gets the new entries behind it.
 
-        Raises Conflict while another process loads it.
+        Needs no model: of a codex that does not stand yet, log and index are taken up to the disk. Raises Conflict while
+        another process loads it.
         """
-        if self._raising is None:
-            return
         async with self.disk(name):
             standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
             number = standing.generation.number if standing is not None else None
@@ -243,18 +244,19 @@ class Shelf:
                     lambda: self.library.follow(
                         name,
                         number,
-                        count=lambda text: self._ready().voice.count_in_thread([text])[0],
+                        count=self._tokens_of,
                         changed_definitions=changed_parts,
                     )
                 )
-                chunks = await asyncio.to_thread(self._raising.chunks, name)
             if standing is None:
                 return
+            with translated():
+                chunks = await asyncio.to_thread(self._ready().chunks, name)
             now = replace(standing, tree=followed.changes.state)
             if not followed.new:
                 self.restate(standing, now)
                 return
-            amended = await self._raising.amended(replace(now, chunks=chunks), followed.log)
+            amended = await self._ready().amended(replace(now, chunks=chunks), followed.log)
             if self._standing.get(name) is not standing:
                 amended = replace(amended, decision=self._standing[name].decision)
             self._standing[name] = amended
@@ -262,6 +264,10 @@ class Shelf:
         if not self.overfull(amended):
             self.floors.warm(name, await self._floor(amended), self.pool(name))
         self._generations.amended(name)
+
+    def _tokens_of(self, text: str) -> int:
+        """Of a changed file, in a worker thread; about, before the model is known: whether it is told whole hangs on it."""
+        return len(text) // CHARACTERS if self._raising is None else self._raising.voice.count_in_thread([text])[0]
 
     # -- new generations
 

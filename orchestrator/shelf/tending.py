@@ -26,13 +26,16 @@ log = logging.getLogger("lorekeep.shelf")
 
 @dataclass
 class _Work:
-    """One codex's archive being put in order. `mended` files were; `fault`: why the last attempt failed."""
+    """One codex's archive being put in order. `mended` files were; `fault`: why the last attempt failed; `wanted`: once
+    more, behind the one that runs; `doubted`: until it has ended, the archive may hold less than stands."""
 
     task: "asyncio.Task[None] | None" = None
     done: int = 0
     total: int = 0
     mended: int = 0
     fault: str = ""
+    wanted: bool = False
+    doubted: bool = False
 
 
 class Tending:
@@ -55,10 +58,15 @@ class Tending:
         self._work: dict[str, _Work] = {}
         self._stopping = Event()
 
-    def begin(self, name: str) -> None:
-        """Puts a codex's archive in order, unless that is under way."""
+    def begin(self, name: str, *, doubted: bool = True) -> None:
+        """Puts a codex's archive in order; once more, where that is under way: it may be past what is damaged now.
+
+        Not `doubted`: behind a load that ended well."""
+        if self._stopping.is_set():
+            return
         work = self._work.setdefault(name, _Work())
-        if not self._stopping.is_set() and (work.task is None or work.task.done()):
+        work.wanted, work.doubted = True, work.doubted or doubted
+        if work.task is None or work.task.done():
             work.task = asyncio.create_task(self._tend(name, work), name=f"archive of {name}")
 
     def blind(self, name: str) -> str:
@@ -70,12 +78,12 @@ class Tending:
             return f"the archive of {name} is not complete: {work.fault}"
         if work.total:
             return f"the archive of {name} is being indexed again ({work.done:,} of {work.total:,} files)"
-        return ""
+        return f"the archive of {name} is being compared with its catalog" if work.doubted else ""
 
     def notice(self, name: str) -> str:
         """What happened to it since the daemon started."""
         work = self._work.get(name)
-        if work is None or not work.mended or work.fault or work.total:
+        if work is None or not work.mended or work.fault or work.total or work.doubted:
             return self.blind(name)
         return f"its archive was damaged or not complete: {plural(work.mended)} indexed again"
 
@@ -89,8 +97,14 @@ class Tending:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tend(self, name: str, work: _Work) -> None:
+        while work.wanted and not self._stopping.is_set():
+            await self._tend_once(name, work)
+        work.doubted = False
+
+    async def _tend_once(self, name: str, work: _Work) -> None:
         try:
             async with self._disk(name):
+                work.wanted = False
                 await asyncio.to_thread(self._put_in_order, name, work)
             work.fault = ""
             self._settled(name)

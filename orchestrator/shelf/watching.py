@@ -25,12 +25,14 @@ Changed = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Followed:
-    """How a codex is followed now. `pending` files have changed and are being taken in (0: that many are not known).
+    """How a codex is followed now. `pending` files have changed and are being taken in (0: that many are not known);
+    `compared`: with the disk, once at least since it is followed.
 
     `notice`: why it is polled, or why what is on disk cannot be taken in.
     """
 
     watched: bool = False
+    compared: bool = True
     polled: bool = False
     taking_in: bool = False
     pending: int = 0
@@ -42,6 +44,7 @@ class Followed:
 class _State:
     watcher: Watcher | None = None
     still: bool = False
+    compared: bool = False
     polled: str = ""
     fault: str = ""
     paths: set[str] = field(default_factory=set)
@@ -82,6 +85,7 @@ class Watching:
         running = state.task is not None and not state.task.done()
         return Followed(
             watched=True,
+            compared=state.compared,
             polled=bool(state.polled),
             taking_in=running,
             pending=len(state.paths) if running else 0,
@@ -119,6 +123,7 @@ class Watching:
                 await self._failed(name, state, str(error))
                 return
             state.paths -= coming
+            state.compared = True
             if state.fault:
                 state.fault = ""
                 log.info("codex %s is followed again", name)
