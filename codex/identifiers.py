@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
 _CODE_MARK = re.compile(r"\w_\w|^_\w|\w\.\w|[a-z][A-Z]")
+_QUOTED_LETTER = re.compile(r"""(?<!\w)[`"']([A-Za-z])[`"'](?!\w)""")
 _WORD_CHARS = 64  # a longer one is data: base64, a hash, a minified line
 
 # English function words: they say nothing about code, and every file has them.
@@ -39,10 +40,25 @@ def in_a_row(wanted: Sequence[str], text: str) -> bool:
 
 
 def query_words(text: str, at_most: int = 64) -> list[str]:
-    """Distinct words of a question without stop words, in order; all of them when nothing else is left."""
+    """Distinct words of a question without stop words, in order; all of them when nothing else is left.
+
+    One letter alone is a word where it was written as code: in quotes, or as a part of a name. A digit always is.
+    """
     distinct = list(dict.fromkeys(words(text)))
-    telling = [word for word in distinct if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
+    letters = _letters_meant(text) if any(map(_is_letter, distinct)) else frozenset()
+    telling = [word for word in distinct if word in letters or not (word in STOP_WORDS or _is_letter(word))]
     return (telling or distinct)[:at_most]
+
+
+def _is_letter(word: str) -> bool:
+    return len(word) == 1 and word.isascii() and word.isalpha()
+
+
+def _letters_meant(text: str) -> frozenset[str]:
+    """Letters in quotes, and those that names have as parts; a and I are in too many sentences to be told by a part."""
+    quoted = {letter.lower() for letter in _QUOTED_LETTER.findall(text)}
+    parts = {part for word in _WORD.findall(text) for part in _cached_split(word)[1:]} if "_" in text else set()
+    return frozenset(quoted | {part for part in parts if _is_letter(part)} - STOP_WORDS)
 
 
 def identifiers(text: str) -> list[str]:

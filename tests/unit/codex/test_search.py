@@ -287,3 +287,8 @@ def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_m
 )
 def test_what_may_have_been_copied_has_a_few_words_and_asks_nothing(question: str, is_phrase: bool) -> None:
     assert bool(asked(question).phrase) == is_phrase
+
+
+def test_a_number_of_one_digit_tells_one_file_from_another() -> None:
+    files = {f"mod{number}.py": f'def run():\n    """Runs task number {number}."""\n' for number in range(12)}
+    assert paths("Runs task number 7.", files=files)[0] == "mod7.py"
