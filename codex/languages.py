@@ -27,6 +27,7 @@ class Language:
     filenames: tuple[str, ...] = ()
     comment: str = "#"  # what its line comments begin with
     prose: bool = False  # text with headings rather than code
+    class_macros: bool = False  # `class EXPORT Name` is written in it
 
 
 LANGUAGES = (
@@ -41,13 +42,14 @@ LANGUAGES = (
         comment="//",
     ),
     Language("tsx", "tree_sitter_typescript", "typescript", (".tsx",), "language_tsx", comment="//"),
-    Language("c", "tree_sitter_c", "c", (".c",), comment="//"),
+    Language("c", "tree_sitter_c", "c", (".c",), comment="//", class_macros=True),
     Language(
         "cpp",
         "tree_sitter_cpp",
         "cpp",
         (".cpp", ".cc", ".cxx", ".c++", ".hpp", ".hh", ".hxx", ".h", ".ipp", ".cu", ".cuh", ".metal"),
         comment="//",
+        class_macros=True,
     ),
     Language("c_sharp", "tree_sitter_c_sharp", "c_sharp", (".cs",), comment="//"),
     Language("rust", "tree_sitter_rust", "rust", (".rs",), comment="//"),
@@ -66,6 +68,10 @@ LANGUAGES = (
     Language("scala", "tree_sitter_scala", "scala", (".scala", ".sc"), comment="//"),
     Language("kotlin", "tree_sitter_kotlin", "kotlin", (".kt", ".kts"), comment="//"),
     Language("lua", "tree_sitter_lua", "lua", (".lua",), comment="--"),
+    Language("swift", "tree_sitter_swift", "swift", (".swift",), comment="//"),
+    Language("haskell", "tree_sitter_haskell", "haskell", (".hs",), comment="--"),
+    Language("elixir", "tree_sitter_elixir", "elixir", (".ex", ".exs")),
+    Language("zig", "tree_sitter_zig", "zig", (".zig",), comment="//"),
 )
 _BY_EXTENSION = {extension: language for language in LANGUAGES for extension in language.extensions}
 _BY_FILENAME = {name: language for language in LANGUAGES for name in language.filenames}

@@ -8,8 +8,9 @@ A skeleton is the signatures and first doc lines of everything, each with its li
 Text without definitions is shown by its first lines. Which floor a codex gets is decided elsewhere.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from codex.documents import Document
 from codex.plain import first_lines
@@ -17,8 +18,8 @@ from codex.symbols import Outline, Symbol, outline
 
 _FIRST_LINES = 3  # of a text without headings
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code
-_LEFT_OUT = frozenset({"key", "rule", "element", "table"})  # of data files: their names are their content
-_INNER_FUNCTIONS = frozenset({"function", "method"})
+_LEFT_OUT = frozenset({"key", "rule", "element"})  # of data files: their names are their content
+_FUNCTIONS = frozenset({"function", "method"})
 _WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: what questions touched says most about the next one
 
 
@@ -30,26 +31,36 @@ def full(document: Document) -> str:
 def skeleton(document: Document, parsed: Outline | None = None) -> str:
     """Signatures and first doc lines with their line numbers, one a line; ends with a newline unless it is empty."""
     found = parsed if parsed is not None else outline(document)
-    shown = [symbol for symbol in _visible(found.symbols) if symbol.kind not in _LEFT_OUT][:_SYMBOLS]
-    lines = [_line(symbol, found.language) for symbol in shown]
+    every = sorted((*found.symbols, *found.fields), key=lambda symbol: symbol.start)
+    lines = [_line(symbol, depth) for symbol, depth in islice(_visible(every), _SYMBOLS)]
     if not lines:
         lines = [f"{number} {text}" for number, text in first_lines(document.text, _FIRST_LINES)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _visible(symbols: Iterable[Symbol]) -> Iterable[Symbol]:
-    """Without what is defined inside a function: nobody can use it from elsewhere."""
-    hidden_to = 0
+def _visible(symbols: Iterable[Symbol]) -> Iterator[tuple[Symbol, int]]:
+    """With how deep each stands. Without what is defined inside a function, which nobody can use from elsewhere.
+
+    What shares a line and its signature, as `int a, b;` does, is shown once.
+    """
+    around: list[Symbol] = []
+    before = (0, "")
     for symbol in symbols:
-        if symbol.start <= hidden_to and symbol.end <= hidden_to:
+        while around and not _holds(around[-1], symbol):
+            around.pop()
+        if around and around[-1].kind in _FUNCTIONS:
             continue
-        if symbol.kind in _INNER_FUNCTIONS:
-            hidden_to = max(hidden_to, symbol.end)
-        yield symbol
+        if symbol.kind not in _LEFT_OUT and before != (symbol.start, symbol.signature):
+            yield symbol, len(around)
+        before = (symbol.start, symbol.signature)
+        around.append(symbol)
 
 
-def _line(symbol: Symbol, language: str) -> str:
-    depth = 0 if not language else max(0, symbol.qualname.count(".") - symbol.name.count("."))
+def _holds(outer: Symbol, inner: Symbol) -> bool:
+    return inner.start <= outer.end and inner.qualname.startswith(f"{outer.qualname}.")
+
+
+def _line(symbol: Symbol, depth: int) -> str:
     head = symbol.signature or symbol.name
     doc = f": {symbol.doc}" if symbol.doc and symbol.doc != head else ""
     return f"{symbol.start} {'  ' * depth}{head}{doc}"

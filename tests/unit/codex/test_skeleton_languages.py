@@ -1,6 +1,7 @@
 """Skeletons in every language that has a grammar: made without a network, each line under the number where it stands."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -33,8 +34,13 @@ SAMPLES = {
     "a.scala": "// about\n\nobject App {\n  def run(x: Int) = x\n}\n",
     "a.kt": "// about\n\nclass App {\n  fun run() {}\n}\n",
     "a.lua": "-- about\n\nfunction run()\nend\n",
+    "a.swift": "// about\n\nclass App {\n  func run() {}\n}\n",
+    "a.hs": "-- about\n\nrun :: Int -> Int\nrun x = x\n",
+    "a.ex": "# about\n\ndefmodule App do\n  def run(x), do: x\nend\n",
+    "a.zig": "// about\n\nfn run() void {}\n",
 }
-DATA = {"a.html", "a.css", "a.json", "a.toml", "a.yaml", "a.sql"}  # shown by first lines, or by names of their own
+WRITTEN_OUT = Path(__file__).with_name("skeletons")  # NAME.source, as people write it, and NAME.skeleton of it
+DATA = {"a.html", "a.css", "a.json", "a.toml", "a.yaml"}  # shown by first lines, or by names of their own
 
 
 @pytest.fixture(autouse=True)
@@ -64,9 +70,16 @@ def test_a_skeleton_names_what_a_file_defines(path: str) -> None:
     assert "about" not in made or path == "a.md"
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in WRITTEN_OUT.glob("*.source")))
+def test_a_skeleton_has_every_signature_and_first_doc_line_of(name: str) -> None:
+    text = (WRITTEN_OUT / f"{name}.source").read_text(encoding="utf-8")
+    expected = (WRITTEN_OUT / f"{name}.skeleton").read_text(encoding="utf-8")
+    assert skeleton(Document(name, text, "", len(text))) == expected
+
+
 def test_there_are_more_than_fifteen_and_each_is_tried_here() -> None:
-    tried = {language_of(path) for path in SAMPLES}
-    assert tried >= set(LANGUAGES)
+    for tried in (SAMPLES, [path.stem for path in WRITTEN_OUT.glob("*.skeleton")]):
+        assert {language_of(path) for path in tried} >= set(LANGUAGES)
     assert len({language.name for language in LANGUAGES if not language.prose}) >= 15
 
 

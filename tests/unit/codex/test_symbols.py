@@ -52,13 +52,23 @@ SAMPLES = {
     "a.html": ('<div id="top"></div>\n', [("top", "element")]),
     "a.css": (".a { color: red }\n", [(".a", "rule")]),
     "a.json": ('{"a": {"b": 1}, "c": 2}\n', [("a", "key"), ("c", "key")]),
-    "a.toml": ("[tool.x]\na = 1\n[[list]]\n", [("tool.x", "table"), ("list", "table")]),
+    "a.toml": ("[tool.x]\na = 1\n[[list]]\n", [("tool.x", "key"), ("list", "key")]),
     "a.yaml": ("a: 1\nb:\n  c: 2\n", [("a", "key"), ("b", "key")]),
     "a.md": ("# One\ntext\n## Two\nmore\n", [("One", "section"), ("Two", "section")]),
     "a.sql": ("CREATE TABLE t (id INT);\n", [("t", "table")]),
     "a.scala": ("object O { def f(x: Int) = x }\n", [("O", "object"), ("O.f", "method")]),
     "a.kt": ("class A { fun m() {} }\n", [("A", "class"), ("A.m", "method")]),
     "a.lua": ("function f() end\nlocal g = function() end\n", [("f", "function"), ("g", "function")]),
+    "a.swift": (
+        "class A { func m() {} }\nextension A { func n() {} }\n",
+        [("A", "class"), ("A.m", "method"), ("A", "impl"), ("A.n", "method")],
+    ),
+    "a.hs": ("f :: Int -> Int\nf 0 = 1\nf n = n\ng x = x\n", [("f", "function", 1, 3), ("g", "function", 4, 4)]),
+    "a.ex": (
+        "defmodule A do\n  def f(0), do: 1\n  def f(n), do: n\n  defp g(x), do: x\nend\n",
+        [("A", "module", 1, 5), ("A.f", "function", 2, 3), ("A.g", "function", 4, 4)],
+    ),
+    "a.zig": ("const S = struct {\n    fn m() void {}\n};\n", [("S", "struct"), ("S.m", "method")]),
 }
 
 
@@ -78,7 +88,7 @@ def test_every_language_has_a_query_that_its_grammar_accepts() -> None:
 def test_a_symbol_has_its_signature_and_first_doc_line() -> None:
     text = '@cached\ndef f(\n    a: int,\n    b: str = "x",\n) -> int:\n    """Adds.\n\n    More."""\n    return a\n'
     symbol = outline(Document("a.py", text, "", 0)).symbols[0]
-    assert symbol.signature == 'def f( a: int, b: str = "x", ) -> int'
+    assert symbol.signature == 'def f(a: int, b: str = "x") -> int'
     assert (symbol.doc, symbol.start, symbol.end) == ("Adds.", 1, 9)
 
 
