@@ -19,9 +19,11 @@ from codex.chunking import CHUNKING_VERSION, Chunk, chunk
 from codex.documents import Document, lines
 from codex.identifiers import words
 from codex.languages import language_of
+from codex.origins import is_generated, marked
+from codex.roles import Role, role_of
 from codex.symbols import OUTLINE_VERSION, Outline, outline
 
-PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.3"
+PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.4"
 _TEXT_CHARS = 16_000  # of one chunk; only a single line can be longer, and its rest is data
 _NAME_WEIGHT = 2
 _PATH_WEIGHT = 2
@@ -126,6 +128,7 @@ def _bound(document: Document, rows: list[list[Any]]) -> Prepared:
     """The rows as chunks of this path."""
     text = lines(document.text)
     path = " ".join(path_words(document.path) * _PATH_WEIGHT)
+    generated = is_generated(document.text, prose=role_of(document.path) is Role.PROSE)
     chunks = tuple(
         PreparedChunk(
             Chunk(
@@ -133,7 +136,7 @@ def _bound(document: Document, rows: list[list[Any]]) -> Prepared:
                 start,
                 end,
                 symbol,
-                kind,
+                marked(kind) if generated else kind,
                 signature,
                 tuple(names),
                 "\n".join(text[start - 1 : end]),

@@ -4,7 +4,7 @@
     2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
     3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
     4 exact    what holds a string that was asked for as it is comes before what does not
-    5 role     tests below source unless spoken of, generated and vendored files last
+    5 role     tests below source unless spoken of, generated and vendored files last: by path, or as a file says itself
 
 Where tests are what is wanted, source stands below them as they else stand below source, and 3 is left out: references
 lead from a test to what it uses, never to a test.
@@ -18,12 +18,13 @@ constants were chosen by hand on three packages, lie on plateaus (halving or dou
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codex.archive import FileMatch, Match
 from codex.asked import Asked, name_stems, overlap
 from codex.definitions import Place
+from codex.origins import is_marked
 from codex.roles import ROLE_SHARES, Role, role_of
 
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
@@ -64,10 +65,12 @@ def rank(
     definitions: Definitions,
     extra: Mapping[Place, float] | None = None,
     exact: Mapping[Place, float] | None = None,
+    generated: Collection[str] = (),
 ) -> list[RankedFile]:
     """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors.
 
     `exact` are the chunks that hold strings asked for as they are, with the share of those that each holds.
+    `generated` are files known to be so beside those whose chunks say it.
     """
     holding = exact or {}
     raised = _raised(question, chunks, extra or {}, holding)
@@ -79,8 +82,12 @@ def rank(
     }
     linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     highest = _BELOW_BEST * max(words.values(), default=0.0)
+    generated = {*generated, *(match.place.path for match in chunks if is_marked(match.kind))}
     ranked = [
-        _file(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), question, highest)
+        _file(
+            *(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), highest),
+            _factor(path, path in generated, question),
+        )
         for path in {*words, *linked}
     ]
     if holding:
@@ -174,8 +181,8 @@ def _file(
     chunks: Mapping[Place, float],
     whole: float | None,
     linked: Mapping[Place, float] | None,
-    question: Asked,
     highest: float,
+    factor: float,
 ) -> RankedFile:
     scores = {"chunk": max(chunks.values(), default=0.0), "file": whole or 0.0}
     score, places = words, dict(chunks)
@@ -186,8 +193,12 @@ def _file(
         scores["graph"] = share
         for place in sorted(linked, key=lambda one: (-linked[one], one)):
             places.setdefault(place, 0.0)
-    factor = _role_share(role_of(path), question)
     return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)
+
+
+def _factor(path: str, is_generated: bool, question: Asked) -> float:
+    share = _role_share(role_of(path), question)
+    return min(share, ROLE_SHARES[Role.GENERATED]) if is_generated else share
 
 
 def _role_share(role: Role, question: Asked) -> float:

@@ -7,7 +7,7 @@ follow where there is room, or stand beside the first with `per_file`. Knows an 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,7 +16,9 @@ from codex.asked import Asked, asked
 from codex.definitions import Place
 from codex.embed import Embedder, VectorIndex
 from codex.errors import CodexError
+from codex.origins import is_marked
 from codex.ranking import RankedFile, by_rank, rank
+from codex.roles import ROLE_SHARES, Role
 from codex.snippets import snippet
 from codex.vector_background import Background, stands_out
 from codex.vector_search import nearest_chunks
@@ -25,6 +27,7 @@ _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best 
 _FILES = 50
 _EXACT = 20
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
+_Chosen = tuple[Place, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
     "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
     "use words that stand in the code"
@@ -88,10 +91,13 @@ class Search:
         exact, missing = self._exact(question, codex, n)
         by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
         defined = partial(self.archive.definitions, codex)
-        ranked = rank(question, chunks, files, defined, by_rank(by_meaning), exact)
-        ranked = self._with_chunks(ranked[: max(n, 1)], question, codex)
-        chosen = _chosen(ranked, n, max(1, per_file), by_meaning)
-        return Found(self._hits(chosen, question, codex), (*missing, *faults))
+        ranking = partial(rank, question, chunks, files, defined, by_rank(by_meaning), exact)
+
+        def best(generated: Collection[str]) -> list[_Chosen]:
+            ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
+            return _chosen(ranked, n, max(1, per_file), by_meaning)
+
+        return Found(self._hits(best, question, codex), (*missing, *faults))
 
     def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
         """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
@@ -136,10 +142,14 @@ class Search:
             best.setdefault(match.place.path, match)
         return [one if one.places or one.path not in best else _placed(one, best[one.path].place) for one in ranked]
 
-    def _hits(
-        self, chosen: Sequence[tuple[Place, float, Mapping[str, float]]], question: Asked, codex: str
-    ) -> tuple[Hit, ...]:
+    def _hits(self, best: Callable[[Collection[str]], list[_Chosen]], question: Asked, codex: str) -> tuple[Hit, ...]:
+        """The chunks that are best, read. That a program wrote one that no word found is known only then."""
+        chosen = best(())
         read = self.archive.at(codex, [place for place, _, _ in chosen])
+        generated = [place.path for place, (match, _) in read.items() if is_marked(match.kind)]
+        if any(scores["role"] > ROLE_SHARES[Role.GENERATED] for place, _, scores in chosen if place.path in generated):
+            chosen = best(generated)
+            read = self.archive.at(codex, [place for place, _, _ in chosen])
         return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
 
 
@@ -147,12 +157,10 @@ def _placed(one: RankedFile, place: Place) -> RankedFile:
     return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
 
-def _chosen(
-    ranked: Sequence[RankedFile], n: int, per_file: int, by_meaning: Mapping[Place, float]
-) -> list[tuple[Place, float, Mapping[str, float]]]:
+def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int, by_meaning: Mapping[Place, float]) -> list[_Chosen]:
     """Which chunks, in order: `per_file` of each file, then what is left of the best ones."""
-    first: list[tuple[Place, float, Mapping[str, float]]] = []
-    rest: list[tuple[Place, float, Mapping[str, float]]] = []
+    first: list[_Chosen] = []
+    rest: list[_Chosen] = []
     for one in ranked:
         for index, place in enumerate(one.places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}

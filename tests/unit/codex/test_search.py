@@ -254,6 +254,12 @@ def test_a_question_says_whether_it_is_about_tests() -> None:
         ("third_party/tests/a.c", Role.VENDORED),
         ("api/a_pb2.py", Role.GENERATED),
         ("docs/a.md", Role.PROSE),
+        ("dist/a.js", Role.BUILT),
+        ("packages/x/build/a.js", Role.BUILT),
+        ("src/build/a.py", Role.SOURCE),
+        ("lib/Target/a.cpp", Role.SOURCE),
+        ("doc/build/a.rst", Role.PROSE),
+        ("build/lib/tests/a.py", Role.TEST),
         ("src/contest.py", Role.SOURCE),
     ],
 )
