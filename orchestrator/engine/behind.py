@@ -44,6 +44,21 @@ class Behind:
             self._keeper.evicting(pool, node)
         self._counters.evicted_tokens += node.filled
 
+    def stepped(self, pool: Pool, walk_ms: float) -> None:
+        """A step was made, which took so long for each cell of the pool: tails that outstayed their welcome go.
+
+        Only what has arrived below goes, so it takes no time; what was not taken there stays until its cells are needed.
+        Memories without ranges keep theirs: to bring back a state of them costs as much for a short tail as for a long one.
+        """
+        pool.tree.walk(walk_ms)
+        if self._keeper is None or not pool.tree.ranges:
+            return
+        for tip in pool.tree.idle(self._keeper.tiers.restore_ms()):
+            if self._keeper.keeps(tip):
+                pool.tree.evict(tip)
+            else:
+                pool.tree.bear(tip)
+
     # -- doing it
 
     def left(self) -> bool:

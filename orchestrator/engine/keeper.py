@@ -71,6 +71,11 @@ class Keeper:
             if self._clock() >= deadline:
                 return
 
+    def keeps(self, node: Node) -> bool:
+        path = path_of(node)
+        chain = segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands)
+        return all(self.tiers.arrived(one.name) for one in chain if one.end > node.start)
+
     def evicting(self, pool: Pool, node: Node) -> None:
         """Takes what a node alone holds, before its cells go."""
         path = path_of(node)
@@ -101,6 +106,7 @@ class Keeper:
             return True  # another ticket is computing it
         found = self._onward(path, Boundary(self.tiers.root, 0), depth)
         while depth < limit and found is not None:
+            began = self._clock()
             loaded = self.tiers.load(found.header)
             if loaded is None:
                 return True
@@ -112,6 +118,7 @@ class Keeper:
             if not self._restore(pool, path, found.header, state, (depth, end)):
                 return True
             restored.append(Reuse(depth, end, tier))
+            self.tiers.brought(end - depth, self._clock() - began)
             depth, found = end, after
             if self._clock() >= deadline:
                 return depth >= limit

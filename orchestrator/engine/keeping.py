@@ -30,6 +30,10 @@ class Keeping(Protocol):
         """Saves what is queued until the deadline, at least one piece; nothing while the tiers are `crowded`."""
         ...
 
+    def keeps(self, node: Node) -> bool:
+        """Whether all that a node holds has arrived below, so that its cells can go and be brought back."""
+        ...
+
     def evicting(self, pool: Pool, node: Node) -> None:
         """Takes what a node alone holds, before its cells go."""
         ...

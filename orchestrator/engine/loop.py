@@ -17,6 +17,7 @@ from orchestrator.engine.behind import Behind
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
+from orchestrator.engine.idling import walk_ms
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import (
@@ -168,6 +169,7 @@ class Loop:
             self._recovery.failed(pool, error)
         else:
             self._recovery.succeeded(pool)
+            self._behind.stepped(pool, walk_ms(self.costs, step.rows))
 
     @property
     def costs(self) -> Costs:

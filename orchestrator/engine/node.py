@@ -23,6 +23,7 @@ class Node:
     filler: int | None = None  # the ticket that computes it now
     sequence: int | None = None
     used: int = 0  # clock of the last lease or release
+    walked: float = 0.0  # what a cell of its pool had cost in all steps, at the last lease or release
     gone: bool = False  # evicted
     children: list["Node"] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))

@@ -27,6 +27,9 @@ IN_HAND = 256 << 20  # bytes of states that wait for the disk, beyond which noth
 
 SPARE = 64  # of a full tier one part in so many is made free at once: finding what goes looks at all that is there
 
+RESTORED_IN_A_MS = 500_000  # bytes: what a restore ought to reach
+FORETOLD = 256  # tokens that this counts for, beside those that were restored
+
 log = logging.getLogger("lorekeep.engine.tiers")
 
 
@@ -37,6 +40,8 @@ class TierCounters:
     misses: int = 0
     damaged: int = 0
     restored_bytes: int = 0
+    restored_tokens: int = 0
+    restored_ms: float = 0.0
     ram_evicted: int = 0
     disk_evicted: int = 0
     write_failures: int = 0
@@ -65,6 +70,7 @@ class Tiers:
         self._index = Index(self.root)
         self.ram_bytes = 0
         self.disk_bytes = 0
+        self._bytes_per_token = 0.0
         self._disk_fails = False
         self._writer = Writer(self._failed, self.written)
         self._reader = Reader()
@@ -78,9 +84,15 @@ class Tiers:
     def holds(self, name: str) -> bool:
         return self._index.get(name) is not None
 
+    def arrived(self, name: str) -> bool:
+        """Whether a segment lies in a tier for good, and not only in the writer's hands."""
+        kept = self._index.get(name)
+        return kept is not None and (kept.on_disk > 0 or self._only_in_ram(kept))
+
     def keep(self, header: Header, state: bytes, *, through: bool) -> None:
         """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out."""
         kept = self._index.use(header)
+        self._bytes_per_token = len(state) / len(header.ids)
         if kept.state is None and (self.twice or not kept.on_disk):
             kept.state = state
             self.ram_bytes += len(state)
@@ -104,6 +116,16 @@ class Tiers:
             self.counters.restored_bytes += len(kept.state)
             return kept.state, Tier.RAM
         return self._load_file(kept)
+
+    def brought(self, tokens: int, seconds: float) -> None:
+        """So many tokens stand in the cells again, which took so long from the search for them on."""
+        self.counters.restored_tokens += tokens
+        self.counters.restored_ms += seconds * 1000
+
+    def restore_ms(self) -> float:
+        """What it takes to bring back a token, as seen so far; before that, by its bytes."""
+        seen, foretold = self.counters, FORETOLD * self._bytes_per_token / RESTORED_IN_A_MS
+        return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
 
     def expect(self, header: Header) -> None:
         """A segment that will be loaded next: reads it ahead where it lies on disk alone."""

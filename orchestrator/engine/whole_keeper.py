@@ -54,6 +54,11 @@ class WholeKeeper:
             if self._clock() >= deadline:
                 return
 
+    def keeps(self, node: Node) -> bool:
+        path = path_of(node)
+        pieces = self._reaching(path, len(path.ids))
+        return end_of(pieces) == node.end and all(self.tiers.arrived(piece.name) for piece in pieces)
+
     def evicting(self, pool: Pool, node: Node) -> None:
         self._save(pool, node, through=False)
 
@@ -128,6 +133,7 @@ class WholeKeeper:
             pool.tree.release(node, -1)
 
     def _join(self, pool: Pool, node: Node, into: int, piece: Header, restored: list[Reuse]) -> bool:
+        began = self._clock()
         loaded = self.tiers.load(piece)
         if loaded is None:
             return False
@@ -138,6 +144,7 @@ class WholeKeeper:
             return False
         node.filled += piece.end - piece.start
         restored.append(Reuse(piece.start, piece.end, tier))
+        self.tiers.brought(piece.end - piece.start, self._clock() - began)
         return True
 
     # -- pieces

@@ -16,7 +16,7 @@ def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str,
     counted = snapshot.counters
     prompt, cached = figure(counted, "prompt_tokens"), figure(counted, "cached_tokens")
     ram, disk = figure(counted, "ram_tokens"), figure(counted, "disk_tokens")
-    saved = cached * counted.get("ms_per_token", 0.0)
+    saved = cached * counted.get("ms_per_token", 0.0) - counted.get("tier_restored_ms", 0.0)
     return {
         "tiers": {
             "vram": tier(max(0, cached - ram - disk), prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
@@ -54,7 +54,7 @@ def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str,
             "rate": share(figure(counted, "accepted_tokens"), figure(counted, "drafted_tokens")),
         },
         "ms_per_token": round(counted.get("ms_per_token", 0.0), 4),
-        "saved_ms": round(saved),
+        "saved_ms": max(0, round(saved)),
         "note": "" if ranges else WHOLE,
     }
 

@@ -79,5 +79,5 @@ class CacheReply(Shape):
     faults: CacheFaults = Field(description="what went wrong")
     drafts: DraftFigures = Field(description="guessed tokens")
     ms_per_token: float = Field(description="of computing a prompt, as measured")
-    saved_ms: int = Field(description="that cached tokens would have taken")
+    saved_ms: int = Field(description="that cached tokens would have taken, less what it took to bring them back")
     note: str = Field(description="what the model's memory cannot do")

@@ -30,8 +30,11 @@ def test_every_token_of_a_prompt_is_counted_once_in_the_tier_it_came_from(parts)
     assert told(vars(counters))["tokens"]["prompt"] == at
 
 
-def test_saved_time_is_what_the_cached_tokens_would_have_cost():
-    assert told({"cached_tokens": 900, "prompt_tokens": 1000, "ms_per_token": 2.5})["saved_ms"] == 2250
+def test_saved_time_is_what_the_cached_tokens_would_have_cost_less_what_bringing_them_back_did():
+    counted = {"cached_tokens": 900, "prompt_tokens": 1000, "ms_per_token": 2.5}
+    assert told(counted)["saved_ms"] == 2250
+    assert told(counted | {"tier_restored_ms": 250.0})["saved_ms"] == 2000
+    assert told(counted | {"tier_restored_ms": 9000.0})["saved_ms"] == 0
 
 
 def test_before_the_first_question_there_is_no_rate_rather_than_a_zero():
