@@ -13,7 +13,7 @@ both agree on its digest, so a process killed between the two loses nothing.
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from codex.freed_memory import give_back
 from codex.prepare import PREPARE_VERSION, Prepared, prepare
 from codex.remembered import SqliteRemembered
 
-_SCHEMA = 5
+_SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 _WARM = ("return",)  # any word: the first query opens the index
 
@@ -37,10 +37,8 @@ _WARM = ("return",)  # any word: the first query opens the index
 class LanceArchive:
     """An `Archive` under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
 
-    def __init__(self, root: Path, branch_of: Callable[[str], str] | None = None) -> None:
-        """`branch_of` names the branch that a codex stands on, for the tag of what is stored."""
+    def __init__(self, root: Path) -> None:
         self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
-        self._branch_of = branch_of
         self._remembered = SqliteRemembered(root / "prepared.sqlite3")
         self._session = tables.Session()
         self._open: dict[str, tables.Tables] = {}
@@ -77,8 +75,7 @@ class LanceArchive:
             if opened is None:
                 return 0
             gone = [*removed, *(one.path for one in prepared)]
-            branch = self._branch_of(codex) if self._branch_of is not None else ""
-            tables.write(opened.chunks, tables.chunk_rows(prepared, branch), gone)
+            tables.write(opened.chunks, tables.chunk_rows(prepared), gone)
             self._redefine(codex, prepared, gone)
             self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)

@@ -19,7 +19,7 @@ from codex.lance_shown import Shown
 from codex.late_package import late
 from codex.prepare import Prepared
 
-_STRINGS = ("id", "path", "digest", "branch", "text", "words", "chunk_digest", "card")
+_STRINGS = ("id", "path", "digest", "text", "words", "chunk_digest", "card")
 _FILE_STRINGS = ("id", "path", "digest", "words")
 _NEWEST = "newest.json"
 _KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
@@ -102,14 +102,13 @@ def _check_versions(folder: Path, opened: Tables) -> None:
         raise ValueError("the newest version of a table is gone")
 
 
-def chunk_rows(prepared: Sequence[Prepared], branch: str) -> list[dict[str, Any]]:
+def chunk_rows(prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
     """Rows of the table `chunks`."""
     return [
         {
             "id": row_id(file.path, one.chunk.start),
             "path": file.path,
             "digest": file.digest,
-            "branch": branch,
             "text": one.chunk.text,
             "words": one.words,
             "chunk_digest": one.chunk.digest,

@@ -100,7 +100,16 @@ class Operations:
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
-            return await self.search_archive.report(query, name, n, graph=graph)
+            branch = await self._branch(name)
+            found = await self.search_archive.report(query, name, n, graph=graph)
+        return {**found, "hits": [{**hit, "branch": branch} for hit in found["hits"]]}
+
+    async def _branch(self, name: str) -> str | None:
+        """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
+        standing = self.shelf.seen(name)
+        if standing is not None:
+            return standing.now().state.branch
+        return (await asyncio.to_thread(self.shelf.library.generation, name)).state.branch
 
     # -- sessions
 

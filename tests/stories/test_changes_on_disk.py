@@ -134,10 +134,13 @@ def test_a_branch_that_changes_no_file_is_shown_all_the_same(house):
         subprocess.run(["git", "-C", str(folder), *words], check=True)
     assert house.lore("load", folder, "--wait").returncode == 0
     assert shown(house, "vaults")["branch"] == "main"
+    searched = ("search", "zebra", "-c", "vaults")
+    assert {hit["branch"] for hit in house.json(*searched)["hits"]} == {"main"}
     subprocess.run(["git", "-C", str(folder), "checkout", "-q", "-b", "kiwi"], check=True)
     until(lambda: shown(house, "vaults")["branch"] == "kiwi")
     assert shown(house, "vaults")["state"].startswith("kiwi@")
     assert ask(house, "zebra", "-c", "vaults")["lore"]["codex"]["branch"] == "kiwi"
+    assert {hit["branch"] for hit in house.json(*searched)["hits"]} == {"kiwi"}
 
 
 def test_lines_that_a_map_lists_are_told_to_have_moved(running):

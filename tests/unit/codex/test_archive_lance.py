@@ -116,14 +116,6 @@ def test_the_same_text_is_not_parsed_twice(tmp_path: Path, monkeypatch: pytest.M
     assert [match.place.path for match in archive.matches("other", ["moved"], 5)] == ["moved/a.py"]
 
 
-def test_the_branch_is_a_tag_of_what_was_stored(tmp_path: Path) -> None:
-    archive = LanceArchive(tmp_path, lambda codex: f"{codex}-main")
-    archive.replace("c", [document("a.py", "x = 1\n")])
-    opened = archive._opened("c")
-    assert opened is not None
-    assert opened.chunks.to_arrow().column("branch").to_pylist() == ["c-main"]
-
-
 def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from codex.archive_lance import LanceArchive; "
