@@ -31,6 +31,7 @@ _EMPTY_BODY = re.compile(r"; ?end$")
 _DIRECTIVE = re.compile(
     r"(?:\{@inheritDoc\}|shellcheck|eslint-|prettier-|rubocop:|nolint|NOLINT|go:|noqa|pylint:|@ts-|clang-format|phpcs:)"
 )
+_PART = re.compile(r"[@\\](?:param|returns?|throws)\b")  # where it comes first, the whole is not described
 _BRIEF = re.compile(r"^[@\\]brief\s+|^@(?:module)?doc (?:~[sS])?\"{1,3}|(?<!\")\"{1,3}$")
 
 
@@ -152,7 +153,8 @@ def _first_said(comment: Node, raw: bytes) -> str:
     text = raw[comment.start_byte : min(comment.end_byte, comment.start_byte + _COMMENT_BYTES)]
     if text.startswith((b"#!", b"@doc false")):
         return ""
-    return _first_line(_said(line) for line in text.decode("utf-8", errors="replace").split("\n"))
+    said = _first_line(_said(line) for line in text.decode("utf-8", errors="replace").split("\n"))
+    return "" if _PART.match(said) else said
 
 
 def _doc_attribute(node: Node, raw: bytes) -> bool:

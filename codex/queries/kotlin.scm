@@ -4,7 +4,7 @@
 (source_file (property_declaration (variable_declaration (identifier) @name)) @definition.variable)
 (class_body (property_declaration (variable_declaration (identifier) @name)) @definition.field)
 (enum_class_body (property_declaration (variable_declaration (identifier) @name)) @definition.field)
-(function_declaration name: (identifier) @name (function_body) @body) @definition.function
+(function_declaration name: (identifier) @name (function_body)? @body) @definition.function
 (secondary_constructor "constructor" @name (block)? @body) @definition.method
 (call_expression . (identifier) @reference.call)
 (import (qualified_identifier) @import)
