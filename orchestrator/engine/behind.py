@@ -9,19 +9,26 @@ Decides when; how it is done is the keepers' (`keeping`). Without a keeper nothi
 
 from collections.abc import Callable, Iterable
 
+from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
+from orchestrator.engine.idling import walk_ms
 from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
+from orchestrator.engine.worth import Price
 
 SLICE_SECONDS = 0.02  # of a round
 
 
 class Behind:
-    """`clock` gives seconds."""
+    """`price` is what a prompt token costs, as known now: the tiers judge by it too. `clock` gives seconds."""
 
-    def __init__(self, keeper: Keeping | None, counters: Counters, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, keeper: Keeping | None, counters: Counters, price: Callable[[], Price], clock: Callable[[], float]
+    ) -> None:
+        if keeper is not None:
+            keeper.tiers.price = price
         self._keeper = keeper
         self._counters = counters
         self._clock = clock
@@ -44,13 +51,13 @@ class Behind:
             self._keeper.evicting(pool, node)
         self._counters.evicted_tokens += node.filled
 
-    def stepped(self, pool: Pool, walk_ms: float) -> None:
-        """A step was made, which took so long for each cell of the pool: tails that outstayed their welcome go.
+    def stepped(self, pool: Pool, costs: Costs, rows: int) -> None:
+        """A step of so many rows was made, which walked all cells of the pool: tails that outstayed their welcome go.
 
         Only what has arrived below goes, so it takes no time; what was not taken there stays until its cells are needed.
         Memories without ranges keep theirs: to bring back a state of them costs as much for a short tail as for a long one.
         """
-        pool.tree.walk(walk_ms)
+        pool.tree.walk(walk_ms(costs, rows))
         if self._keeper is None or not pool.tree.ranges:
             return
         for tip in pool.tree.idle(self._keeper.tiers.restore_ms()):

@@ -17,7 +17,6 @@ from orchestrator.engine.behind import Behind
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
-from orchestrator.engine.idling import walk_ms
 from orchestrator.engine.keeper import Keeper
 from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import (
@@ -61,10 +60,8 @@ class Loop:
     ) -> None:
         self.backend = backend
         self.keeper = keeper_of(backend, tiers, clock)
-        if tiers is not None:
-            tiers.price = self._price
         self.counters = Counters()
-        self._behind = Behind(self.keeper, self.counters, clock)
+        self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self.admission = Admission(backend, sequences, self._behind.evicting, self._price)
         self._limits = limits
         self._clock = clock
@@ -169,7 +166,7 @@ class Loop:
             self._recovery.failed(pool, error)
         else:
             self._recovery.succeeded(pool)
-            self._behind.stepped(pool, walk_ms(self.costs, step.rows))
+            self._behind.stepped(pool, self.costs, step.rows)
 
     @property
     def costs(self) -> Costs:
