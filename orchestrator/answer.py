@@ -8,7 +8,7 @@ A plan is the same story without its end: nothing is inferred and nothing is rem
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,23 +20,22 @@ from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
-from orchestrator.context.strategy import Decision, Retrieval, tiers_of
-from orchestrator.context.tier import FloorTier
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Progress, Reuse
-from orchestrator.errors import Conflict, InvalidRequest, NotFound, NotReady
+from orchestrator.errors import Conflict, NotReady
 from orchestrator.grounding import Ground, citations_of, used_of
 from orchestrator.patience import refuse_waiting, until_first, within
 from orchestrator.planning import plan_report
 from orchestrator.preparing import Prepared, Preparing
+from orchestrator.refused import refuse_blind, refuse_other_floor
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.schema import StoreError
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.floors import pool_name
 from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.voice import Voice
-from orchestrator.wire.lore import Lore
+from orchestrator.wire.lore import Citation, Lore
 
 
 @dataclass
@@ -50,7 +49,8 @@ class Heard:
 
 @dataclass(frozen=True)
 class Answers:
-    """Asks and plans. `voice` waits for the model; it raises NotReady or EngineFailed when there is none to wait for."""
+    """Asks and plans. `voice` waits for the model; it raises NotReady or EngineFailed when there is none to wait for.
+    `outdated` says, in a worker thread, what of these files is otherwise on disk."""
 
     preparing: Preparing
     answerer: Answerer
@@ -61,6 +61,7 @@ class Answers:
     voice: Callable[[], "asyncio.Future[Voice]"]
     model_name: str
     notice: str
+    outdated: Callable[[str, Sequence[str]], str]
 
     # -- asking
 
@@ -111,7 +112,18 @@ class Answers:
                     if told is not None:
                         yield told
         assert heard.finished is not None
-        yield self._answered(prepared, heard, arrived, ids)
+        citations = citations_of(heard.finished.text, ground_of(prepared, heard.finished))
+        outdated = await asyncio.to_thread(self._outdated, prepared, citations)
+        if outdated:
+            prepared = replace(prepared, unseen=(*prepared.unseen, outdated))
+        yield self._answered(prepared, heard, arrived, ids, citations)
+
+    def _outdated(self, prepared: Prepared, citations: Sequence[Citation]) -> str:
+        """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
+        if prepared.standing is None:
+            return ""
+        shown = {one.path for one in prepared.turn.state.evidence}
+        return self.outdated(prepared.standing.name, sorted({one.path for one in citations if one.valid} - shown))
 
     def _model(self, prepared: Prepared, voice: Voice, ids: dict[str, bytes]) -> EngineModel:
         def learn(text: str, generated: bytes) -> None:
@@ -150,7 +162,14 @@ class Answers:
 
     # -- afterwards
 
-    def _answered(self, prepared: Prepared, heard: Heard, arrived: float, ids: dict[str, bytes]) -> Answered:
+    def _answered(
+        self,
+        prepared: Prepared,
+        heard: Heard,
+        arrived: float,
+        ids: dict[str, bytes],
+        citations: tuple[Citation, ...],
+    ) -> Answered:
         assert heard.finished is not None
         prepared = self._kept(prepared, heard.finished, ids)
         now = time.monotonic()
@@ -158,7 +177,6 @@ class Answers:
         completions = heard.finished.completions
         timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
         reuse = accounts.true_reuse(heard.admitted, completions)
-        citations = citations_of(heard.finished.text, ground_of(prepared, heard.finished))
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
             update={
@@ -186,14 +204,13 @@ class Answers:
         machine = self.preparing.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
-        indexing = standing is not None and self.preparing.shelf.loads.indexing(standing.name)
         return Lore(
             session=prepared.session.name if prepared.session else None,
             began=prepared.began,
             model=self.model_name,
             notice=self.notice,
-            notices=accounts.not_used(prepared.ask),
-            codex=standing.state(indexing=indexing) if standing else None,
+            notices=tuple(dict.fromkeys((*accounts.not_used(prepared.ask), *prepared.unseen))),
+            codex=standing.state(indexing=prepared.indexing) if standing else None,
             strategy=accounts.strategy_state(prepared.decision),
             blocks=accounts.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
@@ -257,29 +274,6 @@ class Answers:
         lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
         report = plan_report(prepared, lore, self.client.snapshot, self.preparing.machine.budget)
         return report | ({"text": prepared.composed.text} if prompt else {})
-
-
-def refuse_other_floor(decision: Decision) -> None:
-    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
-    if decision.needs_tier is not None:
-        raise InvalidRequest(
-            f"{decision.strategy} needs the tier {tiers_of(decision.strategy)}, and this codex stands in another",
-            "ask without --strategy, or load it in that tier first: "
-            f"lore load PATH --tier {decision.needs_tier} ({decision.cost})",
-        )
-
-
-def refuse_blind(prepared: Prepared) -> None:
-    """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
-    standing, state = prepared.standing, prepared.turn.state
-    told = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
-    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
-    if standing is None or standing.decision.tier is FloorTier.FULL or told or not searched or prepared.gathered.found:
-        return
-    raise NotFound(
-        f"nothing in {standing.name} answers to this question, and only its {standing.decision.tier} stands in the prefix",
-        "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
-    )
 
 
 def pool_of(prepared: Prepared) -> str:

@@ -75,7 +75,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     tending = Tending(disk.library, archive, shelf.disk, filling.wanted)
     gauge = Gauge(shelf, loads, tending, watching)
     blind = joined(gauge.blind, filling.blind)
-    searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin)
+    searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin, gauge.outdated)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
     answers = answers_of(settings, host, disk, shelf, gauge, identities, searcher, answerer, voice)
     operations = Operations(
@@ -152,12 +152,21 @@ def answers_of(
         searcher,
         host.governor.claims,
         parts.strategy(settings),
-        gauge.blind,
+        gauge.of,
         greedy=is_builtin(model.setting),
     )
     inference = EngineInference(host.client, lambda: machine.grant)
     return Answers(
-        preparing, answerer, host.client, inference, disk.sessions, conversations, voice, model.setting, model.notice
+        preparing,
+        answerer,
+        host.client,
+        inference,
+        disk.sessions,
+        conversations,
+        voice,
+        model.setting,
+        model.notice,
+        gauge.outdated,
     )
 
 

@@ -96,7 +96,7 @@ class Operations:
     ) -> Report:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
-        name = choose_codex(codex, cwd, await self.shelf.candidates())
+        name = choose_codex(codex, cwd, await self.shelf.candidates(codex, cwd))
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():

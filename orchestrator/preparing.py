@@ -34,6 +34,7 @@ from orchestrator.pointing import Pointed, Selection, pointed, pointing
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
+from orchestrator.shelf.freshness import Freshness
 from orchestrator.shelf.raising import one_line
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
@@ -72,6 +73,8 @@ class Prepared:
     sampling: Sampling
     stop: tuple[str, ...]
     actions: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
+    indexing: bool = False
     renewed: str = ""
     began: bool = False  # the session, with this question
     assemble_ms: float = 0.0
@@ -79,7 +82,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Preparing:
-    """The parts that preparing needs. `blind` says in words what of a codex is not taken in yet; `greedy`: the model is a
+    """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
     built-in one, whose answers are not drawn by chance."""
 
     shelf: Shelf
@@ -90,7 +93,7 @@ class Preparing:
     searcher: Searcher
     claims: ClaimSettings
     strategy: StrategySettings
-    blind: Callable[[str], str]
+    fresh: Callable[[str], Freshness]
     greedy: bool
 
     async def prepare(self, ask: Ask, voice: Voice) -> Prepared:
@@ -112,6 +115,8 @@ class Preparing:
         window = grant.window
         wanted = min(ask.max_tokens, max(1, share(window, ANSWER_SHARE)))
         limits = limits_of(window, wanted, grant.cells, self.claims)
+        fresh = self.fresh(standing.name) if standing is not None else None
+        unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
         within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed=composed)
         return Prepared(
             ask=ask,
@@ -127,7 +132,9 @@ class Preparing:
             max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
             sampling=self._sampling(ask),
             stop=(*ask.stop, *voice.stop),
-            actions=(*within.actions, *self._unseen(standing, gathered)),
+            actions=(*within.actions, *unseen),
+            unseen=unseen,
+            indexing=fresh is not None and fresh.is_behind,
             renewed=why,
             assemble_ms=(time.monotonic() - raised) * 1000,
         )
@@ -137,7 +144,7 @@ class Preparing:
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, Standing | None]:
         session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
-        candidates = await self.shelf.candidates()
+        candidates = await self.shelf.candidates(ask.codex, ask.client.get("cwd", ""))
         if not candidates and ask.codex is None and kept is None:
             name = None  # nothing is loaded: the bare model answers, and the footer says so
         else:
@@ -234,12 +241,6 @@ class Preparing:
             graph=decision.retrieval is Retrieval.GRAPH,
         )
 
-    def _unseen(self, standing: Standing | None, gathered: Gathered) -> tuple[str, ...]:
-        """What the answer may not know of the codex: also one that searches for nothing says so."""
-        blind = self.blind(standing.name) if standing is not None else ""
-        told = not blind or any(blind in notice for notice in gathered.notices)
-        return gathered.notices if told else (*gathered.notices, blind)
-
     def _sampling(self, ask: Ask) -> Sampling:
         usual = Sampling(temperature=0.0 if self.greedy else TEMPERATURE)
         given: dict[str, Any] = {
@@ -253,6 +254,12 @@ class Preparing:
             "schema": json.dumps(ask.schema) if ask.schema else None,
         }
         return replace(usual, **{key: value for key, value in given.items() if value is not None})
+
+
+def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
+    """What the answer may not know of the codex: also one that searches for nothing says so."""
+    told = not blind or any(blind in notice for notice in gathered.notices)
+    return gathered.notices if told else (*gathered.notices, blind)
 
 
 def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:

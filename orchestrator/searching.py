@@ -17,12 +17,14 @@ from orchestrator.context.evidence import Found, Hit
 @dataclass(frozen=True)
 class ArchiveSearch:
     """Searches in a worker thread: the event loop goes on streaming meanwhile. `blind` says in words what a search of a
-    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so."""
+    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
+    worker thread, what of these files is otherwise on disk."""
 
     search_in: Search
     near: Neighbourhoods
     blind: Callable[[str], str] = field(default=lambda codex: "")  # noqa: ARG005
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+    outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
 
     async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
         """Passages for evidence; with `graph` the neighbourhood of what was found behind it. Raises CodexError."""
@@ -54,16 +56,17 @@ class ArchiveSearch:
         """What was found, and what could not be seen when it began or ended."""
         before = self.blind(codex)
         try:
-            found = await asyncio.to_thread(self._found, query, codex, n, graph)
+            found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph)
         except ArchiveDamaged:
             self.damaged(codex)
             raise
         blind = before or self.blind(codex)
-        return found, (*found.notices, blind) if blind else found.notices
+        return found, (*found.notices, *(notice for notice in (blind, outdated) if notice))
 
-    def _found(self, query: str, codex: str, n: int, graph: bool) -> Chunks:
+    def _found(self, query: str, codex: str, n: int, graph: bool) -> tuple[Chunks, str]:
         found = self.search_in.search(query, codex, n)
-        return self.near.joined(query, codex, found, n) if graph else found
+        found = self.near.joined(query, codex, found, n) if graph else found
+        return found, self.outdated(codex, sorted({hit.path for hit in found.hits}))
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,30 @@
 What was read of its files stays in the catalog, unseen: the next load goes on from there.
 """
 
-from dataclasses import dataclass, replace
+import logging
+import time
+from dataclasses import dataclass, field, replace
 
-from codex.errors import UnknownCodex
+from codex.errors import CodexError, UnknownCodex
 from codex.generations import Codex
 from codex.library import Library
 from orchestrator.shelf.ledger import Ledger, Wishes
 from orchestrator.shelf.standing import Standing
 
+log = logging.getLogger("lorekeep.shelf")
+
 
 @dataclass(frozen=True)
 class Before:
-    """`codex` as the catalog had it, with the generation that stood as its newest; None: it was not known."""
+    """`codex` as the catalog had it, with the generation that stood as its newest; None: it was not known. `began`: when
+    the load did."""
 
     name: str
     codex: Codex | None
     standing: Standing | None
     wishes: Wishes
     hot: tuple[str, ...] | None
+    began: float = field(default_factory=time.time)
 
     @property
     def number(self) -> int | None:
@@ -49,3 +55,19 @@ def take_back(library: Library, ledger: Ledger, was: Before) -> None:
     ledger.rewish(was.name, was.wishes)
     if was.number is not None and was.hot is not None:
         ledger.freeze(was.name, was.number, was.hot)
+
+
+def note_compared(ledger: Ledger, was: Before) -> None:
+    """A load has ended well: from when it began on, changes on disk are seen by whoever follows them."""
+    try:
+        ledger.compared(was.name, was.began)
+    except CodexError as fault:
+        log.warning("when %s was loaded was not kept: %s", was.name, fault)
+
+
+def compared_at(ledger: Ledger, name: str) -> float | None:
+    """When the last load that ended well began, in seconds since 1970; None where that is not known."""
+    try:
+        return ledger.compared_at(name)
+    except CodexError:
+        return None

@@ -1,23 +1,31 @@
 """How true a codex is to its files, from what its load, its archive and its watcher tell: one truth for all who ask.
 
-`word` is for a column, `notice` says what should be known of it, `blind` what a search may not see at this moment.
+`word` is for a column, `notice` says what should be known of it, `blind` what a search may not see at this moment. Of a
+codex that nobody follows, the files that are shown are compared with the disk themselves.
 """
 
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from codex import outside
+from codex.errors import CodexError
+from orchestrator.shelf.before import compared_at
 from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Followed, Watching
 
 COMPARED = "being compared with the disk"
+NAMED = 3  # files that a notice names
 
 
 @dataclass(frozen=True)
 class Freshness:
     """`loading`, `indexing`: what a search may not see because of them, '' when they are not under way.
 
-    `stands`: it has been loaded to the end once. `failed`: why its last load ended early.
+    `stands`: it has been loaded to the end once. `failed`: why its last load ended early. `since`: when the files were
+    compared last, in seconds since 1970, where nobody follows them.
     """
 
     name: str
@@ -28,6 +36,7 @@ class Freshness:
     failed: str = ""
     rebasing: bool = False
     stands: bool = True
+    since: float | None = None
 
     @property
     def word(self) -> str:
@@ -43,12 +52,19 @@ class Freshness:
     @property
     def notice(self) -> str:
         begun = f"its load ended early: {self.failed}" if self.failed else ""
-        return "; ".join(part for part in (begun, self.followed.notice, self.archive) if part)
+        return "; ".join(part for part in (begun, self.followed.notice, self._left(), self.archive) if part)
 
     @property
     def blind(self) -> str:
         """'' when a search sees what stands on disk, as far as anybody knows."""
         return "; ".join(part for part in (self.loading, self.indexing, self._unseen()) if part)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is being taken in, so that the same search may see more in a moment."""
+        followed = self.followed
+        taking_in = followed.watched and not followed.failing and (followed.taking_in or not followed.compared)
+        return bool(self.loading or self.indexing or taking_in)
 
     def _followed(self) -> str:
         followed = self.followed
@@ -63,9 +79,18 @@ class Freshness:
             return f"{many or f'{followed.pending:,} changed files are'} being taken in"
         return "polled" if followed.polled else "watched"
 
+    def _left(self) -> str:
+        """Said of files that nobody follows, while they are not being loaded."""
+        if self.followed.watched or self.followed.still or self.loading or not self.stands:
+            return ""
+        when = "" if self.since is None else time.strftime(" since %Y-%m-%d %H:%M", time.localtime(self.since))
+        return f"not followed{when}: what changed on disk is not in it"
+
     def _unseen(self) -> str:
         if self.followed.failing:
             return f"changes of {self.name} cannot be taken in: {self.followed.notice}"
+        if left := self._left():
+            return f"{self.name}: {left}"
         behind = self.followed.taking_in or not self.followed.compared
         return f"{self.name}: {self._followed()}" if behind else ""
 
@@ -80,16 +105,39 @@ class Gauge:
     watching: Watching
 
     def of(self, name: str, *, stands: bool = True) -> Freshness:
+        followed = self.watching.state(name)
         return Freshness(
             name=name,
-            followed=self.watching.state(name),
+            followed=followed,
             loading=self.loads.blind(name),
             indexing=self.tending.blind(name),
             archive=self.tending.notice(name),
             failed=self.loads.failed(name),
             rebasing=self.shelf.rebasing(name),
             stands=stands,
+            since=None if followed.watched or followed.still else compared_at(self.shelf.ledger, name),
         )
 
     def blind(self, name: str) -> str:
         return self.of(name).blind
+
+    def outdated(self, name: str, paths: Iterable[str]) -> str:
+        """What of these files, which are shown, is otherwise on disk, or that the revision that was loaded means another
+        commit by now; '' where it is the same, and of a codex that is followed. For a worker thread."""
+        if self.watching.state(name).watched:
+            return ""
+        try:
+            return outside.moved(self.shelf.library, name) or differing(
+                outside.differing(self.shelf.library, name, paths)
+            )
+        except CodexError as fault:
+            return f"what stands on disk cannot be compared: {fault}"
+
+
+def differing(paths: tuple[str, ...]) -> str:
+    """In words, with the first of them by name."""
+    if not paths:
+        return ""
+    more = f" and {len(paths) - NAMED:,} more" if len(paths) > NAMED else ""
+    what = "1 file that is shown differs" if len(paths) == 1 else f"{len(paths):,} files that are shown differ"
+    return f"{what} on disk: {', '.join(paths[:NAMED])}{more}"

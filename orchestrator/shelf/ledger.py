@@ -26,8 +26,11 @@ SCHEMA = (
     """
     CREATE TABLE wished (codex TEXT PRIMARY KEY, tier TEXT, watch INTEGER);
     """,
+    """
+    CREATE TABLE compared (codex TEXT PRIMARY KEY, at REAL NOT NULL);
+    """,
 )
-TABLES = ("touched", "frozen", "wished")
+TABLES = ("touched", "frozen", "wished", "compared")
 _MOST = 1 << 20  # a count beyond says nothing more
 
 
@@ -79,6 +82,17 @@ class Ledger:
     def wishes(self, codex: str) -> Wishes:
         rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
         return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
+
+    # -- when it was as it was on disk
+
+    def compared(self, codex: str, at: float) -> None:
+        """A load that began then (seconds since 1970) has ended well."""
+        row = (codex, at)
+        self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO compared VALUES (?, ?)", row))
+
+    def compared_at(self, codex: str) -> float | None:
+        rows = self._read("SELECT at FROM compared WHERE codex = ?", codex)
+        return float(rows[0][0]) if rows else None
 
     # -- what questions touched
 

@@ -20,8 +20,10 @@ class RunningLoad:
     """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at: it is set
     once a person or the program wants it to end."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, before: str = "") -> None:
+        """`before`: why the last one of this name ended early."""
         self.name = name
+        self._before = before
         self.cancelled = Event()
         self.latest: LoadEvent = {}
         self.failed = ""
@@ -48,6 +50,12 @@ class RunningLoad:
                 yield event
         finally:
             self._watchers.discard(queue)
+
+    @property
+    def far(self) -> str:
+        """`index 374 of 1,023`; '' while nothing was counted."""
+        latest = self.latest
+        return f"{latest['phase']} {latest['done']:,} of {latest['total']:,}" if latest.get("total") else ""
 
     # -- its end
 
@@ -131,7 +139,8 @@ class RunningLoad:
         return NotReady(f"the load of {self.name} was cut off: {self._cut}", "load again: it continues")
 
     def _fail(self, fault: LoreError) -> None:
-        self.failed = fault.message
+        # One that is refused because of others, such as whose name it is, says nothing of the codex that has it.
+        self.failed = self._before if isinstance(fault, Conflict) else fault.message
         self._send(fault)
 
     def _emit(self, event: LoadEvent) -> None:
@@ -150,7 +159,7 @@ class Loads:
         self._last: dict[str, RunningLoad] = {}
 
     def begin(self, name: str, work: Callable[[RunningLoad, Emit], Awaitable[None]]) -> RunningLoad:
-        load = RunningLoad(name)
+        load = RunningLoad(name, self.failed(name))
         self._last[name] = load
         load.start(lambda emit: work(load, emit))
         return load
@@ -188,9 +197,13 @@ class Loads:
         load = self.find(name)
         if load is None:
             return ""
-        latest = load.latest
-        far = f" ({latest['phase']} {latest['done']:,} of {latest['total']:,})" if latest.get("total") else ""
+        far = f" ({load.far})" if load.far else ""
         return f"{name} is being indexed{far}: files that are not yet in may be missing from what was found"
+
+    def far(self, name: str) -> str | None:
+        """How far the running load of this name is, in words if anything is known; None: none runs."""
+        load = self.find(name)
+        return load.far if load is not None else None
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
         for load in list(self._last.values()):

@@ -46,6 +46,7 @@ from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tiers import Drafting, Drafts
 from orchestrator.voice import Voice
 
+CHARACTERS = 4  # of a token of code, about
 COUNT_PAGE = 256
 # A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
 # tokens are then estimated from a sample instead of being counted for minutes.
@@ -226,6 +227,11 @@ class Raising:
             return churn_of(self.library.histories(name))
         except SourceError:
             return {}
+
+
+def tokens_of(text: str, raising: Raising | None) -> int:
+    """In a worker thread; about, before the model is known."""
+    return len(text) // CHARACTERS if raising is None else raising.voice.count_in_thread([text])[0]
 
 
 def quiet(progress: Progress) -> None:

@@ -19,7 +19,7 @@ from orchestrator.context.tier import FloorTier, Room, TierDecision, tier_named
 from orchestrator.errors import NotReady
 from orchestrator.identities import Identities
 from orchestrator.machine import Machine
-from orchestrator.shelf.before import Before, before, take_back
+from orchestrator.shelf.before import Before, before, note_compared, take_back
 from orchestrator.shelf.changed import changed_parts
 from orchestrator.shelf.faults import mended, translated
 from orchestrator.shelf.floor_of import floor_of
@@ -27,14 +27,13 @@ from orchestrator.shelf.floors import Floors, pool_name
 from orchestrator.shelf.generations import Generations, Grown
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.loads import Loads
-from orchestrator.shelf.raising import Raising, Wanted, quiet
+from orchestrator.shelf.raising import Raising, Wanted, quiet, tokens_of
 from orchestrator.shelf.rebasing import IDLE_S
 from orchestrator.shelf.standing import Standing
+from orchestrator.shelf.unready import candidates_of
 from orchestrator.shelf.wake import raise_all
 
 log = logging.getLogger("lorekeep.shelf")
-
-CHARACTERS = 4  # of a token of code, about
 
 
 class Shelf:
@@ -67,11 +66,10 @@ class Shelf:
 
     # -- looking
 
-    async def candidates(self) -> list[Candidate]:
-        """What can be asked about, with its root. Raises LoreError for a catalog that cannot be read."""
+    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[Candidate]:
+        """What can be asked about, with its root. Raises LoreError; see `candidates_of`."""
         with translated():
-            codices = await asyncio.to_thread(self.library.codices)
-        return [Candidate(one.name, root) for one in codices if one.newest is not None for root in one.roots]
+            return candidates_of(await asyncio.to_thread(self.library.codices), asked, cwd, self.loads.far)
 
     def seen(self, name: str) -> Standing | None:
         """The codex as it stands now, without waiting."""
@@ -209,6 +207,7 @@ class Shelf:
 
     async def settled(self, was: Before) -> None:
         """The load has ended well: what stood before goes."""
+        await asyncio.to_thread(note_compared, self.ledger, was)
         standing = self._standing.get(was.name)
         if standing is not None and standing.generation.number != was.number:
             with translated():
@@ -233,18 +232,17 @@ class Shelf:
     async def changed(self, name: str) -> None:
         """Files of a codex may have changed: its log grows, its index follows, its floor gets the new entries behind it.
 
-        Needs no model: of a codex that does not stand yet, log and index are taken up to the disk. Raises Conflict while
-        another process loads it.
+        Needs no model where the codex does not stand yet. Raises Conflict while another process loads it.
         """
         async with self.disk(name):
             standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
-            number = standing.generation.number if standing is not None else None
+            number = standing and standing.generation.number
             with translated():
                 followed = await mended(
                     lambda: self.library.follow(
                         name,
                         number,
-                        count=self._tokens_of,
+                        count=lambda text: tokens_of(text, self._raising),
                         changed_definitions=changed_parts,
                     )
                 )
@@ -264,10 +262,6 @@ class Shelf:
         if not self.overfull(amended):
             self.floors.warm(name, await self._floor(amended), self.pool(name))
         self._generations.amended(name)
-
-    def _tokens_of(self, text: str) -> int:
-        """Of a changed file, in a worker thread; about, before the model is known: whether it is told whole hangs on it."""
-        return len(text) // CHARACTERS if self._raising is None else self._raising.voice.count_in_thread([text])[0]
 
     # -- new generations
 

@@ -25,13 +25,15 @@ Changed = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Followed:
-    """How a codex is followed now. `pending` files have changed and are being taken in (0: that many are not known);
-    `compared`: with the disk, once at least since it is followed.
+    """How a codex is followed now. `still`: it is a commit, which does not change.
+    `compared`: with the disk, once at least since it is followed. `pending` files have changed and are being taken in
+    (0: that many are not known).
 
     `notice`: why it is polled, or why what is on disk cannot be taken in.
     """
 
     watched: bool = False
+    still: bool = False
     compared: bool = True
     polled: bool = False
     taking_in: bool = False
@@ -81,7 +83,7 @@ class Watching:
     def state(self, name: str) -> Followed:
         state = self._states.get(name)
         if state is None or state.still:
-            return Followed()
+            return Followed(still=state is not None)
         running = state.task is not None and not state.task.done()
         return Followed(
             watched=True,

@@ -24,7 +24,7 @@ class CodexState(Shape):
     revision: str | None = Field(None, description="git's, as seen last")
     amendments: tuple[str, ...] = Field((), description="files that changed since, told behind the generation")
     removed: tuple[str, ...] = Field((), description="those of them that are gone; their last text is still there")
-    indexing: bool = Field(False, description="a load of it is running")
+    indexing: bool = Field(False, description="a load of it, or what changed in it, was being taken in")
 
 
 class StrategyState(Shape):
@@ -115,7 +115,7 @@ class Lore(Shape):
     began: bool = Field(False, description="the conversation began with this answer")
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
-    notices: tuple[str, ...] = Field((), description="what was asked for and has no effect yet")
+    notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
     codex: CodexState | None = Field(None, description="none: the bare model answered")
     strategy: StrategyState = Field(description="how the codex reached the model")
     blocks: tuple[BlockState, ...] = Field(description="six, in their order")

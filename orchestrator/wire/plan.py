@@ -65,7 +65,7 @@ class PlanReply(Shape):
     session: str | None = Field(None, description="the conversation")
     model: str = Field(description="as the settings name it")
     notice: str = Field(description="what must be known of the model")
-    notices: tuple[str, ...] = Field(description="what was asked for and has no effect yet")
+    notices: tuple[str, ...] = Field(description="what has no effect yet, and what the answer may not have seen")
     codex: CodexState | None = Field(description="none: the bare model")
     strategy: StrategyState = Field(description="how the codex would reach the model")
     blocks: tuple[BlockState, ...] = Field(description="six; `cached` is what stands now")

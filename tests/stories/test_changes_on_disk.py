@@ -91,14 +91,42 @@ def test_status_says_that_the_codex_is_watched(house):
     assert codex["fresh"].startswith("watched")
 
 
-def test_a_codex_that_is_not_followed_says_so_and_stays_as_it_was_until_it_is_loaded_again(house):
+def test_a_codex_that_is_not_followed_says_so_and_which_files_differ_until_it_is_loaded_again(house):
     folder = codebase(house.folder / "still", {"badger": "1111222"}, functions=1)
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
     assert shown(house, "still")["fresh"] == "not watched"
+    same = house.json("search", "access code", "-c", "still")
+    assert [left_alone(notice) for notice in same["notices"]] == [True]
     write_vault(folder, "badger", "3333444")
-    assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("1111222")
+    answer = ask(house, "badger", "-c", "still")
+    assert answer["answer"].strip().startswith("1111222")
+    differs = "1 file that is shown differs on disk: badger.py"
+    assert [left_alone(notice) or notice == differs for notice in answer["lore"]["notices"]] == [True, True]
+    found = house.lore("search", "access code", "-c", "still")
+    assert "1111222" in found.stdout
+    assert differs in found.stderr
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
     assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("3333444")
+
+
+def left_alone(notice):
+    return "not followed since 20" in notice
+
+
+def test_a_revision_that_has_moved_is_told(house, tmp_path):
+    folder = codebase(tmp_path / "pushed", {"badger": "1111222"}, functions=1)
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    commit = [*identity, "commit", "-q", "-a", "-m", "badger"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], commit):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    assert house.lore("load", folder, "--revision", "main", "--wait").returncode == 0
+    assert house.json("search", "access code", "-c", "pushed")["notices"] == []
+    write_vault(folder, "badger", "3333444")
+    subprocess.run(["git", "-C", str(folder), *commit], check=True)
+    (notice,) = house.json("search", "access code", "-c", "pushed")["notices"]
+    assert notice.startswith("main has moved since (")
+    assert notice in ask(house, "badger", "-c", "pushed")["lore"]["notices"]
+    assert house.lore("codex", "drop", "pushed").returncode == 0
 
 
 def large(folder, first_line):
