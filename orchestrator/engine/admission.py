@@ -2,7 +2,8 @@
 
 A ticket enters when its pool holds its whole prompt and all it may answer; until then it waits, and what could not even
 fit an empty machine is refused at the door. Pools are opened per floor, grown by re-creating, and closed when idle and
-another floor needs their cells. One writer calls all of it.
+another floor needs their cells. While somebody is answered all of it is done in pieces that the round has time for
+(`slack`), and a pool grows beside its old context or not at all. One writer calls all of it.
 """
 
 import logging
@@ -12,8 +13,10 @@ from dataclasses import dataclass, replace
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.messages import Grant, Job, Reason
+from orchestrator.engine.moving import Moving
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import SCRATCH_CELLS, Pool
+from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.transfer import move
 from orchestrator.engine.worth import UNSEEN, Price
@@ -39,13 +42,18 @@ class Refusal:
 
 
 class Admission:
-    """The floors known and the pools that stand. `on_evict` sees each node before its cells are given up."""
+    """The floors known and the pools that stand.
+
+    `on_evict` sees each node before its cells are given up, again where it raised OutOfTime. `answering` says whether
+    somebody would notice that a round takes long. `slack` is the round's; the loop sets it.
+    """
 
     def __init__(
         self,
         backend: Backend,
         sequences: int,
-        on_evict: Callable[[Pool, Node], None],
+        on_evict: Callable[[Pool, Node, Slack], None],
+        answering: Callable[[], bool],
         price: Callable[[], Price] = lambda: UNSEEN,
     ) -> None:
         self.grant = Grant(0, 0, 0)
@@ -54,14 +62,19 @@ class Admission:
         self._backend = backend
         self._sequences = sequences
         self._on_evict = on_evict
+        self._answering = answering
         self._price = price
         self._round = 0
+        self.slack: Slack = endless()
+        self._moves: dict[str, Moving] = {}
+        self._refused: set[str] = set()  # pools for which there was no context of the size wanted
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
     def take(self, grant: Grant) -> None:
         """From now on this grant holds. In whole rounds, as llama.cpp makes contexts: a part of one is nobody's."""
         self.grant = replace(grant, cells=grant.cells // ROUND * ROUND)
-        self.shrink_to_grant()
+        if not self._answering():
+            self.shrink_to_grant()
 
     # -- at the door
 
@@ -87,8 +100,8 @@ class Admission:
     def pool_for(self, ticket: Ticket) -> Pool | None:
         """The pool that the ticket would run in, opened if need be; None when it has to wait for one.
 
-        Raises BackendError when it cannot be opened. While more is held than granted nobody enters: what runs ends, and
-        idle pools go.
+        Raises BackendError when it cannot be opened, OutOfTime when it can be in another round. While more is held than
+        granted nobody enters: what runs ends, and idle pools go.
         """
         self.shrink_to_grant()
         if self.held() > self.grant.cells:
@@ -96,7 +109,7 @@ class Admission:
         return self._pool(self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
-        """Gives the ticket its path and its reservation in the pool; False when it has to wait."""
+        """Gives the ticket its path and its reservation in the pool; False when it has to wait. Raises OutOfTime."""
         tip = self._lease(pool, ticket)
         if tip is None and self._grow(pool):
             tip = self._lease(pool, ticket)
@@ -117,45 +130,85 @@ class Admission:
             cells = self._affordable(need, need + TAIL_ROOM, ())
             if cells is None:
                 return None
-            memory = self._open(rounded(need), cells)
+            memory = self._open(name, rounded(need), cells)
             self._grown_out.discard(name)
-            self.pools[name] = Pool(name, memory, self._on_evict, self._price, ranges=self._backend.info.ranges)
+            self.pools[name] = Pool(name, memory, self._leaving, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
-    def _open(self, least: int, cells: int) -> Memory:
+    def _open(self, name: str, least: int, cells: int) -> Memory:
         """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
-        try:
-            return self._backend.open(cells, self._sequences)
-        except BackendError as error:
-            log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
-            for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
-                self.close(idle)
-            return self._backend.open(least, self._sequences)
+        self.slack.take()
+        if name not in self._refused:
+            try:
+                return self._backend.open(cells, self._sequences)
+            except BackendError as error:
+                log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
+        self._refused.add(name)  # until they are gone: that may take more than this round
+        for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
+            self.close(idle)
+        self._refused.discard(name)
+        return self._backend.open(least, self._sequences)
 
     def _grow(self, pool: Pool) -> bool:
-        """Moves a pool's cells into a larger context; sequences keep their numbers, so running tickets go on."""
-        if pool.wanted <= pool.memory.cells:
+        """Whether a pool is in a larger context now; sequences keep their numbers, so running tickets go on."""
+        if pool.wanted <= pool.memory.cells or pool.name in self._moves:
             return False
         if pool.name in self._grown_out:
             if pool.idle():
                 self.close(pool.name)  # and opened as large as it must be, or not at all
             return False
+        return self._move_beside(pool) if self._answering() else self._move(pool)
+
+    def _move(self, pool: Pool) -> bool:
+        """Through host memory, at once: nobody is answered."""
         cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
         if cells is None:
             return False
-        if not self._move(pool, cells):
+        if not move(pool, cells, lambda size: self._backend.open(size, self._sequences)):
             self._grown_out.add(pool.name)
             return False
         return True
 
-    def _move(self, pool: Pool, cells: int) -> bool:
-        return move(pool, cells, lambda size: self._backend.open(size, self._sequences))
+    def _move_beside(self, pool: Pool) -> bool:
+        """Begins a move that answers do not notice, where both contexts fit; else it grows once nobody is answered."""
+        if not pool.tree.ranges:
+            return False
+        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (), spared=pool.name)
+        if cells is None:
+            return False
+        self.slack.take()
+        try:
+            larger = self._backend.open(cells, self._sequences)
+        except BackendError as error:
+            log.warning("%s; pool %s grows when nobody is answered", error, pool.name[:12])
+            return False
+        self._moves[pool.name] = Moving(pool, larger)
+        self.go_on()
+        return pool.name not in self._moves
 
-    def _affordable(self, least: int, most: int, kept: Iterable[str]) -> int | None:
-        """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there."""
+    def go_on(self) -> None:
+        """What was begun in an earlier round: pools move on, and idle ones go that are not granted. Raises OutOfTime."""
+        for name, moving in list(self._moves.items()):
+            try:
+                moving.go_on(self.slack)
+            except BackendError as error:
+                log.warning("pool %s stays as large as it is: %s", name[:12], error)
+                self._grown_out.add(name)
+                moving.abandon()
+            del self._moves[name]
+        self.shrink_to_grant()
+
+    def moving(self) -> bool:
+        return bool(self._moves)
+
+    def _affordable(self, least: int, most: int, kept: Iterable[str], spared: str | None = None) -> int | None:
+        """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there.
+
+        Those of pools in `kept` count as free; `spared` is not closed.
+        """
         least = rounded(least)
-        held = {name: pool.memory.cells for name, pool in self.pools.items() if name not in kept}
-        idle = sorted((pool.used, name) for name, pool in self.pools.items() if name in held and pool.idle())
+        held = {name: self._held_by(name) for name in self.pools if name not in kept}
+        idle = sorted((self.pools[name].used, name) for name in held if self.pools[name].idle() and name != spared)
         if self.grant.cells - sum(held.values()) + sum(held[name] for _, name in idle) < least:
             return None
         while self.grant.cells - sum(held.values()) < least:
@@ -168,31 +221,37 @@ class Admission:
         """Forgets a floor; its pool goes with the last floor in it. Nothing of it may run."""
         floor = self.floors.pop(name, None)
         if floor is not None and floor.pool in self.pools and all(f.pool != floor.pool for f in self.floors.values()):
-            self.close(floor.pool)
+            self.discard(floor.pool)  # the tiers forget it too
         return floor
 
     def close(self, name: str) -> None:
-        """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them."""
-        pool = self.pools.pop(name)
+        """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them, and may raise OutOfTime."""
+        pool = self.pools[name]
         assert pool.idle()
         try:
             for node in pool.tree.nodes():
-                self._on_evict(pool, node)
+                self._leaving(pool, node)
         except BackendError as error:
             log.warning("what stood in pool %s was not kept: %s", name, error)
-        self._free(pool)
+        self.discard(name)
+
+    def _leaving(self, pool: Pool, node: Node) -> None:
+        self._on_evict(pool, node, self.slack)
 
     def discard(self, name: str) -> None:
         """Frees an idle pool whose content is not to be trusted: no tier takes anything of it."""
-        self._free(self.pools.pop(name))
-
-    def _free(self, pool: Pool) -> None:
+        pool = self.pools.pop(name)
+        self._moves.pop(name, None)  # its larger context goes with the memory of the pool
         for node in pool.tree.nodes():
             node.gone = True  # whoever still meant to save it finds no cells
         pool.memory.close()
 
     def shrink_to_grant(self) -> None:
-        """After a smaller grant: idle pools go, longest unused first, until what is held is within it."""
+        """After a smaller grant moves are abandoned and idle pools go, longest unused first, until it is kept to."""
+        if self.held() > self.grant.cells:
+            for moving in self._moves.values():
+                moving.abandon()
+            self._moves.clear()
         for pool in sorted(self.pools.values(), key=lambda pool: pool.used):
             if self.held() <= self.grant.cells:
                 return
@@ -200,7 +259,11 @@ class Admission:
                 self.close(pool.name)
 
     def held(self) -> int:
-        return sum(pool.memory.cells for pool in self.pools.values())
+        return sum(map(self._held_by, self.pools))
+
+    def _held_by(self, name: str) -> int:
+        beside = self._moves[name].cells if name in self._moves else 0
+        return self.pools[name].memory.cells + beside
 
 
 def rounded(cells: int) -> int:

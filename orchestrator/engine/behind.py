@@ -16,6 +16,7 @@ from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.node import Node
 from orchestrator.engine.pools import Pool
+from orchestrator.engine.slack import Slack
 from orchestrator.engine.worth import Price
 
 SLICE_SECONDS = 0.02  # of a round
@@ -45,11 +46,13 @@ class Behind:
         if self._keeper is not None and outcome in (Outcome.DONE, Outcome.CANCELLED):
             self._keeper.remember(pool, standing)
 
-    def evicting(self, pool: Pool, node: Node) -> None:
-        """Sees a node before its cells go."""
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Sees a node before its cells go. Raises OutOfTime: it stays, and is seen again."""
+        counted = node.handed == node.stands  # in an earlier round, before its pool's other nodes were taken
         if self._keeper is not None:
-            self._keeper.evicting(pool, node)
-        self._counters.evicted_tokens += node.filled
+            self._keeper.evicting(pool, node, slack)
+        if not counted:
+            self._counters.evicted_tokens += node.filled
 
     def stepped(self, pool: Pool, costs: Costs, rows: int) -> None:
         """A step of so many rows was made, which walked all cells of the pool: tails that outstayed their welcome go.

@@ -16,13 +16,14 @@ from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
 from orchestrator.engine.path import Path
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.recovery import Recovery
+from orchestrator.engine.slack import OutOfTime, Slack
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import End
 from orchestrator.engine.tickets import Phase, Ticket
 
 
 class Entry:
-    """`tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives seconds; `budget_ms` for restores."""
+    """`tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives seconds."""
 
     def __init__(
         self,
@@ -32,7 +33,6 @@ class Entry:
         recovery: Recovery,
         speculation: Speculation,
         counters: Counters,
-        budget_ms: float,
         tell: Callable[[FromChild], None],
         end: End,
         clock: Callable[[], float],
@@ -43,22 +43,30 @@ class Entry:
         self._recovery = recovery
         self._speculation = speculation
         self._counters = counters
-        self._budget_ms = budget_ms
         self._tell = tell
         self._end = end
         self._clock = clock
 
-    def admit(self, tickets: Iterable[Ticket]) -> None:
-        """Lets in who has room, in the order of the line. Raises BackendError when the backend is not to be trusted."""
+    def admit(self, tickets: Iterable[Ticket], slack: Slack) -> None:
+        """Lets in who has room, in the order of the line, as far as the round has time for what is kept of their prompts.
+
+        Raises BackendError when the backend is not to be trusted.
+        """
         waiting = sorted((t for t in tickets if t.phase is Phase.WAITING), key=lambda ticket: ticket.order)
         for ticket in waiting:
             refusal = self._admission.refusal(ticket.job)
             if refusal:
                 self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
-            elif not self._enter(ticket):
+            elif not self._enter_in_time(ticket, slack):
                 return
 
-    def _enter(self, ticket: Ticket) -> bool:
+    def _enter_in_time(self, ticket: Ticket, slack: Slack) -> bool:
+        try:
+            return self._enter(ticket, slack)
+        except OutOfTime:
+            return False
+
+    def _enter(self, ticket: Ticket, slack: Slack) -> bool:
         try:
             ticket.sampler = ticket.sampler or self._backend.sampler(ticket.job.sampling)
         except SchemaRefused as error:
@@ -70,27 +78,26 @@ class Entry:
             self._recovery.unopened(self._admission.pool_name(ticket), error)
             self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
             return True
-        if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool):
+        if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, slack):
             return False
         self._begin(ticket)
         return True
 
-    def _given(self, ticket: Ticket, pool: Pool) -> bool:
+    def _given(self, ticket: Ticket, pool: Pool, slack: Slack) -> bool:
         """Whether the ticket has its path and its cells now."""
         try:
-            return self._revive(ticket, pool) and self._admission.admit(ticket, pool)
+            self._revive(ticket, pool, slack)
+            return self._admission.admit(ticket, pool)
         except BackendError as error:
             self._recovery.failed(pool, error)
             return False
 
-    def _revive(self, ticket: Ticket, pool: Pool) -> bool:
-        """Brings back what is kept of the prompt; False while there is more to bring than this round has time for."""
-        if self._keeper is None:
-            return True
-        limit = len(ticket.ids) - 1 if ticket.job.max_tokens else len(ticket.ids)
-        path = Path(ticket.ids, ticket.cut, ticket.job.owner)
-        deadline = self._clock() + self._budget_ms / 1000
-        return self._keeper.revive(pool, path, limit, deadline, ticket.restored)
+    def _revive(self, ticket: Ticket, pool: Pool, slack: Slack) -> None:
+        """Brings back what is kept of the prompt. Raises OutOfTime while there is more than this round has time for."""
+        if self._keeper is not None:
+            limit = len(ticket.ids) - 1 if ticket.job.max_tokens else len(ticket.ids)
+            path = Path(ticket.ids, ticket.cut, ticket.job.owner)
+            self._keeper.revive(pool, path, limit, slack, ticket.restored)
 
     def _begin(self, ticket: Ticket) -> None:
         assert ticket.sampler is not None

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.engine.checkpoint_file import Header
-from orchestrator.engine.messages import Reuse
+from orchestrator.engine.messages import Reuse, Tier
 from orchestrator.engine.node import Node
 from orchestrator.engine.path import Path, deepest, path_of
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import Boundary, Segment, boundary, ground, segments
+from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transfer import restore_range
 from orchestrator.engine.tree import NoSequence
@@ -76,12 +77,15 @@ class Keeper:
         chain = segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands)
         return all(self.tiers.arrived(one.name) for one in chain if one.end > node.start)
 
-    def evicting(self, pool: Pool, node: Node) -> None:
-        """Takes what a node alone holds, before its cells go."""
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""
         path = path_of(node)
         for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands):
-            if segment.end > node.start and not self.tiers.holds(segment.name):
-                self._save(pool, node, segment, through=False)
+            if segment.end > max(node.start, node.handed):
+                if not self.tiers.holds(segment.name):
+                    slack.take()
+                    self._save(pool, node, segment, through=False)
+                node.handed = segment.end
 
     def _save(self, pool: Pool, tip: Node, segment: Segment, *, through: bool) -> None:
         memory = pool.memory
@@ -96,33 +100,23 @@ class Keeper:
 
     # -- up
 
-    def revive(self, pool: Pool, path: Path, limit: int, deadline: float, restored: list[Reuse]) -> bool:
-        """Restores what of [0, limit) is kept below and not in the pool. False when the deadline came first: call again.
+    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
+        """Restores what of [0, limit) is kept below and not in the pool. Raises OutOfTime: call again.
 
         What was restored is appended to `restored`.
         """
         node, depth = pool.tree.match(path.ids[:limit], path.owner)
         if depth > node.stands:
-            return True  # another ticket is computing it
+            return  # another ticket is computing it
         found = self._onward(path, Boundary(self.tiers.root, 0), depth)
         while depth < limit and found is not None:
-            began = self._clock()
-            loaded = self.tiers.load(found.header)
-            if loaded is None:
-                return True
-            state, tier = loaded
             end = min(found.end, limit)
-            after = self._onward(path, found.place, end)
-            if after is not None and end < limit:
-                self.tiers.expect(after.header)
-            if not self._restore(pool, path, found.header, state, (depth, end)):
-                return True
+            after = self._onward(path, found.place, end) if end < limit else None
+            tier = self._restore(pool, path, found.header, after, (depth, end), slack)
+            if tier is None:
+                return
             restored.append(Reuse(depth, end, tier))
-            self.tiers.brought(end - depth, self._clock() - began)
             depth, found = end, after
-            if self._clock() >= deadline:
-                return depth >= limit
-        return True
 
     def _onward(self, path: Path, known: Boundary, depth: int) -> Onward | None:
         """The kept segment that goes on from `depth`; it may begin before. `known` is a place on the way there."""
@@ -133,8 +127,13 @@ class Keeper:
             return None
         return Onward(place, found[0], place.start + found[1])
 
-    def _restore(self, pool: Pool, path: Path, header: Header, state: bytes, wanted: tuple[int, int]) -> bool:
-        """Puts a segment's cells in the half-open range `wanted` into the pool; False where that cannot be now."""
+    def _restore(
+        self, pool: Pool, path: Path, header: Header, after: Onward | None, wanted: tuple[int, int], slack: Slack
+    ) -> Tier | None:
+        """Puts a segment's cells in the half-open range `wanted` into the pool; None where that cannot be now.
+
+        Meanwhile `after`, which comes next, is read.
+        """
         start, end = wanted
         owner = None if start < path.cut else path.owner
         node = pool.tree.graft(path.ids, start, end, path.owner, owner)
@@ -142,14 +141,23 @@ class Keeper:
             into = pool.tree.attach(node)
             length = header.end - header.start
             if not pool.make_room(length - (end - start)):  # what it fills was promised; the rest is let go again
-                return False
+                return None
+            slack.take()
+            began = self._clock()
+            loaded = self.tiers.load(header)
+            if loaded is None:
+                return None
+            state, tier = loaded
+            if after is not None:
+                self.tiers.expect(after.header)
             if not restore_range(pool.memory, pool.scratch, state, length, wanted, [into]):
                 self.tiers.forget(header.name)
-                return False
+                return None
             node.filled = end - start
-            return True
+            self.tiers.brought(end - start, self._clock() - began)
+            return tier
         except NoSequence:
-            return False  # as many tickets run as there are sequences; this one will have to wait anyway
+            return None  # as many tickets run as there are sequences; this one will have to wait anyway
         finally:
             pool.tree.release(node, -1)
 

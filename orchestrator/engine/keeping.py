@@ -10,6 +10,7 @@ from orchestrator.engine.messages import Reuse
 from orchestrator.engine.node import Node
 from orchestrator.engine.path import Path
 from orchestrator.engine.pools import Pool
+from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers import Tiers
 
 
@@ -34,12 +35,15 @@ class Keeping(Protocol):
         """Whether all that a node holds has arrived below, so that its cells can go and be brought back."""
         ...
 
-    def evicting(self, pool: Pool, node: Node) -> None:
-        """Takes what a node alone holds, before its cells go."""
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Takes what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
         ...
 
-    def revive(self, pool: Pool, path: Path, limit: int, deadline: float, restored: list[Reuse]) -> bool:
-        """Restores what of [0, limit) is kept and not in the pool, and notes it in `restored`. False: call again."""
+    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
+        """Restores what of [0, limit) is kept and not in the pool, and notes it in `restored`.
+
+        Raises OutOfTime while there is more than the round has time for: call again.
+        """
         ...
 
     def forget_floor(self, ids: "array[int]") -> None:

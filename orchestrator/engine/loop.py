@@ -9,6 +9,7 @@ It takes messages and posts messages; what to compute is decided in `plan`, who 
 import logging
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 
 from orchestrator.engine import conservation, outcomes
 from orchestrator.engine.admission import Admission, Floor, Refusal
@@ -17,8 +18,7 @@ from orchestrator.engine.behind import Behind
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
-from orchestrator.engine.keeper import Keeper
-from orchestrator.engine.keeping import Keeping
+from orchestrator.engine.keepers import keeper_of
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -34,16 +34,17 @@ from orchestrator.engine.node import Node
 from orchestrator.engine.outbox import Outbox, Post
 from orchestrator.engine.path import deepest
 from orchestrator.engine.picture import pictured
-from orchestrator.engine.plan import Draft, Limits, Step, Want, plan_round
+from orchestrator.engine.plan import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.ranges import out_of_range
 from orchestrator.engine.recovery import Recovery
+from orchestrator.engine.slack import OutOfTime, endless
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers import Tiers
-from orchestrator.engine.whole_keeper import WholeKeeper
+from orchestrator.engine.timing import Timing, answered, timing_of
 from orchestrator.engine.worth import Price
 from orchestrator.engine.writer import Written
 
@@ -62,11 +63,14 @@ class Loop:
         self.keeper = keeper_of(backend, tiers, clock)
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
-        self.admission = Admission(backend, sequences, self._behind.evicting, self._price)
+        self._tickets: dict[int, Ticket] = {}
+        self.admission = Admission(
+            backend, sequences, self._behind.evicting, lambda: answered(self._tickets), self._price
+        )
         self._limits = limits
         self._clock = clock
-        self._tickets: dict[int, Ticket] = {}
         self._arrivals = 0
+        self._credit_ms = SHORT_MS
         self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
@@ -74,7 +78,7 @@ class Loop:
             backend, self.counters, self._speculation, self._say, self._end, self._behind.floor_stands, clock
         )
         self._entry = Entry(
-            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters, limits.budget_ms,
+            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters,
             self._say, self._end, clock,
         )  # fmt: skip
 
@@ -138,7 +142,7 @@ class Loop:
 
     def behind(self) -> bool:
         """Whether something is left to be done behind the answers."""
-        return self._behind.left()
+        return self._behind.left() or self.admission.moving()
 
     def close(self) -> None:
         """Keeps what stands, so that the next process finds it."""
@@ -146,16 +150,26 @@ class Loop:
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known that may not wait."""
+        timing = timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._behind.left())
         try:
-            self._entry.admit(list(self._tickets.values()))
+            self._carry(timing)
             pools = list(self.admission.pools.values())
-            steps = self._plan(pools)
+            steps = self._plan(pools, timing.limits())
             self._tell(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
             for step in steps:
                 self._run(step, pools[step.pool])
         finally:
             self._tell(self._clock() if self.busy() else float("inf"))
-        self._behind.work()
+        if timing.may_write():
+            self._behind.work()
+
+    def _carry(self, timing: Timing) -> None:
+        """What the round has time for of moves and restores, and of what has to go for them; then who can enter does."""
+        self.admission.slack = timing.carrying
+        with suppress(OutOfTime):
+            self.admission.go_on()
+            self._entry.admit(list(self._tickets.values()), timing.entering)
+        self.admission.slack = endless()  # in a step nothing waits for another round
 
     def _run(self, step: Step, pool: Pool) -> None:
         answering = [self._tickets[number] for number in step.answering]
@@ -191,7 +205,7 @@ class Loop:
         """Tells everything, also what may wait."""
         self._outbox.flush()
 
-    def _plan(self, pools: list[Pool]) -> tuple[Step, ...]:
+    def _plan(self, pools: list[Pool], limits: Limits) -> tuple[Step, ...]:
         index = {id(pool): place for place, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
         wants: list[Want] = []
@@ -207,7 +221,9 @@ class Loop:
                 background, arrived = ticket.order
                 wants.append(Want(background, arrived, ticket.number, place, len(node.ids) - node.filled))
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
-        return plan_round(answering, wants, cells, self._limits, self._stepping.costs, drafts)
+        steps = plan_round(answering, wants, cells, limits, self._stepping.costs, drafts, self._credit_ms)
+        self._credit_ms = credit_after(self._credit_ms, steps)
+        return steps
 
     def _claim(self, ticket: Ticket) -> Node | None:
         """The node that this ticket may compute now; None while another ticket computes it."""
@@ -273,15 +289,6 @@ class Loop:
             self.counters.broken_pools += 1
             self.admission.discard(name)
         return bool(broken)
-
-
-def keeper_of(backend: Backend, tiers: Tiers | None, clock: Clock) -> Keeping | None:
-    """None where nothing may outlive the cells."""
-    if tiers is None:
-        return None
-    if backend.info.ranges:
-        return Keeper(tiers, clock)
-    return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)
 
 
 def ids_of(data: bytes) -> "array[int]":

@@ -25,6 +25,7 @@ class Node:
     used: int = 0  # clock of the last lease or release
     walked: float = 0.0  # what a cell of its pool had cost in all steps, at the last lease or release
     gone: bool = False  # evicted
+    handed: int = 0  # position up to which the tiers were given its cells, for it to go
     children: list["Node"] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
 

@@ -12,6 +12,7 @@ from orchestrator.engine.anchored_tree import AnchoredTree
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.messages import PoolState
 from orchestrator.engine.node import Node
+from orchestrator.engine.slack import OutOfTime
 from orchestrator.engine.tree import Tree
 from orchestrator.engine.worth import UNSEEN, Price
 
@@ -45,6 +46,7 @@ class Pool:
         """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
 
         The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
+        Raises OutOfTime while more is to be evicted than the round has time for.
         """
         if len(self._growth) >= self._most:
             return None
@@ -53,20 +55,40 @@ class Pool:
         if max_tokens:
             tip.filler = ticket
         self._growth[ticket] = max_tokens
-        if self.make_room(0):
-            return tip
+        for node in tip.path():
+            node.handed = 0  # it stays
+        try:
+            self._make_sequences()
+            if self.make_room(0):
+                return tip
+        except OutOfTime:
+            self.release(ticket, tip)
+            raise
         self.wanted = self.in_use()
         self.release(ticket, tip)
         return None
 
     def make_room(self, cells: int) -> bool:
-        """Evicts, stalest first, until `cells` are free; False when all that is left is in use."""
+        """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""
+        if self.in_use() + cells > self.memory.cells:
+            return False
         while self.free() < cells:
             tip = self.tree.stalest()
-            if tip is None:
-                return False
+            assert tip is not None, "what is not in use can be evicted"
             self.tree.evict(tip)
         return True
+
+    def _make_sequences(self) -> None:
+        """Evicts until each ticket can have a sequence: while a step is made there is no time for it."""
+        while self.tree.ranges and self._sequences_at_hand() < len(self._growth):
+            tip = self.tree.stalest()
+            if tip is None:
+                return
+            self.tree.evict(tip)
+
+    def _sequences_at_hand(self) -> int:
+        held = sum(node.leases > 0 and node.sequence is not None for node in self.tree.nodes())
+        return held + len(self.tree.spare_sequences())
 
     def release(self, ticket: int, tip: Node) -> None:
         del self._growth[ticket]

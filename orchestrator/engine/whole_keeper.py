@@ -19,6 +19,7 @@ from orchestrator.engine.node import Node, common_prefix
 from orchestrator.engine.path import Path, path_of
 from orchestrator.engine.pools import Pool
 from orchestrator.engine.segments import ground, named
+from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tiers import Tiers
 from orchestrator.engine.transfer import restore_range, save_range
 from orchestrator.engine.tree import NoSequence
@@ -50,7 +51,7 @@ class WholeKeeper:
         while self._queue and not self.tiers.crowded():
             pool, node = self._queue.popleft()
             if not node.gone:
-                self._save(pool, node, through=True)
+                self._save(pool, node, endless(), through=True)
             if self._clock() >= deadline:
                 return
 
@@ -59,14 +60,16 @@ class WholeKeeper:
         pieces = self._reaching(path, len(path.ids))
         return end_of(pieces) == node.end and all(self.tiers.arrived(piece.name) for piece in pieces)
 
-    def evicting(self, pool: Pool, node: Node) -> None:
-        self._save(pool, node, through=False)
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        if node.handed < node.stands:
+            self._save(pool, node, slack, through=False)
+            node.handed = node.stands
 
     def _kept(self, node: Node) -> bool:
         path = path_of(node)
         return end_of(self._reaching(path, len(path.ids))) == node.end
 
-    def _save(self, pool: Pool, node: Node, *, through: bool) -> None:
+    def _save(self, pool: Pool, node: Node, slack: Slack, *, through: bool) -> None:
         """Keeps what of a path is not kept yet, up to the end of `node`, as one piece."""
         if node.sequence is None or not node.whole:
             return
@@ -80,6 +83,7 @@ class WholeKeeper:
         name = named(ground(parent, start, path.cut, path.owner), ids)
         if self.tiers.holds(name):
             return
+        slack.take()
         header = Header(self.tiers.root, name, parent, start, node.end, ids)
         self.tiers.keep(header, save_range(pool, node, start), through=through)
         if tail and self._constant:
@@ -93,8 +97,8 @@ class WholeKeeper:
 
     # -- up
 
-    def revive(self, pool: Pool, path: Path, limit: int, deadline: float, restored: list[Reuse]) -> bool:
-        """Restores what of [0, limit) is kept below and not in the pool. False when the deadline came first: call again.
+    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
+        """Restores what of [0, limit) is kept below and not in the pool. Raises OutOfTime: call again.
 
         The floor is restored in one go, and so is the tail. What was restored is appended to `restored`.
         """
@@ -103,12 +107,10 @@ class WholeKeeper:
             above = pool.tree.anchor(path.ids[:limit], path.owner)
             pieces = self._reaching(path, limit)
             if not above.whole or end_of(pieces) <= above.end:
-                return True  # another ticket is computing it, or there is nothing to bring
+                return  # another ticket is computing it, or there is nothing to bring
             node, pieces = meeting(above, pieces, path.cut)
-            if not self._restore(pool, path, node, pieces, restored):
-                return True
-            if self._clock() >= deadline:
-                return False
+            if not self._restore(pool, path, node, pieces, slack, restored):
+                return
 
     def forget_floor(self, ids: "array[int]") -> None:
         """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
@@ -119,14 +121,19 @@ class WholeKeeper:
                     break
                 self.tiers.forget(piece.name)
 
-    def _restore(self, pool: Pool, path: Path, above: Node, pieces: list[Header], restored: list[Reuse]) -> bool:
+    def _restore(
+        self, pool: Pool, path: Path, above: Node, pieces: list[Header], slack: Slack, restored: list[Reuse]
+    ) -> bool:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end
         owner = None if start < path.cut else path.owner
         node = pool.tree.graft_below(above, path.ids[start:end], owner)
         try:
             into = pool.tree.attach(node)
-            return pool.make_room(0) and all(self._join(pool, node, into, piece, restored) for piece in pieces)
+            if not pool.make_room(0):
+                return False
+            slack.take()
+            return all(self._join(pool, node, into, piece, restored) for piece in pieces)
         except NoSequence:
             return False  # as many tickets run as there are sequences; this one will have to wait anyway
         finally:

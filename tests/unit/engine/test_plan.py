@@ -1,10 +1,13 @@
 """A round's plan: answers first, prefill for one pool, class before age, within the budget."""
 
-from hypothesis import given
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.plan import Limits, Step, Want, plan_round
+from orchestrator.engine.plan import SHORT_MS, SHORT_SHARE, Limits, Step, Want, credit_after, plan_round
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:
@@ -84,3 +87,68 @@ def test_a_step_keeps_to_its_budget_when_more_than_one_tile_could_be_taken(
     (step,) = plan_round({0: list(range(100, 100 + beside))}, (want(1, tokens),), {0: 1000}, limits, costs)
     rows = beside + step.prefill[0][1] + step.padding
     assert rows <= 64 + 63 or costs.milliseconds(rows, 1000) <= budget
+
+
+def prefilled(
+    wants: list[Want], rounds: int, answering: dict[int, list[int]], costs: Costs, credit: float = 0.0
+) -> tuple[list[list[Step]], dict[int, int]]:
+    """So many rounds of a prefill: their steps, and what is left of each want."""
+    left, made = {one.ticket: one.tokens for one in wants}, []
+    for _ in range(rounds):
+        now = [replace(one, tokens=left[one.ticket]) for one in wants if left[one.ticket]]
+        steps = plan_round(answering, now, {0: 1000, 1: 1000, 2: 1000}, Limits(512), costs, None, credit)
+        credit = credit_after(credit, steps)
+        made.append(list(steps))
+        for step in steps:
+            for ticket, tokens in step.prefill:
+                assert 0 < tokens <= left[ticket]
+                left[ticket] -= tokens
+    return made, left
+
+
+@pytest.mark.parametrize("answering", [{}, {0: [9]}, {1: [9]}, {0: [8], 2: [9]}])
+@pytest.mark.parametrize("pool", [0, 1])
+def test_a_short_question_beside_a_long_cold_prefill_is_prefilled_within_a_few_rounds(
+    pool: int, answering: dict[int, list[int]]
+) -> None:
+    made, left = prefilled([want(1, 30_000), want(2, 14, pool)], 6, answering, Costs(1))
+    assert left[2] == 0
+    assert all(any(ticket == 1 for step in steps for ticket, _ in step.prefill) for steps in made)
+
+
+def test_a_short_question_that_was_saved_up_for_is_prefilled_at_once() -> None:
+    _, left = prefilled([want(1, 30_000), want(2, 14, 1)], 1, {0: [9]}, Costs(1), credit=SHORT_MS)
+    assert left[2] == 0
+
+
+def test_what_is_no_short_prefill_waits_for_its_age() -> None:
+    _, left = prefilled([want(1, 30_000), want(2, 20_000, 1)], 20, {}, Costs(1), credit=SHORT_MS)
+    assert left[2] == 20_000
+
+
+def test_a_background_prefill_however_short_waits_for_interactive_ones() -> None:
+    _, left = prefilled([want(1, 30_000), want(2, 14, 1, background=True)], 20, {}, Costs(1), credit=SHORT_MS)
+    assert left[2] == 14
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), min_size=1, max_size=12), answers)
+def test_short_prefills_that_never_cease_take_no_more_than_their_share_of_the_first(
+    specs: list[tuple[int, int]], answering: dict[int, list[int]]
+) -> None:
+    """In each round the same short ones want as much again: the oldest still has three quarters of the time."""
+    costs, credit, left, shorts, total = Costs(1), 0.0, 30_000, 0.0, 0.0
+    cells = {0: 1000, 1: 1000, 2: 1000}
+    for _ in range(60):
+        wants = [want(1, left), *(want(2 + n, tokens, pool) for n, (pool, tokens) in enumerate(specs))]
+        steps = plan_round(answering, wants, cells, Limits(512), costs, None, credit)
+        credit = credit_after(credit, steps)
+        for step in steps:
+            assert step.rows <= 512
+            mine = sum(tokens for ticket, tokens in step.prefill if ticket == 1)
+            left -= mine
+            others = sum(tokens for ticket, tokens in step.prefill if ticket != 1) if step.credit_ms < 0 else 0
+            shorts += costs.milliseconds(others, 1000) if others and not mine else 0.0
+            total += costs.milliseconds(mine, 1000) if mine else 0.0
+    assert left < 30_000
+    assert shorts <= SHORT_SHARE / (1 - SHORT_SHARE) * total * 1.5 + 500
