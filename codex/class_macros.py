@@ -10,7 +10,7 @@ import re
 
 _MACRO = re.compile(
     rb"\b(?P<head>(?:class|struct|union|enum(?:[ \t]+class)?)[ \t]+)"
-    rb"(?P<macro>[A-Z][A-Z0-9_]{2,80})(?=[ \t\n]+[A-Za-z_][\w:]{0,200}(?:[ \t]+final)?[ \t\r\n]{0,80}[:{][^:])"
+    rb"(?P<macro>[A-Z][A-Z0-9_]{2,80})(?=[ \t\n]+[A-Za-z_][\w:]{0,200}(?:[ \t]+final)?[ \t\r\n]{0,80}[:{](?!:))"
 )
 
 

@@ -29,6 +29,8 @@ _MATCHES_IN_PROGRESS = 4096
 _WRAPPERS = frozenset(
     {"decorated_definition", "export_statement", "template_declaration", "ambient_declaration", "statement"}
 )
+_GROUPS = frozenset({"type_declaration", "const_declaration", "var_declaration"})
+_WORD_AND_ONE = 2
 _FIELD = "field"
 _PLAIN = frozenset({"field", "variable"})  # where a query also says function, that says more
 _SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
@@ -171,8 +173,10 @@ def _definition(node: Node, captures: dict[str, list[Node]], kind: str, raw: byt
 
 
 def _outermost(node: Node) -> Node:
-    """The node with what only wraps it: decorators, `export`, `declare`, `template`."""
-    while (parent := node.parent) is not None and parent.type in _WRAPPERS:
+    """The node with what only wraps it: decorators, `export`, `declare`, `template`; `type` before the only one of it."""
+    while (parent := node.parent) is not None:
+        if parent.type not in _WRAPPERS and not (parent.type in _GROUPS and parent.child_count == _WORD_AND_ONE):
+            break
         node = parent
     return node
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from codex.class_macros import without_class_macros
 from codex.documents import Document
 from codex.languages import LANGUAGES, language_of, query_of
 from codex.symbols import outline
@@ -99,6 +100,68 @@ def test_a_comment_above_is_the_doc_of_a_language_without_docstrings() -> None:
     assert outline(Document("a.c", text, "", 0)).symbols[0].doc == "Closes it."
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "doc"),
+    [
+        ("a.cs", '/// <summary>\n/// Opens <see cref="T:Door"/>.\n/// </summary>\nclass A {}\n', "Opens Door."),
+        ("a.rs", "/// Of `Vec<u8>`.\n#[derive(Debug)]\n// for tests\n#[inline]\nfn f() {}\n", "Of `Vec<u8>`."),
+        ("a.go", "package p\n// A is one.\ntype A struct {\n}\n", "A is one."),
+        ("a.sh", "#!/bin/bash\nf() {\n:\n}\n", ""),
+        ("a.sh", "#!/bin/bash\n# Opens.\nf() {\n:\n}\n", "Opens."),
+        ("a.c", "int a; // about a\nint f(void) { return a; }\n", ""),
+        ("a.c", "/* long\n   gone */\n\nint f(void) { return a; }\n", ""),
+        ("a.c", "/** @brief Opens. */\nint f(void) { return a; }\n", "Opens."),
+        ("a.ts", "/**\n * @param a what\n * to open\n */\nfunction f(a) {}\n", ""),
+        ("a.js", "function f() {\n  'use strict'\n}\n", ""),
+        ("a.py", "class A:\n    # Opens.\n    def f(self):\n        pass\n", "Opens."),
+        ("a.hs", "{-| Opens. -}\nf :: Int\n", "Opens."),
+        ("a.ex", 'defmodule A do\n  @doc "Opens."\n  @spec f(integer) :: any\n  def f(x), do: x\nend\n', "Opens."),
+        ("a.ex", "defmodule A do\n  @doc false\n  def f(x), do: x\nend\n", ""),
+    ],
+)
+def test_a_doc_line_is_what_is_said_about_the_definition_and_nothing_else(path: str, text: str, doc: str) -> None:
+    assert outline(Document(path, text, "", 0)).symbols[-1].doc == doc
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "signature"),
+    [
+        (
+            "a.java",
+            '@Get(\n  "/a")\npublic abstract int f(\n  int a,\n  int b\n);',
+            "public abstract int f(int a, int b)",
+        ),
+        ("a.cs", "[A, B]\npublic class C : D\n{\n}\n", "public class C : D"),
+        ("a.go", "package p\ntype (\n\tA struct {\n\t}\n)\n", "type A struct"),
+        ("a.c", "typedef struct {\n  int a;\n} thing;\n", "typedef struct … thing"),
+        ("a.ts", "export const f = (\n  a: A,\n): B => {\n}\n", "const f = (a: A): B =>"),
+        ("a.cpp", "class CORE_EXPORT A : public B {\n};\n", "class CORE_EXPORT A : public B"),
+        ("a.py", f"A = '{'x' * 100}'\n", f"A = '{'x' * 55}…"),
+    ],
+)
+def test_a_signature_is_the_whole_head_without_annotations_and_body(path: str, text: str, signature: str) -> None:
+    assert [one.signature for one in outline(Document(path, text, "", 0)).symbols] == [signature]
+
+
+def test_fields_are_told_apart_from_definitions_and_private_ones_not_at_all() -> None:
+    text = "class A:\n    _own = 1\n    b: int = 2\n\n    def f(self):\n        c = 3\n"
+    found = outline(Document("a.py", text, "", 0))
+    assert [(one.qualname, one.kind, one.start) for one in found.fields] == [("A.b", "field", 3)]
+    assert [one.qualname for one in found.symbols] == ["A", "A.f"]
+
+
+def test_a_class_macro_is_blanked_where_one_stands_and_nowhere_else() -> None:
+    for text in (
+        b"class A final : B {",
+        b"enum class A : int {",
+        b"struct ABC { int a; };",
+        b"class ABC;",
+        b"class A B",
+    ):
+        assert without_class_macros(text) == text
+    assert without_class_macros(b"class ABC D\n{") == b"class     D\n{"
+
+
 def test_references_and_imports_are_told_with_their_lines() -> None:
     text = "from a.b import c\nimport os\nclass D(Base):\n    def m(self, x: Thing):\n        return c(x).run()\n"
     found = outline(Document("a.py", text, "", 0))
@@ -135,9 +198,38 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
     ["(" * 30_000, "{[\n" * 10_000, "def f():\n" * 6_000, "x = 1;" * 30_000, "\x00\x01\n" * 15_000],
     ids=["parentheses", "brackets", "headers", "one line", "control characters"],
 )
-@pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh"])
+@pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh", "a.swift", "a.ex", "a.hs"])
 def test_hostile_text_takes_a_second_or_two_at_most(path: str, text: str) -> None:
     before = time.thread_time()  # of this thread alone: other work on the machine does not count
+    outline(Document(path, text, "", len(text)))
+    assert time.thread_time() - before < 2
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.sh", "# a\n" * 20_000 + "f() { :; }\n" * 600),
+        ("a.js", "/*" + "a\n" * 30_000 + "*/\nconst " + ",\n".join(f"a{number} = 1" for number in range(2_000))),
+        ("a.rs", "#[a]\n" * 20_000 + "fn f() {}\n"),
+        ("a.cpp", "class AAAA \n" * 20_000),
+        ("a.cpp", f"class {'A' * 19_000} "),
+        ("a.c", "typedef int (*f)(\n" * 5_000),
+        ("a.sql", "CREATE TABLE t (\n" + ",\n".join(f"c{number} INT" for number in range(5_000)) + ");\n"),
+        ("a.go", "package p\ntype (\n" + "// a\nA struct{}\n" * 5_000 + ")\n"),
+    ],
+    ids=[
+        "comments",
+        "names under a comment",
+        "attributes",
+        "macros",
+        "a long macro",
+        "parentheses",
+        "columns",
+        "groups",
+    ],
+)
+def test_what_stands_around_definitions_is_read_in_time(path: str, text: str) -> None:
+    before = time.thread_time()
     outline(Document(path, text, "", len(text)))
     assert time.thread_time() - before < 2
 
