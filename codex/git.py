@@ -87,6 +87,15 @@ class Git:
         """Where HEAD and index.lock of this working tree are."""
         return Path(os.fsdecode(self.run("rev-parse", "--absolute-git-dir").rstrip(b"\n")))
 
+    def exclude_files(self) -> tuple[Path, ...]:
+        """Where the user's own ignore rules for this repository, and for all, are read from; they need not exist."""
+        named = [self._says("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")]
+        named.append(self._says("config", "--type=path", "--get", "core.excludesFile"))
+        if named[1] is None:
+            home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - as git does
+            named[1] = f"{home}/git/ignore"
+        return tuple(self.folder / one for one in named if one)
+
     def listed(self, cancelled: Callable[[], bool] | None = None) -> list[str]:
         """Tracked files and untracked ones that no rule hides, below the folder; nested repositories end in /."""
         return self.records("ls-files", "-z", "-co", "--exclude-standard", "--deduplicate", cancelled=cancelled)

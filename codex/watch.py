@@ -10,7 +10,7 @@ of its own per codex; `changed` is called in it, so batches never overlap.
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex.forest import Forest
@@ -18,18 +18,20 @@ from codex.gathering import Batch, Gathering
 from codex.inotify import FolderWatches, Happened, WatchLimit
 from codex.settings import WatchSettings
 from codex.walk import DiskTree
-from codex.watched import folders, is_rule_file, relevant, version_control
+from codex.watched import exclude_files, folders, is_rule_file, relevant, version_control
 
 _GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
+_GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
 
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """One root: its tree, the label of its names, and git's folder."""
+    """One root: its tree, the label of its names, git's folder, and what is watched of git's rules outside the tree."""
 
     label: str
     tree: DiskTree
     git_folder: Path | None
+    excludes: set[str] = field(default_factory=set)
 
 
 class Watcher:
@@ -130,7 +132,9 @@ class Watcher:
     def _sort_one(self, now: float, event: Happened, root: _Watched, appeared: list[str]) -> None:
         folder, _, name = event.path.rpartition("/")
         top = str(root.tree.root)
-        if root.git_folder is not None and folder == str(root.git_folder):
+        if event.path in root.excludes:
+            self._rules_changed(now)
+        elif root.git_folder is not None and folder == str(root.git_folder):
             self._sort_git(now, event, name)
         elif event.path == top and event.gone:
             self._stale = True
@@ -149,8 +153,14 @@ class Watcher:
             self._gathering.hold(now)
         elif name == "index.lock" and event.gone:
             self._gathering.release(now)
+        elif name in _GIT_RULES and (event.appeared or not event.is_folder):
+            self._rules_changed(now)
         elif name in _GIT_FILES and event.appeared:
             self._gathering.note(now, everything=name == "HEAD", commit=True)
+
+    def _rules_changed(self, now: float) -> None:
+        self._stale = True
+        self._gathering.note(now, everything=True)
 
     def _sort_file(self, now: float, root: _Watched, path: str) -> None:
         self._stale = self._stale or is_rule_file(path)
@@ -176,10 +186,18 @@ class Watcher:
                 root.tree.forget_rules()
                 if root.git_folder is not None:
                     self._watches.add(root.git_folder)
+                    self._watch_excludes(root, self._watches)
         except WatchLimit as limit:
             self._poll(limit)
         for root in self._roots:
             self._watch(root, [""])
+
+    def _watch_excludes(self, root: _Watched, watches: FolderWatches) -> None:
+        """By their folders: editors replace files."""
+        root.excludes.clear()
+        root.excludes.update(exclude_files(root.tree))
+        for folder in {Path(path).parent for path in root.excludes}:
+            watches.add(folder)
 
     def _watch(self, root: _Watched, below: Sequence[str]) -> bool:
         """Whether there was any folder to watch."""

@@ -44,6 +44,18 @@ def version_control(tree: DiskTree) -> Path | None:
         return None
 
 
+def exclude_files(tree: DiskTree) -> frozenset[str]:
+    """Absolute paths of the rules that git reads beside those in the tree, and of what they are links to."""
+    repository = tree.repository()
+    if repository is None or tree.files is not None:
+        return frozenset()
+    try:
+        found = repository.exclude_files()
+    except GitError:
+        return frozenset()
+    return frozenset(str(path) for path in found) | {os.path.realpath(path) for path in found}
+
+
 def _entered(tree: DiskTree, candidates: list[str]) -> list[str]:
     allowed = [
         folder

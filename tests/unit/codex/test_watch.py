@@ -138,6 +138,33 @@ def test_an_edited_ignore_file_is_followed_at_once(start: Start, repository: Pat
     assert "build/x.py" in watched.next().paths
 
 
+def test_rules_that_git_reads_from_its_own_folder_are_followed(start: Start, repository: Path) -> None:
+    (repository / "empty" / "b.py").write_text("b = 1\n")
+    watched = start(repository)
+    (repository / ".git" / "info" / "exclude").write_text("empty/\n")
+    assert watched.next().everything
+    assert watched.library.changes(watched.name).removed == ("empty/b.py",)
+    (repository / "empty" / "c.py").write_text("c = 1\n")
+    told = watched.nothing_more_after("src/mark.py")
+    assert set().union(*(one.paths for one in told)) == {"src/mark.py"}
+
+
+def test_rules_in_the_users_own_file_are_followed_from_when_they_are_named(
+    start: Start, repository: Path, tmp_path: Path
+) -> None:
+    (repository / "empty" / "b.py").write_text("b = 1\n")
+    rules = tmp_path / "mine" / "ignored"
+    rules.parent.mkdir()
+    watched = start(repository)
+    git(repository, "config", "core.excludesFile", str(rules))
+    assert watched.next().everything
+    assert watched.library.changes(watched.name).removed == ()
+    (rules.parent / "new").write_text("empty/\n")
+    (rules.parent / "new").rename(rules)
+    assert watched.next().everything
+    assert watched.library.changes(watched.name).removed == ("empty/b.py",)
+
+
 def test_a_checkout_of_a_branch_is_one_batch(start: Start, repository: Path) -> None:
     git(repository, "checkout", "-q", "-b", "other")
     for number in range(200):

@@ -2,9 +2,11 @@
 
 import sqlite3
 
-from orchestrator.reports.findings import fault_of, plugin_failures
+from codex.library import Library
+from orchestrator.reports.findings import damaged_stores, fault_of, plugin_failures
 from orchestrator.reports.model_findings import floors_on_disk, model_findings
 from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.paths import Paths
 
 
 def test_a_sound_database_has_no_fault_and_a_damaged_one_is_told(tmp_path):
@@ -20,6 +22,16 @@ def test_a_sound_database_has_no_fault_and_a_damaged_one_is_told(tmp_path):
     assert fault_of(store) != ""
     store.write_bytes(b"this is no database at all, though it has the name of one" * 20)
     assert "not a database" in fault_of(store)
+
+
+def test_the_catalog_is_looked_into_too(tmp_path):
+    paths = Paths.of({f"XDG_{name}_HOME": str(tmp_path / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
+    paths.prepare()
+    Library(paths.codices).close()
+    assert damaged_stores(paths) == []
+    catalog = paths.codices / "catalog.sqlite"
+    catalog.write_bytes(b"this is no database at all" * 100)
+    assert [store for store, _ in damaged_stores(paths)] == [catalog]
 
 
 def test_looking_changes_nothing_and_needs_no_right_to_write(tmp_path):

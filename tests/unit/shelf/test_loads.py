@@ -48,6 +48,23 @@ async def test_a_fault_is_told_and_remembered_until_the_next_load():
     assert loads.failed("a") == ""
 
 
+async def test_a_load_that_is_refused_because_of_another_codex_is_no_failure_of_this_one():
+    async def taken(load, emit):
+        await asyncio.sleep(0)
+        raise Conflict("codex name 'a' is taken by /other")
+
+    async def fails(load, emit):
+        await asyncio.sleep(0)
+        raise LoreError("no room left")
+
+    loads = Loads()
+    assert await seen(loads.begin("a", taken)) == ["codex name 'a' is taken by /other"]
+    assert loads.failed("a") == ""
+    await seen(loads.begin("a", fails))
+    await seen(loads.begin("a", taken))
+    assert loads.failed("a") == "no room left"
+
+
 async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended():
     async def breaks(load, emit):
         await asyncio.sleep(0)
