@@ -59,22 +59,23 @@ class Tree:
     # -- looking
 
     def match(self, ids: Tokens, owner: int) -> tuple[Node, int]:
-        """The deepest node that shares with `ids` and the length shared; cells of it may still be being computed."""
-        node, depth = self.root, 0
-        while True:
-            best, shared = None, 0
+        """The deepest node that shares with `ids` and the length shared; cells of it may still be being computed.
+
+        Equal siblings exist where two tickets computed the same: all are followed, and of two that lead as far the one that
+        stands further wins.
+        """
+        best, stack = (self.root, 0), [(self.root, 0)]
+        while stack:
+            node, depth = stack.pop()
+            if (depth, node.stands) > (best[1], best[0].stands):
+                best = node, depth
+            if depth < node.end:
+                continue
             for child in node.children:
-                if child.owner is None or child.owner == owner:
-                    common = common_prefix(child.ids, ids, depth)
-                    # Equal siblings exist where two tickets computed the same: the one that stands further wins.
-                    if common > shared or (best and common == shared > 0 and child.filled > best.filled):
-                        best, shared = child, common
-            if best is None:
-                return node, depth
-            depth += shared
-            node = best
-            if shared < len(best.ids):
-                return node, depth
+                common = common_prefix(child.ids, ids, depth) if child.owner in (None, owner) else 0
+                if common:
+                    stack.append((child, depth + common))
+        return best
 
     def nodes(self) -> Iterator[Node]:
         stack = list(self.root.children)
