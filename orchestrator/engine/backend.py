@@ -98,6 +98,10 @@ class Memory(Protocol):
         """The position after a sequence's last cell; 0 for an empty one."""
         ...
 
+    def count(self, sequence: int) -> int:
+        """How many cells a sequence has: its length, unless there is a hole. Where memory cannot be cut, its length."""
+        ...
+
     def close(self) -> None: ...
 
 

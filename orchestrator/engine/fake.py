@@ -107,6 +107,9 @@ class FakeMemory:
     def length(self, sequence: int) -> int:
         return max(self.members.get(sequence, {}), default=-1) + 1
 
+    def count(self, sequence: int) -> int:
+        return len(self.members.get(sequence, ())) if self.ranges else self.length(sequence)
+
     def close(self) -> None:
         self.members.clear()
         self.tokens.clear()

@@ -69,7 +69,7 @@ class Loop:
         )
         self._limits = limits
         self._clock = clock
-        self._arrivals = 0
+        self._arrivals = self._moments = 0
         self._credit_ms = SHORT_MS
         self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
@@ -283,7 +283,9 @@ class Loop:
 
         What it held is computed again, or restored: better than an answer from cells of which nobody knows whose they are.
         """
-        broken = {name: law for name, pool in self.admission.pools.items() if (law := conservation.broken(pool))}
+        self._moments += 1
+        pools = self.admission.pools.items()
+        broken = {name: law for name, pool in pools if (law := conservation.broken(pool, self._moments))}
         for name, law in broken.items():
             log.critical("the cells of pool %s are not what they should be (%s): they are given up", name[:12], law)
             self.counters.broken_pools += 1

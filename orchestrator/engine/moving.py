@@ -51,6 +51,9 @@ class Twin:
     def length(self, sequence: int) -> int:
         return self.now.length(sequence)
 
+    def count(self, sequence: int) -> int:
+        return self.now.count(sequence)
+
     def close(self) -> None:
         self.now.close()
         self.larger.close()

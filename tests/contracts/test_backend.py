@@ -51,6 +51,16 @@ def test_a_removed_tail_leaves_room_for_another(on: Subject) -> None:
     memory.close()
 
 
+def test_a_hole_is_told_by_the_number_of_cells_and_is_nobody_elses(on: Subject) -> None:
+    memory, at = on.open(), len(on.floor)
+    feed(memory, 0, on.floor)
+    memory.copy(0, 1, 0, at)
+    memory.remove(1, 3, 5)
+    assert [memory.count(n) for n in (0, 1, 2)] == [at, at - 2, 0]
+    assert [memory.length(n) for n in (0, 1, 2)] == [at, at, 0]
+    memory.close()
+
+
 def test_a_sequence_that_leaves_takes_nothing_from_its_siblings(on: Subject) -> None:
     memory, at = on.open(), len(on.floor)
     feed(memory, 0, on.floor)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.conservation import LawBroken, broken, check
+from orchestrator.engine.conservation import LawBroken, broken, check, turn
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Completion, Grant, Job, PutFloor, Shutdown, Snapshot, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
@@ -46,6 +46,10 @@ def a_sequence_that_was_cut(pool: Pool) -> None:
     pool.memory.remove(next(node.sequence for node in pool.tree.nodes() if node.sequence is not None), 290, -1)
 
 
+def a_hole(pool: Pool) -> None:
+    pool.memory.remove(next(node.sequence for node in pool.tree.nodes() if node.sequence is not None), 100, 110)
+
+
 def cells_of_a_spare_sequence(pool: Pool) -> None:
     pool.memory.copy(next(iter(pool.tree.members(pool.tree.root))), pool.tree.spare_sequences()[0], 0, 10)
 
@@ -56,7 +60,7 @@ def padding_that_was_left(pool: Pool) -> None:
 
 FAULTS = [
     cells_without_tokens, a_gap, a_lost_sequence, a_sequence_held_twice, a_lease_nobody_gives_back,
-    a_sequence_that_was_cut, cells_of_a_spare_sequence, padding_that_was_left,
+    a_sequence_that_was_cut, a_hole, cells_of_a_spare_sequence, padding_that_was_left,
 ]  # fmt: skip
 
 
@@ -93,6 +97,17 @@ def test_each_broken_law_is_noticed_told_and_counted_and_the_next_answer_is_righ
     machine.ask(3, "code", [1] * 5, 6)
     machine.finish()
     assert machine.answer(3) == naive_answer([*FLOOR, *[1] * 5], 6)
+
+
+@pytest.mark.parametrize("sequences", [0, 1, 3, 7])
+@pytest.mark.parametrize("most", [1, 2, 64])
+def test_in_a_pool_too_large_for_one_idle_moment_each_sequence_is_counted_in_its_turn(
+    sequences: int, most: int
+) -> None:
+    held = list(range(sequences))
+    turns = [turn(held, most, moment) for moment in range(2, 2 + -(-sequences // most))]
+    assert {one for some in turns for one in some} == set(held)
+    assert all(len(some) <= most for some in turns)
 
 
 def test_a_broken_law_stops_a_test_at_once(machine: Machine) -> None:
