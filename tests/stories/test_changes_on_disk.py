@@ -120,6 +120,7 @@ def test_a_revision_that_has_moved_is_told(house, tmp_path):
     for words in (["init", "-q", "-b", "main"], ["add", "."], commit):
         subprocess.run(["git", "-C", str(folder), *words], check=True)
     assert house.lore("load", folder, "--revision", "main", "--wait").returncode == 0
+    until(lambda: shown(house, "pushed")["fresh"] == "not watched")
     assert house.json("search", "access code", "-c", "pushed")["notices"] == []
     write_vault(folder, "badger", "3333444")
     subprocess.run(["git", "-C", str(folder), *commit], check=True)
