@@ -67,7 +67,7 @@ def test_a_kill_while_texts_get_their_vectors_loses_none_and_the_next_start_goes
         assert before["embedded"] <= filled(daemon)["texts"]
         found = reply(daemon, "/v1/search", {"query": "thing 1234", "codex": "vaults", "n": 5})
         assert found["hits"]
-        assert found["notices"] == []
+        assert not [notice for notice in found["notices"] if "not followed since" not in notice]
         assert ask(daemon, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
 
 
