@@ -42,6 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive.optimize("c")
     archive.replace("c", [document("late.py", "def late():\n    return 1\n")])
     fill(archive, LanceVectors(root / "vectors"), WordEmbedder(), "c")
+    archive.close()
     return root
 
 
