@@ -187,7 +187,10 @@ class StorageSettings(Slice):
         StoreSettings.disk_share, ge=0, le=1, description="and never more than this share of what is free"
     )
     checkpoint_ram_share: float = Field(
-        StoreSettings.ram_share, ge=0, le=1, description="checkpoints in RAM, as a share of what is available"
+        StoreSettings.ram_share,
+        ge=0,
+        le=1,
+        description="checkpoints in RAM, as a share of what is available: with KV on a GPU, or no disk",
     )
 
 
