@@ -236,7 +236,7 @@ class Shelf:
         """
         async with self.disk(name):
             standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
-            number = standing and standing.generation.number
+            number = None if standing is None else standing.generation.number
             with translated():
                 followed = await mended(
                     lambda: self.library.follow(

@@ -60,7 +60,7 @@ def test_an_edit_keeps_length_and_everything_but_its_place():
 def test_a_running_answer_measures_its_first_token_and_the_gaps_between():
     running = answers.Running()
     for _ in range(3):
-        running.token()
+        running.tokens(1)
     running.done(cached=8, computed=2, generated=3)
     answer = running.answer()
     assert len(answer.gaps_s) == 2
