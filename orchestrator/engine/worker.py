@@ -39,6 +39,9 @@ from orchestrator.engine.watchdog import Watchdog
 from orchestrator.engine.writer import Written
 
 SNAPSHOT_SECONDS = 0.1
+IDLE_SECONDS = (
+    0.5  # without a message: only then is looked after what a question that follows at once should not wait for
+)
 _SET_PARENT_DEATH_SIGNAL = 1
 
 log = logging.getLogger("lorekeep.engine")
@@ -167,10 +170,13 @@ class Worker:
     def _arrived(self) -> Iterable[object]:
         """All messages that are there; with nothing to compute or to write, waits for one."""
         if not self._loop.busy() and not self._loop.behind():
-            if self._loop.audit():
-                self._tell()
-            self._costs.keep()
-            yield self._inbox.get()
+            try:
+                yield self._inbox.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                if self._loop.audit():
+                    self._tell()
+                self._costs.keep()
+                yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()
 
