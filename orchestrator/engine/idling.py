@@ -8,9 +8,7 @@ them), and 600 of them took 1 to 9 ms to come back; with flash attention there a
 which three steps pay for. While nothing is computed nothing goes.
 """
 
-from orchestrator.engine.costs import Costs
-
-MANY = 1 << 20  # cells, where nothing but their walk counts
+from orchestrator.engine.costs import MANY, Costs
 
 
 def walk_ms(costs: Costs, rows: int) -> float:

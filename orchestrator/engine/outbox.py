@@ -1,7 +1,7 @@
 """What the loop has to tell: at once, but for tokens that follow others within a frame of a screen.
 
 Every message wakes the daemon, and on a CPU it wakes on a core that computes the next step: of a model that needs 5 ms a
-token, telling each token by itself cost a tenth of the speed. A first token and all that is no token wait for nothing;
+token, telling each token by itself cost a twentieth of the speed. A first token and all that is no token wait for nothing;
 tokens of one answer that are told together are one message. Knows no transport.
 """
 

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-from contextlib import contextmanager
 
 import pytest
 from private_daemon import LORE
 from support.house import CODES, ask, codebase, living, question, shown, until
 from support.refusals import refusal
+from support.small_disk import small_disk
 
 
 def found(house, vault):
@@ -109,18 +109,6 @@ def test_damaged_databases_that_can_be_made_again_are(house):
 
 
 # -- no room
-
-
-@contextmanager
-def small_disk(place, size):
-    place.mkdir(parents=True, exist_ok=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small file system needs more rights")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 def test_a_full_disk_is_told_by_the_load_and_what_stood_before_stays(models, tmp_path):

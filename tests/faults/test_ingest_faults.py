@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.ingesting import in_a_process, many, request
+from support.small_disk import small_disk
 
 from codex.errors import DiskFull, LoadCancelled, LoadRunning
 from codex.library import Library
@@ -113,19 +114,12 @@ def test_a_tiny_file_system_that_is_full_is_told(tmp_path: Path) -> None:
     root = many(tmp_path / "root", 50)
     for number in range(100):
         (root / f"new{number}.txt").write_text(os.urandom(4000).hex())
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small file system needs more rights")
-    try:
+    with small_disk(tmp_path / "small", "400k") as small:
         library = Library(small / "data")
         with pytest.raises(DiskFull, match="no room left"):
             library.load(request(root))
         assert library.codex("it").newest is None
         library.close()
-    finally:
-        subprocess.run(["umount", small], check=True)
 
 
 def test_an_interrupt_from_the_terminal_ends_a_load_cleanly(tmp_path: Path) -> None:

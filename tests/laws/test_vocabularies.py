@@ -1,19 +1,17 @@
 """Laws of every vocabulary. Nothing from a file, a memory or a client becomes a control token, whatever its text (law 3);
 ids give the text back; the fast way gives llama.cpp's own ids. In one file, because reading a vocabulary takes a second."""
 
-import functools
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gguf
-import llama_cpp as lib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.vocabularies import vocabulary_model
 
-from orchestrator.engine import native
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.native import NativeTokenizer
 from orchestrator.engine.vocab.reserved import reserved_texts
@@ -65,16 +63,6 @@ class Loaded:
             assert self.vocabulary.text(ids).decode() == text
 
 
-@functools.cache
-def load(path: Path) -> Any:
-    native.start()
-    settings = lib.llama_model_default_params()
-    settings.vocab_only = True
-    model = lib.llama_model_load_from_file(str(path).encode(), settings)
-    assert model, path
-    return model
-
-
 def describe(name: str, model: Any) -> Loaded:
     table = read_table(model)
     reserved = reserved_texts(table)
@@ -87,7 +75,7 @@ def describe(name: str, model: Any) -> Loaded:
 
 @pytest.fixture(scope="module", params=NAMES)
 def loaded(request: pytest.FixtureRequest, llama_sources: Path) -> Loaded:
-    model = load(llama_sources / "models" / f"ggml-vocab-{request.param}.gguf")
+    model = vocabulary_model(llama_sources / "models" / f"ggml-vocab-{request.param}.gguf")
     return describe(request.param, model)
 
 

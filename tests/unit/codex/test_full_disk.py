@@ -2,13 +2,13 @@
 
 import logging
 import os
-import subprocess
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.small_disk import small_disk
 
 from codex.errors import CatalogError, DiskFull
 from codex.remembered import SqliteRemembered
@@ -30,15 +30,8 @@ class Words:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small file system needs more rights")
-    try:
+    with small_disk(tmp_path / "small", "600k") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def fill(disk: Path, left: int = 0) -> None:

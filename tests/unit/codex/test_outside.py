@@ -4,7 +4,6 @@ import subprocess
 
 import pytest
 
-from codex.library import Library
 from codex.outside import differing, moved
 from codex.sources import LoadRequest
 
@@ -13,13 +12,6 @@ def git(root, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
     done = subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-@pytest.fixture
-def library(tmp_path):
-    made = Library(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 
 from codex.errors import UnknownGeneration
-from codex.library import Library
 from codex.sources import LoadRequest
-
-
-@pytest.fixture
-def library(tmp_path):
-    made = Library(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -7,15 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import gguf
-import llama_cpp as lib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.vocabularies import vocabulary_model
 
-from orchestrator.engine import native
 from orchestrator.engine.builtin.tokens import tokens
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.native import NativeTokenizer
@@ -27,18 +25,8 @@ CODE = inspect.getsource(gguf.GGUFReader) + inspect.getsource(st)
 
 
 @functools.cache
-def load(path: Path) -> Any:
-    native.start()
-    settings = lib.llama_model_default_params()
-    settings.vocab_only = True
-    model = lib.llama_model_load_from_file(str(path).encode(), settings)
-    assert model, path
-    return model
-
-
-@functools.cache
 def vocabulary(path: Path) -> tuple[Vocabulary, NativeTokenizer]:
-    model = load(path)
+    model = vocabulary_model(path)
     return Vocabulary(model), NativeTokenizer(model, read_table(model))
 
 
@@ -98,7 +86,7 @@ def test_every_pattern_agrees_with_llama_cpp_on_every_character(folder: Path, pa
 
 @pytest.mark.parametrize("pre", sorted(PATTERNS))
 def test_every_name_that_has_a_pattern_is_fast(folder: Path, pre: str) -> None:
-    assert Vocabulary(load(with_pre(folder, pre))).fast
+    assert Vocabulary(vocabulary_model(with_pre(folder, pre))).fast
 
 
 def test_a_lone_surrogate_becomes_the_replacement_character(quoter_model: Path) -> None:
@@ -112,9 +100,9 @@ def test_many_texts_are_tokenised_one_by_one(quoter_model: Path) -> None:
 
 
 def test_fingerprints_tell_vocabularies_apart_and_nothing_else(folder: Path, quoter_model: Path) -> None:
-    quoter = Vocabulary(load(quoter_model)).fingerprint
+    quoter = Vocabulary(vocabulary_model(quoter_model)).fingerprint
     assert vocabulary(quoter_model)[0].fingerprint == quoter
-    assert Vocabulary(load(with_pre(folder, "qwen2"))).fingerprint != quoter
+    assert Vocabulary(vocabulary_model(with_pre(folder, "qwen2"))).fingerprint != quoter
 
 
 def test_threads_get_the_same_ids(quoter_model: Path) -> None:

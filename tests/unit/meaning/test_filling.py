@@ -26,10 +26,11 @@ class Hashes:
 
     def __init__(self):
         self.fault, self.batches = "", []
-        self.gate = threading.Event()
+        self.gate, self.asked = threading.Event(), threading.Event()
         self.gate.set()
 
     def embed(self, texts):
+        self.asked.set()
         assert self.gate.wait(SOON)
         if self.fault:
             raise EmbeddingFailed(self.fault)
@@ -56,6 +57,13 @@ async def room(*codices, embedder=None, again=SOON, vectors=None):
     finally:
         made.embedder.gate.set()
         await made.stop()
+
+
+async def in_the_midst(made):
+    """The codex `demo` is being embedded, and its embedder held up."""
+    made.archive.index("demo", [document(f"demo{n}.py") for n in range(50)], [], lambda more: None)
+    made.wanted("demo")
+    assert await asyncio.to_thread(made.embedder.asked.wait, SOON)
 
 
 def complete(made, name):
@@ -124,11 +132,7 @@ async def test_a_codex_that_is_forgotten_is_not_gone_on_with():
     hashes = Hashes()
     hashes.gate.clear()
     async with room("demo", embedder=hashes) as made:
-        made.archive.index("demo", [document(f"demo{n}.py") for n in range(50)], [], lambda more: None)
-        made.wanted("demo")
-        async with asyncio.timeout(SOON):
-            while made.report("demo") is None:
-                await asyncio.to_thread(lambda: None)
+        await in_the_midst(made)
         made.archive.drop("demo")
         made.forget("demo")
         hashes.gate.set()
@@ -153,11 +157,7 @@ async def test_stopping_waits_for_the_batch_that_runs_and_no_more():
     hashes = Hashes()
     hashes.gate.clear()
     async with room("demo", embedder=hashes) as made:
-        made.archive.index("demo", [document(f"demo{n}.py") for n in range(50)], [], lambda more: None)
-        made.wanted("demo")
-        async with asyncio.timeout(SOON):
-            while made.report("demo") is None:
-                await asyncio.to_thread(lambda: None)
+        await in_the_midst(made)
         ending = asyncio.create_task(made.stop())
         await asyncio.to_thread(lambda: None)
         hashes.gate.set()
