@@ -161,7 +161,8 @@ def test_a_damaged_truncated_or_foreign_file_is_a_miss(tmp_path):
 def flip(files):
     for file in files:
         data = bytearray(file.read_bytes())
-        data[-20] ^= 1
+        if data:  # a file cut several times may be empty by now
+            data[max(len(data) - 20, 0)] ^= 1
         file.write_bytes(data)
 
 
