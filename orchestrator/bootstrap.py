@@ -11,21 +11,23 @@ from codex.neighbourhood import Neighbourhoods
 from codex.remembered import SqliteRemembered
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
-from orchestrator.answer import Answers
+from orchestrator.asking.answer import Answers
+from orchestrator.asking.preparing import Preparing
+from orchestrator.asking.turn_state import Conversations
 from orchestrator.context.agent import Answerer
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.tier import FloorTier, tier_named
 from orchestrator.context.tools import SearchArchive
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.host import Host, host_of
+from orchestrator.hosting.host import Host, host_of
+from orchestrator.hosting.voice import Voice
 from orchestrator.identities import Identities
 from orchestrator.meaning.filling import Filling
 from orchestrator.meaning.meaning import Meaning
 from orchestrator.operate import Operations
-from orchestrator.preparing import Preparing
-from orchestrator.program import Awaited, Program
 from orchestrator.reports.about import About
 from orchestrator.reports.prefill import prefill_of
+from orchestrator.running.program import Awaited, Program
 from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
@@ -41,8 +43,6 @@ from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
-from orchestrator.turn_state import Conversations
-from orchestrator.voice import Voice
 
 RELEASE = version("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens

@@ -6,18 +6,19 @@ import os
 import signal
 from contextlib import ExitStack
 
-from orchestrator import bootstrap, folders
+from orchestrator import bootstrap
 from orchestrator.api.app import create_app
 from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
-from orchestrator.host import model_of
+from orchestrator.hosting.host import model_of
 from orchestrator.observe.logs import set_up
-from orchestrator.program import Program
+from orchestrator.running import folders
+from orchestrator.running.program import Program
+from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.switching import Switch
 
 log = logging.getLogger("lorekeep")
 

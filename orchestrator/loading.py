@@ -22,7 +22,8 @@ from codex.sources import LoadRequest as Wanted
 from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
 from orchestrator.engine.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
-from orchestrator.machine import Machine
+from orchestrator.hosting.machine import Machine
+from orchestrator.hosting.voice import Voice
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.shelf.before import Before
 from orchestrator.shelf.estimating import surveyed
@@ -35,7 +36,6 @@ from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
-from orchestrator.voice import Voice
 from orchestrator.wire.places import is_url
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from orchestrator.context.codex_choice import choose_codex
 from orchestrator.engine.client import EngineClient
 from orchestrator.errors import NotFound
+from orchestrator.hosting.machine import Machine
+from orchestrator.hosting.voice import Voice
 from orchestrator.loading import Loading
-from orchestrator.machine import Machine
 from orchestrator.searching import ArchiveSearch
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore, report
@@ -20,7 +21,6 @@ from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
-from orchestrator.voice import Voice
 
 
 @dataclass(frozen=True)

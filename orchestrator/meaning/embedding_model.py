@@ -15,7 +15,7 @@ from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is
 from orchestrator.engine.embed_client import embedding_name
 from orchestrator.engine.embed_port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
 from orchestrator.engine.model import EmbeddingSpec
-from orchestrator.model_file import built_in
+from orchestrator.hosting.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire.places import path_of
 

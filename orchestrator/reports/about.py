@@ -12,8 +12,8 @@ from governor.readings import memory_of
 from governor.settings import GovernorSettings
 from orchestrator.engine.client import EngineClient
 from orchestrator.errors import NotFound
-from orchestrator.machine import Machine
-from orchestrator.model_file import ModelFile
+from orchestrator.hosting.machine import Machine
+from orchestrator.hosting.model_file import ModelFile
 from orchestrator.nearest import instead
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report

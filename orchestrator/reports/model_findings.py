@@ -10,10 +10,10 @@ from governor.errors import FootprintError
 from governor.footprint import bytes_per_token
 from governor.offload import Offload, impossible
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine_build import engine_offloads
 from orchestrator.errors import InvalidRequest
-from orchestrator.model_file import DEFAULT, ModelFile, find_model
-from orchestrator.offloading import offload_of
+from orchestrator.hosting.engine_build import engine_offloads
+from orchestrator.hosting.model_file import DEFAULT, ModelFile, find_model
+from orchestrator.hosting.offloading import offload_of
 from orchestrator.reports.model_files import builtins
 from orchestrator.reports.models import ranges
 from orchestrator.reports.placement import placement_report

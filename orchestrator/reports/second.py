@@ -6,8 +6,8 @@ Locks are only looked at. The daemon takes them itself, and who comes in between
 from pathlib import Path
 
 from orchestrator.api.sockets import living, lock_of
-from orchestrator.folders import LOCK, by, used, written
-from orchestrator.lock_file import holder
+from orchestrator.running.folders import LOCK, by, used, written
+from orchestrator.running.lock_file import holder
 from orchestrator.settings import Paths
 from orchestrator.settings.model import ServeSettings
 

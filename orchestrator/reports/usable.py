@@ -12,9 +12,9 @@ from pathlib import Path
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import check_path, group_number, tcp_address
 from orchestrator.errors import LoreError
-from orchestrator.host import model_of
+from orchestrator.hosting.host import model_of
+from orchestrator.hosting.model_file import DEFAULT
 from orchestrator.meaning.embedding_model import find_embedding
-from orchestrator.model_file import DEFAULT
 from orchestrator.reports.model_files import builtins
 from orchestrator.settings import Loaded, Paths
 from orchestrator.settings.model import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.engine.builtin.files import BUILTINS
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model_file import ANOTHER, find_model
+from orchestrator.hosting.model_file import ANOTHER, find_model
 from orchestrator.reports.model_files import builtins, files
 from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.errors import SettingsError

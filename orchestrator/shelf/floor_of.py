@@ -3,7 +3,7 @@
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.context.assembled import Floor
 from orchestrator.context.composing import context_of
-from orchestrator.voice import Voice
+from orchestrator.hosting.voice import Voice
 
 
 async def floor_of(codex: CodexView, identity: IdentityView, voice: Voice) -> Floor:

@@ -8,7 +8,7 @@ from governor.settings import PressureSettings
 from orchestrator.context.tier import TierDecision
 from orchestrator.context.tier_moves import Pending, due, left, redecide
 from orchestrator.errors import LoreError
-from orchestrator.machine import Machine
+from orchestrator.hosting.machine import Machine
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 

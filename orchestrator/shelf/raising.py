@@ -36,6 +36,7 @@ from orchestrator.context.tier import (
     tier_named,
 )
 from orchestrator.errors import InvalidRequest, OverBudget
+from orchestrator.hosting.voice import Voice
 from orchestrator.shelf.changed import CHANGED_PARTS
 from orchestrator.shelf.estimating import whole_tokens
 from orchestrator.shelf.hot import chosen, churn_of
@@ -44,7 +45,6 @@ from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.lines import Lines
 from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tiers import Drafting, Drafts
-from orchestrator.voice import Voice
 
 CHARACTERS = 4  # of a token of code, about
 COUNT_PAGE = 256

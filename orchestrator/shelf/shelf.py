@@ -17,8 +17,8 @@ from orchestrator.context.assembled import Floor
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.context.tier import FloorTier, Room, TierDecision, tier_named
 from orchestrator.errors import NotReady
+from orchestrator.hosting.machine import Machine
 from orchestrator.identities import Identities
-from orchestrator.machine import Machine
 from orchestrator.shelf.before import Before, before, note_compared, take_back
 from orchestrator.shelf.changed import changed_parts
 from orchestrator.shelf.faults import mended, translated

@@ -26,6 +26,8 @@ from codex.signatures import _TAG, _bare
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
 from orchestrator.api.complaints import place_of
+from orchestrator.asking.grounding import quotable
+from orchestrator.asking.pointing import lines_of
 from orchestrator.context.answer_text import AnswerParser
 from orchestrator.context.naming import named_documents
 from orchestrator.context.phrases import shipped
@@ -33,8 +35,6 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.grounding import quotable
-from orchestrator.pointing import lines_of
 from orchestrator.sessions.names import checked
 from orchestrator.settings.edit import comment_of, with_value
 from orchestrator.settings.units import as_limit, in_seconds

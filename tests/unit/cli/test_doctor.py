@@ -13,7 +13,7 @@ from stand_in import StandIn, compiled
 
 from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
 from orchestrator.cli.model_checks import embedding
-from orchestrator.engine_build import engine_offloads
+from orchestrator.hosting.engine_build import engine_offloads
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
 from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
-from orchestrator.engine_build import unused_gpu
+from orchestrator.hosting.engine_build import unused_gpu
 from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.model_files import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.api.sockets import lock_of
 from orchestrator.errors import Conflict
-from orchestrator.lock_file import taken
 from orchestrator.reports.second import refuse_second
+from orchestrator.running.lock_file import taken
 from orchestrator.settings import Paths
 from orchestrator.settings.model import ServeSettings
 

@@ -8,8 +8,8 @@ from codex.errors import SourceError
 from codex.sources import LoadRequest, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.hosting.model_file import find_model
 from orchestrator.meaning.embedding_model import find_embedding
-from orchestrator.model_file import find_model
 from orchestrator.reports.drop_model import doomed
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire.places import path_of

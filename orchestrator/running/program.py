@@ -10,23 +10,23 @@ from typing import Any, cast
 
 from codex.generations import Codex
 from codex.library import Library
-from orchestrator.answer import Answers
+from orchestrator.asking.answer import Answers
+from orchestrator.asking.pump import pumped
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
-from orchestrator.machine import Machine
+from orchestrator.hosting.machine import Machine
+from orchestrator.hosting.voice import Voice
 from orchestrator.meaning.meaning import Meaning
 from orchestrator.operate import Operations
-from orchestrator.pump import pumped
 from orchestrator.reports.about import About
 from orchestrator.reports.use_model import setting_of
+from orchestrator.running.waking import Waking
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
 from orchestrator.shelf.watching import Watching
-from orchestrator.voice import Voice
-from orchestrator.waking import Waking
 
 log = logging.getLogger("lorekeep")
 

@@ -1,8 +1,8 @@
 """What of a codex's changes a conversation has been told, and what it must be told now. Pure."""
 
 from formatters.context import Amendment, CodexView, StateView
+from orchestrator.asking.turn_state import Conversation
 from orchestrator.shelf.standing import Standing
-from orchestrator.turn_state import Conversation
 
 
 def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView | None:

@@ -15,6 +15,16 @@ from typing import Any
 from formatters.context import Attachment, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
+from orchestrator.asking.news import codex_of, news_for, told_anew
+from orchestrator.asking.pointing import Pointed, Selection, pointed, pointing
+from orchestrator.asking.turn_state import (
+    Conversation,
+    Conversations,
+    key_of,
+    session_key,
+    state_of_messages,
+    state_of_session,
+)
 from orchestrator.context.codex_choice import Conversation as Kept
 from orchestrator.context.codex_choice import choose_codex
 from orchestrator.context.composing import Composed, context_of
@@ -27,10 +37,9 @@ from orchestrator.context.tasks import TaskMatch, classify
 from orchestrator.context.tier import share
 from orchestrator.engine.messages import Sampling
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.hosting.machine import Machine
+from orchestrator.hosting.voice import Voice
 from orchestrator.identities import Identities
-from orchestrator.machine import Machine
-from orchestrator.news import codex_of, news_for, told_anew
-from orchestrator.pointing import Pointed, Selection, pointed, pointing
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
@@ -38,15 +47,6 @@ from orchestrator.shelf.freshness import Freshness
 from orchestrator.shelf.raising import one_line
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
-from orchestrator.turn_state import (
-    Conversation,
-    Conversations,
-    key_of,
-    session_key,
-    state_of_messages,
-    state_of_session,
-)
-from orchestrator.voice import Voice
 
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.

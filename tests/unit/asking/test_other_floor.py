@@ -2,11 +2,11 @@
 
 import pytest
 
+from orchestrator.asking.refused import refuse_other_floor
 from orchestrator.context.strategy import Asked, Standing, decide
 from orchestrator.context.tasks import Task
 from orchestrator.context.tier import FloorTier, Room, TierSizes
 from orchestrator.errors import InvalidRequest
-from orchestrator.refused import refuse_other_floor
 
 SIZES = TierSizes(full=60_000, skeleton=9_000, map=2_000)
 ROOM = Room(window=131_072, identity=100, kv_tokens=500_000)

@@ -12,8 +12,8 @@ from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model_file import find_model
-from orchestrator.offloading import noted, suited, usable
+from orchestrator.hosting.model_file import find_model
+from orchestrator.hosting.offloading import noted, suited, usable
 from orchestrator.reports.use_model import setting_of
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")

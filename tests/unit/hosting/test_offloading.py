@@ -11,9 +11,9 @@ from governor.offload import Offload
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
-from orchestrator.machine import Seen
+from orchestrator.hosting.machine import Seen
+from orchestrator.hosting.offloading import layers_on, room_beside, room_on
 from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
-from orchestrator.offloading import layers_on, room_beside, room_on
 from orchestrator.settings.embedding import EmbeddingSettings
 
 SHAPE = shape(trained=32_768, vocabulary=32_000)

@@ -1,6 +1,6 @@
 """What a plan predicts, from what was measured and from nothing else."""
 
-from orchestrator.planning import first_token_ms
+from orchestrator.asking.planning import first_token_ms
 
 
 def test_the_first_token_comes_when_what_is_not_cached_is_computed():

@@ -20,8 +20,8 @@ from formatters.context import (
     Turn,
     TurnContext,
 )
-from orchestrator.grounding import Ground, citations_of, used_of
-from orchestrator.pointing import NAME, Selection
+from orchestrator.asking.grounding import Ground, citations_of, used_of
+from orchestrator.asking.pointing import NAME, Selection
 
 LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
 SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"

@@ -1,9 +1,9 @@
 """Questions that are refused once all is known of them, before the model runs. Pure."""
 
+from orchestrator.asking.preparing import Prepared
 from orchestrator.context.strategy import Decision, Retrieval, tiers_of
 from orchestrator.context.tier import FloorTier
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.preparing import Prepared
 
 
 def refuse_other_floor(decision: Decision) -> None:

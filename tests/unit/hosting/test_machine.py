@@ -14,7 +14,7 @@ from governor.shape import Layer
 from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.supervisor import EngineUnavailable
-from orchestrator.machine import Costs, Machine
+from orchestrator.hosting.machine import Costs, Machine
 
 pytestmark = pytest.mark.anyio
 SHAPE = shape(

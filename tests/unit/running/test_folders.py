@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from orchestrator.errors import Conflict
-from orchestrator.folders import daemon_of, held
+from orchestrator.running.folders import daemon_of, held
 from orchestrator.settings import Paths, SettingsError
 
 HOLDING = """
 import os, sys
-from orchestrator.folders import held
+from orchestrator.running.folders import held
 from orchestrator.settings import Paths
 with held(Paths.of(os.environ), "/run/first.sock"):
     print("held", flush=True)

@@ -1,6 +1,6 @@
 """What an answer says of itself, from what the engine reported."""
 
-from orchestrator import accounts
+from orchestrator.asking import accounts
 from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, Timings
 
 

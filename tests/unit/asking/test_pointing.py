@@ -9,8 +9,8 @@ from codex.citations import Files
 from codex.generations import Entry, Generation
 from codex.trees import TreeState
 from formatters.context import CodexView
+from orchestrator.asking.pointing import Selection, lines_of, pointed, pointing
 from orchestrator.context.tier import FloorTier, TierDecision, TierSizes
-from orchestrator.pointing import Selection, lines_of, pointed, pointing
 from orchestrator.shelf.standing import Standing
 
 TEXT = "import os\n\n\ndef run():\n    return os.name\n"

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from orchestrator.errors import Conflict
-from orchestrator.lock_file import HeldError, Holder, holder, taken
+from orchestrator.running.lock_file import HeldError, Holder, holder, taken
 from orchestrator.settings import Paths, SettingsError
 
 LOCK = "daemon.lock"

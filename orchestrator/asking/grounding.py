@@ -14,7 +14,7 @@ from codex.citations import Files, Shown, check
 from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
-from orchestrator.pointing import Selection
+from orchestrator.asking.pointing import Selection
 from orchestrator.shelf.changed import laid_over
 from orchestrator.shelf.known_lines import EXCERPT, Span, base_of, known_now, spans_now
 from orchestrator.wire.lore import Citation

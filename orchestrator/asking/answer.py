@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formatters.blocks import BlockKind
-from orchestrator import accounts
+from orchestrator.asking import accounts
+from orchestrator.asking.grounding import Ground, citations_of, used_of
+from orchestrator.asking.patience import refuse_waiting, until_first, within
+from orchestrator.asking.planning import plan_report
+from orchestrator.asking.preparing import Prepared, Preparing
+from orchestrator.asking.refused import refuse_blind, refuse_other_floor
+from orchestrator.asking.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.context.agent import Answerer, Finished
 from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
@@ -24,17 +30,11 @@ from orchestrator.engine.client import EngineClient
 from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.errors import Conflict, NotReady
-from orchestrator.grounding import Ground, citations_of, used_of
-from orchestrator.patience import refuse_waiting, until_first, within
-from orchestrator.planning import plan_report
-from orchestrator.preparing import Prepared, Preparing
-from orchestrator.refused import refuse_blind, refuse_other_floor
+from orchestrator.hosting.voice import Voice
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.sessions.schema import StoreError
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.floors import pool_name
-from orchestrator.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
-from orchestrator.voice import Voice
 from orchestrator.wire.lore import Citation, Lore
 
 
