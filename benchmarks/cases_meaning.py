@@ -21,15 +21,15 @@ from code_questions.scoring import Scores, mean, score
 from llama_sources import build_cache
 from report import Row
 
-from codex.archive_lance import LanceArchive
-from codex.embed import Embedder
-from codex.search import Search
-from codex.vector_filling import fill
-from codex.vector_lance import LanceVectors
-from codex.vector_search import nearest_chunks
-from orchestrator.engine.client import EngineClient
+from codex.archive.lance import LanceArchive
+from codex.searching.search import Search
+from codex.vectors.filling import fill
+from codex.vectors.lance import LanceVectors
+from codex.vectors.port import Embedder
+from codex.vectors.search import nearest_chunks
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.meaning.bridge import Bridge, embedders
 from orchestrator.meaning.embedding_model import EmbeddingFile, find_embedding
 from orchestrator.meaning.refusals import Refusals

@@ -34,9 +34,9 @@ from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.context.model import EngineModel
 from orchestrator.context.tokens import TokenCache
 from orchestrator.context.tools import SearchArchive
-from orchestrator.engine import native
-from orchestrator.engine.checkpoint_file import Header, read_state, write
+from orchestrator.engine.llama import native
 from orchestrator.engine.messages import Completion, Delta, Encode, Encoded, Outcome, Reason, ids_to_bytes
+from orchestrator.engine.tiers.checkpoint_file import Header, read_state, write
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import read_ranks

@@ -17,11 +17,11 @@ from sysconfig import get_path
 from cases_engine import Bench
 from report import Row, at_most
 
-from codex.archive_lance import LanceArchive
+from codex.archive.lance import LanceArchive
 from codex.batches import batches
 from codex.documents import Document, digest_of
-from codex.neighbourhood import Neighbourhoods
-from codex.search import Search
+from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.search import Search
 
 CHUNKS, QUICK_CHUNKS = 100_000, 5_000
 LARGEST = 200_000  # bytes of a file; larger ones are data

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from codex.languages import LANGUAGES
+from codex.outline.languages import LANGUAGES
 
 _NUMBER = r"\d{1,7}(?!\w)(?!\.\d)"
 _TO = r"\s?(?:[-–—]|\bto\b|\bthrough\b)\s?"

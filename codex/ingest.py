@@ -15,15 +15,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from codex.catalog import Catalog, pack
+from codex.catalog.catalog import Catalog, pack
+from codex.catalog.generations import Entry, Known
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
-from codex.generations import Entry, Known
-from codex.ignore import SkipReason
 from codex.progress import Cancelled, Meter, Report, never, silent
-from codex.secrets import find_secret
 from codex.settings import CodexSettings
-from codex.trees import Candidate, Scan, Skipped, Tree
+from codex.trees.ignore import SkipReason
+from codex.trees.port import Candidate, Scan, Skipped, Tree
+from codex.trees.secrets import find_secret
 
 _RULES = 2  # raise it when `inspect` changes its mind: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one

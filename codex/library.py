@@ -12,24 +12,24 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from codex import sources
 from codex.amendments import Amendment, ChangedDefinitions, Teller, new_entries
-from codex.catalog import Catalog
+from codex.catalog.catalog import Catalog
+from codex.catalog.generations import Codex, Entry, Generation
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
 from codex.errors import NameTaken, SourceError, UnknownGeneration
-from codex.forest import Forest
-from codex.generations import Codex, Entry, Generation
-from codex.ignore import Globs
 from codex.loading import Job, Loaded, Loader
 from codex.locks import load_lock
-from codex.lore_file import LoreFile
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
-from codex.sampling import Sampled
 from codex.settings import CodexSettings
-from codex.sources import LoadRequest, Source
+from codex.trees import sources
+from codex.trees.forest import Forest
+from codex.trees.ignore import Globs
+from codex.trees.lore_file import LoreFile
+from codex.trees.sampling import Sampled
+from codex.trees.sources import LoadRequest, Source
 from codex.unswept import unswept
 
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from codex import sources
-from codex.catalog import Catalog
+from codex.catalog.catalog import Catalog
+from codex.catalog.generations import Codex, Entry, Generation
 from codex.documents import Document
 from codex.errors import LoadCancelled, SourceError, UnknownGeneration
-from codex.forest import Forest
-from codex.generations import Codex, Entry, Generation
 from codex.ingest import Ingest, Taken
 from codex.order import fresh_order, next_order
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reconcile import Changes, changes_between
-from codex.sampling import Sampled, drawn
 from codex.settings import CodexSettings
-from codex.sources import LoadRequest, Source
-from codex.trees import Candidate, TreeState
+from codex.trees import sources
+from codex.trees.forest import Forest
+from codex.trees.port import Candidate, TreeState
+from codex.trees.sampling import Sampled, drawn
+from codex.trees.sources import LoadRequest, Source
 
 _PAGE = 64  # documents told to the token counter at once
 

@@ -18,9 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
+from codex.catalog.schema import translated
 from codex.errors import LoadCancelled, LoadRunning
 from codex.progress import Cancelled, never
-from codex.schema import translated
 
 _TURN_S = 0.1  # how often a waiting load looks again
 _MOST_BYTES = 64 * 1024  # of what a holder says of itself

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from codex.generations import Entry, Generation
+from codex.catalog.generations import Entry, Generation
 from codex.ingest import Taken
-from codex.trees import TreeState
+from codex.trees.port import TreeState
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from codex.archive_lance import LanceArchive
+from codex.archive.lance import LanceArchive
+from codex.catalog.remembered import SqliteRemembered
 from codex.library import Library
-from codex.neighbourhood import Neighbourhoods
-from codex.remembered import SqliteRemembered
+from codex.searching.neighbourhood import Neighbourhoods
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from orchestrator.asking.answer import Answers

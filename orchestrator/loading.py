@@ -14,13 +14,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codex.ignore import Globs
 from codex.loading import Loaded
 from codex.progress import Progress, progress_at
-from codex.sampling import Sampled, head
-from codex.sources import LoadRequest as Wanted
+from codex.trees.ignore import Globs
+from codex.trees.sampling import Sampled, head
+from codex.trees.sources import LoadRequest as Wanted
 from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
-from orchestrator.engine.client import EngineClient
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice

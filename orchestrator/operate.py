@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.context.codex_choice import choose_codex
-from orchestrator.engine.client import EngineClient
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from codex.archive import Archive, ArchiveDamaged
-from codex.asked import asked
+from codex.archive.archive import Archive, ArchiveDamaged
 from codex.documents import Document
-from codex.neighbourhood import Neighbourhoods
-from codex.search import Found as Chunks
-from codex.search import Search
+from codex.searching.asked import asked
+from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.search import Found as Chunks
+from codex.searching.search import Search
 from orchestrator.context.evidence import Found, Hit
 
 

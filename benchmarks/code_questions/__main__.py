@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from codex.archive_lance import LanceArchive
-from codex.search import Search
+from codex.archive.lance import LanceArchive
+from codex.searching.search import Search
 
 from .corpora import documents
 from .floor import Floor

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from worker import serve
 
-from codex.archive_lance import LanceArchive
+from codex.archive.lance import LanceArchive
 from codex.library import Library
-from codex.search import Search
-from codex.sources import LoadRequest
+from codex.searching.search import Search
+from codex.trees.sources import LoadRequest
 from orchestrator.searching import ArchiveIndexer
 
 

@@ -26,9 +26,9 @@ from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
 from orchestrator.context.inference import InferenceRequest
 from orchestrator.context.model import EngineModel
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Progress, Reuse
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.foresight import prompt_s
 from orchestrator.errors import Conflict, NotReady
 from orchestrator.hosting.voice import Voice
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting

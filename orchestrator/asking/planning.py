@@ -6,8 +6,8 @@ from typing import Any
 from governor.budget import Budget
 from orchestrator.asking.preparing import Prepared
 from orchestrator.context.prefetch import decide_prefetch
-from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Snapshot
+from orchestrator.engine.parent.foresight import prompt_s
 from orchestrator.wire.lore import Lore
 
 

@@ -12,14 +12,14 @@ from typing import Protocol
 from orchestrator.context.assembled import Floor
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Grant, Ids, Job, Outcome, Reason, Urgency
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 
 STALE_TRIES = 3
 
 
 class Engine(Protocol):
-    """What is used of `orchestrator.engine.client.EngineClient`; see there."""
+    """What is used of `orchestrator.engine.parent.client.EngineClient`; see there."""
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
     def put_floor(self, name: str, ids: bytes, pool: str = "") -> None: ...

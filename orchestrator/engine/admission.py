@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
+from orchestrator.engine.cells.moving import Moving
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import SCRATCH_CELLS, Pool
+from orchestrator.engine.cells.transfer import move
 from orchestrator.engine.messages import Grant, Job, Reason
-from orchestrator.engine.moving import Moving
-from orchestrator.engine.node import Node
-from orchestrator.engine.pools import SCRATCH_CELLS, Pool
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tickets import Ticket
-from orchestrator.engine.transfer import move
 from orchestrator.engine.worth import UNSEEN, Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them

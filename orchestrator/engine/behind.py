@@ -9,14 +9,14 @@ Decides when; how it is done is the keepers' (`keeping`). Without a keeper nothi
 
 from collections.abc import Callable, Iterable
 
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.idling import walk_ms
-from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Outcome
-from orchestrator.engine.node import Node
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.slack import Slack
+from orchestrator.engine.tiers.keeping import Keeping
 from orchestrator.engine.worth import Price
 
 SLICE_SECONDS = 0.02  # of a round

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.keeping import Keeping
 from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
 from orchestrator.engine.path import Path
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.slack import OutOfTime, Slack
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import End
 from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.tiers.keeping import Keeping
 
 
 class Entry:

@@ -8,10 +8,10 @@ and pieces spread over the file tell models apart that were not made to deceive.
 import hashlib
 from pathlib import Path
 
-from orchestrator.engine import library
-from orchestrator.engine.long_rope import factors
+from orchestrator.engine.llama import library
+from orchestrator.engine.llama.long_rope import factors
+from orchestrator.engine.llama.weights import sample_file, shards
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.weights import sample_file, shards
 
 
 def fingerprint(spec: EngineSpec) -> str:

@@ -11,14 +11,16 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.engine import conservation, outcomes
+from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission, Floor, Refusal
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.behind import Behind
+from orchestrator.engine.cells import conservation
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
-from orchestrator.engine.keepers import keeper_of
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -30,12 +32,10 @@ from orchestrator.engine.messages import (
     Reason,
     Snapshot,
 )
-from orchestrator.engine.node import Node
 from orchestrator.engine.outbox import Outbox, Post
 from orchestrator.engine.path import deepest
 from orchestrator.engine.picture import pictured
 from orchestrator.engine.plan import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.ranges import out_of_range
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.slack import OutOfTime, endless
@@ -43,10 +43,11 @@ from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import Stepping
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.keepers import keeper_of
+from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.timing import Timing, answered, timing_of
 from orchestrator.engine.worth import Price
-from orchestrator.engine.writer import Written
 
 log = logging.getLogger("lorekeep.engine.loop")
 

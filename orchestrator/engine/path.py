@@ -3,7 +3,7 @@
 from array import array
 from dataclasses import dataclass
 
-from orchestrator.engine.node import Node
+from orchestrator.engine.cells.node import Node
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import BackendError
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Outcome, Reason, Urgency
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.stepping import End
 from orchestrator.engine.tickets import Phase, Ticket
 

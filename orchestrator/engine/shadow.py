@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.engine.node import Node, common_prefix
-from orchestrator.engine.pools import Pool
+from orchestrator.engine.cells.node import Node, common_prefix
+from orchestrator.engine.cells.pools import Pool
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ What to compute was decided in `plan`. Knows no queue and no pool but the step's
 from collections.abc import Callable, Sequence
 
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason, ids_to_bytes
-from orchestrator.engine.node import Node
 from orchestrator.engine.plan import Step
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.tickets import Phase, Ticket
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.backend import Sampler
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.drafts import Drafting
 from orchestrator.engine.messages import Job, Reuse, Urgency
-from orchestrator.engine.node import Node
-from orchestrator.engine.pools import Pool
 from orchestrator.engine.text import ChosenBeside, TextStream
 
 

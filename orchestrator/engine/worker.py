@@ -24,19 +24,19 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cost_file import CostFile, cost_path
 from orchestrator.engine.crowding import Crowding
 from orchestrator.engine.desk import Desk
-from orchestrator.engine.embed_lanes import Lanes
-from orchestrator.engine.embed_messages import ToEmbedder
-from orchestrator.engine.embed_port import EmbeddingModel
+from orchestrator.engine.embedding.lanes import Lanes
+from orchestrator.engine.embedding.messages import ToEmbedder
+from orchestrator.engine.embedding.port import EmbeddingModel
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.shadow import Shadows, cast
-from orchestrator.engine.sweeping import sweep
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.sweeping import sweep
+from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.watchdog import Watchdog
-from orchestrator.engine.writer import Written
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = (
@@ -70,17 +70,17 @@ def load(spec: EngineSpec) -> Backend:
         from orchestrator.engine.fake import FakeBackend
 
         return FakeBackend()
-    from orchestrator.engine.llama import LlamaBackend
+    from orchestrator.engine.llama.memory import LlamaBackend
 
     return LlamaBackend(spec)
 
 
 def load_embedding(spec: EmbeddingSpec) -> EmbeddingModel:
     if spec.model == "fake":
-        from orchestrator.engine.embed_fake import FakeEmbedding
+        from orchestrator.engine.embedding.fake import FakeEmbedding
 
         return FakeEmbedding(spec.window)
-    from orchestrator.engine.embed_llama import LlamaEmbedding
+    from orchestrator.engine.embedding.llama import LlamaEmbedding
 
     return LlamaEmbedding(spec)
 

@@ -12,8 +12,8 @@ from governor.offload import Offload
 from governor.readings import GpuReading, chosen_gpu
 from governor.sensors.all import Sensors
 from governor.settings import GovernorSettings
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.hosting.engine_build import engine_offloads, unused_gpu
 from orchestrator.hosting.machine import Costs, Machine
 from orchestrator.hosting.model_file import ModelFile, find_model

@@ -23,10 +23,10 @@ from governor.settings import GovernorSettings
 from governor.shape import ModelShape
 from orchestrator.context.situation import Levels
 from orchestrator.context.tier import Room
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Grant, Snapshot
 from orchestrator.engine.model import ModelInfo
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, NotReady
 
 log = logging.getLogger("lorekeep.governor")

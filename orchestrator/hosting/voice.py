@@ -18,8 +18,8 @@ from orchestrator.context.assembly import Assembler
 from orchestrator.context.composing import Composer
 from orchestrator.context.engine_port import EngineEncoder
 from orchestrator.context.tokens import TokenCache
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.parent.client import EngineClient
 
 PAGE = 256
 

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codex.embed import EmbeddingFailed, TextRefused
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.embed_client import EmbeddingLost, EmbeddingRefused, Embeddings
-from orchestrator.engine.embed_port import HARMLESS
+from codex.vectors.port import EmbeddingFailed, TextRefused
+from orchestrator.engine.embedding.port import HARMLESS
 from orchestrator.engine.messages import Urgency
-from orchestrator.engine.supervision import ChildState
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.embedding import EmbeddingLost, EmbeddingRefused, Embeddings
+from orchestrator.engine.parent.supervision import ChildState
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.meaning.embedding_model import EmbeddingFile
 from orchestrator.meaning.refusals import Refusals
 

@@ -12,9 +12,9 @@ from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, shape_of
 from governor.told import no_embedding, vector_length
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
-from orchestrator.engine.embed_client import embedding_name
-from orchestrator.engine.embed_port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
+from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
 from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.engine.parent.embedding import embedding_name
 from orchestrator.hosting.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire.places import path_of

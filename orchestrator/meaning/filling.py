@@ -15,10 +15,10 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from codex.archive import Archive
-from codex.embed import Embedder, TextRefused, VectorIndex
+from codex.archive.archive import Archive
 from codex.errors import CodexError
-from codex.vector_filling import Filled, fill
+from codex.vectors.filling import Filled, fill
+from codex.vectors.port import Embedder, TextRefused, VectorIndex
 
 TURN_SECONDS = 60.0  # before a codex lets others have theirs
 AGAIN_SECONDS = 30.0  # after a fault

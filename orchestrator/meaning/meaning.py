@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codex.archive import Archive
-from codex.embed import Embedder
-from codex.search import Search
-from codex.vector_lance import LanceVectors
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.embed_client import EmbeddingRefused
-from orchestrator.engine.supervisor import EngineUnavailable
+from codex.archive.archive import Archive
+from codex.searching.search import Search
+from codex.vectors.lance import LanceVectors
+from codex.vectors.port import Embedder
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.embedding import EmbeddingRefused
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, NotFound
 from orchestrator.meaning.bridge import Bridge, embedders
 from orchestrator.meaning.embedding_model import EmbeddingChoice

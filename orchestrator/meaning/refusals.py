@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from codex.catalog.renewable import Renewable
 from codex.errors import CodexError
-from codex.renewable import Renewable
 
 SCHEMA = (
     "CREATE TABLE refused (model TEXT NOT NULL, text TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (model, text));",

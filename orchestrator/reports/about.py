@@ -10,7 +10,7 @@ from formatters.errors import BrokenFormatter
 from governor.offload import Offload
 from governor.readings import memory_of
 from governor.settings import GovernorSettings
-from orchestrator.engine.client import EngineClient
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.model_file import ModelFile

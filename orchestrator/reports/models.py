@@ -12,7 +12,7 @@ from governor.offload import Offload
 from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.engine.builtin import words
-from orchestrator.engine.embed_port import BATCH_TEXTS, batch_tokens
+from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.model_files import AtHand, Header
 from orchestrator.reports.offload import Gpu, choices, per_type, placed

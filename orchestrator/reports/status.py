@@ -10,8 +10,8 @@ from governor.outlook import Outlook
 from governor.readings import GpuReading, HostReading, Reading
 from governor.readings import Snapshot as Sensed
 from governor.sizes import size
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
+from orchestrator.engine.parent.client import EngineClient
 from orchestrator.hosting.model_file import ModelFile
 from orchestrator.reports.prefill import Prefill
 

@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from codex.generations import Codex
+from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.asking.answer import Answers
 from orchestrator.asking.pump import pumped
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from codex.schema import foreign_kind, means_no_room
+from codex.catalog.schema import foreign_kind, means_no_room
 from orchestrator.errors import LoreError
 
 APPLICATION = 0x4C4F5245  # "LORE", in the file's header

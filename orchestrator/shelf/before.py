@@ -7,8 +7,8 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 
+from codex.catalog.generations import Codex
 from codex.errors import CodexError, UnknownCodex
-from codex.generations import Codex
 from codex.library import Library
 from orchestrator.shelf.ledger import Ledger, Wishes
 from orchestrator.shelf.standing import Standing

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from codex.documents import Document, lines
-from codex.symbols import Symbol, outline
+from codex.outline.symbols import Symbol, outline
 
 TELLABLE = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
 CHANGED_PARTS = "Changed parts. All other lines stand as they were, moved by what was added or removed above them."

@@ -6,8 +6,8 @@ Synchronous and for a worker thread. Knows no disk; a sample is handed in.
 from collections.abc import Callable, Sequence
 
 from codex.documents import Document
-from codex.sampling import Sampled, head, scaled
 from codex.tiers import skeleton
+from codex.trees.sampling import Sampled, head, scaled
 from orchestrator.context.tier import TierSizes
 from orchestrator.shelf.tiers import HEADING
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from codex.archive import ArchiveDamaged
+from codex.archive.archive import ArchiveDamaged
 from codex.errors import (
     BadName,
     CodexError,

@@ -17,10 +17,10 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from orchestrator.context.assembled import Floor
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.foresight import prompt_s
 from orchestrator.engine.messages import Completion, Job, Outcome, Progress, Urgency
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.foresight import prompt_s
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError
 
 log = logging.getLogger("lorekeep.shelf")

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from codex import outside
 from codex.errors import CodexError
+from codex.following import outside
 from orchestrator.shelf.before import compared_at
 from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.shelf import Shelf

@@ -4,14 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from codex.catalog.generations import Entry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
-from codex.forest import joined
-from codex.generations import Entry, Generation
-from codex.git import Git, available
-from codex.sources import History
 from codex.tiers import Heat, hot
-from codex.walk import has_repository
+from codex.trees.forest import joined
+from codex.trees.git import Git, available
+from codex.trees.sources import History
+from codex.trees.walk import has_repository
 from orchestrator.shelf.tiers import BYTES_PER_TOKEN
 
 Count = Callable[[Sequence[str]], list[int]]

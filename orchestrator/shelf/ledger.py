@@ -13,8 +13,8 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
+from codex.catalog.renewable import Renewable
 from codex.errors import CatalogError
-from codex.renewable import Renewable
 
 log = logging.getLogger("lorekeep.shelf")
 

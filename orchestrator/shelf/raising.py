@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 from codex.amendments import Amendment as Entry
 from codex.amendments import Told, effective
+from codex.archive.prepare import Remembered
+from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.documents import Document
 from codex.errors import SourceError
-from codex.generations import Generation
 from codex.library import Library
-from codex.lore_file import LoreFile
-from codex.prepare import Remembered
 from codex.progress import Progress, Report, progress_at
-from codex.sampling import Sampled, drawn
+from codex.trees.lore_file import LoreFile
+from codex.trees.sampling import Sampled, drawn
 from formatters.blocks import BlockKind
 from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.context.composing import context_of

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from codex.amendments import RebaseCase, RebaseDecision, should_rebase
 from codex.errors import CodexError
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotReady
 from orchestrator.shelf.floors import Floors
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from codex.generations import Codex
+from codex.catalog.generations import Codex
 from codex.progress import Progress
 from orchestrator.context.tier import TierDecision, TierSizes
 from orchestrator.shelf.freshness import Freshness

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from codex.amendments import Amendment
+from codex.catalog.generations import Generation
 from codex.citations import Files
-from codex.generations import Generation
-from codex.trees import TreeState
+from codex.trees.port import TreeState
 from formatters.context import CodexView
 from orchestrator.context.strategy import Standing as FloorStanding
 from orchestrator.context.tier import SHIPPED, FloorTier, Room, TierDecision, TierSettings, TierSizes, available

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from threading import Event
 
 from codex.amendments import effective
-from codex.archive import Archive, ArchiveDamaged
+from codex.archive.archive import Archive, ArchiveDamaged
+from codex.catalog.generations import Entry
 from codex.documents import Document
 from codex.errors import CodexError
-from codex.generations import Entry
 from codex.library import Library
 
 log = logging.getLogger("lorekeep.shelf")

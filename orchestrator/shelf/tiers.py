@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.centrality import Gist, centrality, gist
+from codex.archive.prepare import Remembered
+from codex.catalog.generations import Entry, Generation
 from codex.documents import Document
-from codex.generations import Entry, Generation
-from codex.languages import language_of
-from codex.prepare import Remembered
+from codex.graph.centrality import Gist, centrality, gist
+from codex.graph.repomap import repo_map
+from codex.outline.languages import language_of
+from codex.outline.symbols import OUTLINE_VERSION, outline
 from codex.progress import Meter, Report
-from codex.repomap import repo_map
-from codex.roles import ROLE_SHARES, role_of
-from codex.symbols import OUTLINE_VERSION, outline
 from codex.tiers import skeleton
+from codex.trees.roles import ROLE_SHARES, role_of
 from codex.unswept import unswept
 from orchestrator.context.tier import FloorTier, Room, TierSettings, limit_of, share
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
-from codex.generations import Codex
+from codex.catalog.generations import Codex
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.errors import LoreError, NotFound, NotReady
 

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from codex.errors import CodexError
-from codex.gathering import Batch
+from codex.following.gathering import Batch
+from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import WatchSettings
-from codex.walk import DiskTree
-from codex.watch import Watcher
+from codex.trees.walk import DiskTree
 from orchestrator.errors import LoreError
 
 log = logging.getLogger("lorekeep.watch")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive import Archive
-from codex.archive_lance import LanceArchive
-from codex.archive_memory import MemoryArchive
-from codex.definitions import Place
+from codex.archive.archive import Archive
+from codex.archive.definitions import Place
+from codex.archive.identifiers import words
+from codex.archive.lance import LanceArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
-from codex.identifiers import words
-from codex.search import Search
+from codex.searching.search import Search
 
 PARSER = """def parseHeader(line):
     \"\"\"Reads one header line.\"\"\"

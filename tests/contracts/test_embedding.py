@@ -12,9 +12,9 @@ from orchestrator.engine.builtin import ensure
 from orchestrator.engine.builtin.noise import tensors
 from orchestrator.engine.builtin.shape import Shape, write_tensors
 from orchestrator.engine.builtin.tokens import tokens
-from orchestrator.engine.embed_fake import FakeEmbedding
-from orchestrator.engine.embed_llama import LlamaEmbedding
-from orchestrator.engine.embed_port import (
+from orchestrator.engine.embedding.fake import FakeEmbedding
+from orchestrator.engine.embedding.llama import LlamaEmbedding
+from orchestrator.engine.embedding.port import (
     BATCH_TEXTS,
     BATCH_TOKENS,
     EmbeddingContext,

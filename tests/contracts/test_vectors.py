@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codex.embed import Space, VectorIndex
-from codex.vector_lance import LanceVectors
-from codex.vector_memory import MemoryVectors
+from codex.vectors.lance import LanceVectors
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import Space, VectorIndex
 
 SPACE = Space("words", 4)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.real_engine import TEXT, engine
 
+from orchestrator.engine.cells.pools import SCRATCH_CELLS
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -32,8 +33,7 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.pools import SCRATCH_CELLS
-from orchestrator.engine.process import ChildProcess
+from orchestrator.engine.parent.process import ChildProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ import psutil
 import pytest
 from support.real_engine import TEXT, ask, code, collected, engine, load, question, said
 
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling, ids_to_bytes
-from orchestrator.engine.supervision import ChildState
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervision import ChildState
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -182,13 +182,13 @@ async def test_a_model_for_which_there_is_no_memory_is_reported_broken_and_not_t
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import resource\n"
-        "import orchestrator.engine.llama\n"
+        "import orchestrator.engine.llama.memory\n"
         "import psutil\n"
         f"most = psutil.Process().memory_info().vms + {4 * MIB}\n"
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("orchestrator.engine.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.01)
     async with engine(quoter_model) as client:
         with pytest.raises(EngineUnavailable) as refused:
             await client.ensure_ready()
@@ -207,7 +207,7 @@ def limit_memory(pid: int, more: int) -> None:
 async def test_five_ends_in_a_minute_report_the_model_broken_and_whoever_asks_is_told(
     quoter_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("orchestrator.engine.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.01)
     caplog.set_level(logging.WARNING)
     async with engine(quoter_model) as client:
         for _ in range(5):

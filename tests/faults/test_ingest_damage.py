@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.ingesting import many, request
 
-from codex.catalog import pack
+from codex.catalog.catalog import pack
 from codex.errors import CatalogError
 from codex.library import Library
 

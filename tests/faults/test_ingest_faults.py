@@ -25,7 +25,7 @@ SLOW_LOAD = """
     from pathlib import Path
     from codex.library import Library
     from codex.settings import CodexSettings, IngestSettings
-    from codex.sources import LoadRequest
+    from codex.trees.sources import LoadRequest
 
     def told(progress):
         print(progress.phase, progress.done, flush=True)
@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_what_was_loaded_before_stays(tmp_path: Path) ->
         from pathlib import Path
         from codex.errors import DiskFull
         from codex.library import Library
-        from codex.sources import LoadRequest
+        from codex.trees.sources import LoadRequest
         try:
             Library(Path(sys.argv[1])).load(LoadRequest((sys.argv[2],), name="it"))
         except DiskFull as error:

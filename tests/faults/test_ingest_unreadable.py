@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support.ingesting import in_a_process
 
-from codex.catalog import Catalog
-from codex.ignore import SkipReason
+from codex.catalog.catalog import Catalog
 from codex.ingest import Ingest
 from codex.progress import Cancelled, insist, never
 from codex.settings import CodexSettings
-from codex.trees import Candidate, Read, Scan, TreeState
+from codex.trees.ignore import SkipReason
+from codex.trees.port import Candidate, Read, Scan, TreeState
 
 
 class Moody:
@@ -106,7 +106,7 @@ def test_unreadable_files_and_folders_are_left_out_with_a_notice(tmp_path: Path)
         import sys
         from pathlib import Path
         from codex.library import Library
-        from codex.sources import LoadRequest
+        from codex.trees.sources import LoadRequest
         os.setgid(65534)
         os.setuid(65534)
         loaded = Library(Path(sys.argv[1])).load(LoadRequest((sys.argv[2],), name="it"))

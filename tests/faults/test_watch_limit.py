@@ -13,8 +13,8 @@ PROGRAM = textwrap.dedent("""
     from pathlib import Path
     from codex.library import Library
     from codex.settings import WatchSettings
-    from codex.sources import LoadRequest
-    from codex.watch import Watcher
+    from codex.trees.sources import LoadRequest
+    from codex.following.watch import Watcher
 
     limit, value, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
     Path(f"/proc/sys/user/{limit}").write_text(value)

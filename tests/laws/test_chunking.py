@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex.chunking import Chunk, ChunkSettings, chunk
 from codex.documents import Document, lines
-from codex.symbols import Outline, Symbol
+from codex.outline.chunking import Chunk, ChunkSettings, chunk
+from codex.outline.symbols import Outline, Symbol
 
 LINE = st.one_of(
     st.sampled_from(

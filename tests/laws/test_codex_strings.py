@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex.archive_lance import LanceArchive
+from codex.archive.grams import may_hold, sketch
+from codex.archive.lance import LanceArchive
 from codex.documents import Document, digest_of
-from codex.grams import may_hold, sketch
 
 TEXTS = st.text(alphabet="ab_ .('é\U0001f600\ud800\n", max_size=40)
 LINES = ("def parse_header(line):", "x = f'{name!r}: it''s'", '    é = naïve("ß")', "__all__ = ['a', 'b']", "Σίσυφος")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.admission import ROUND
+from orchestrator.engine.cells.pools import SCRATCH_CELLS
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -19,7 +20,6 @@ from orchestrator.engine.messages import (
     Urgency,
     ids_to_bytes,
 )
-from orchestrator.engine.pools import SCRATCH_CELLS
 
 FLOORS = {"": 0, "small": 40, "code": 300, "large": 900}
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import Batch
-from orchestrator.engine.checkpoint_file import Header
-from orchestrator.engine.conservation import check
+from orchestrator.engine.cells.conservation import check
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.pools import Pool
-from orchestrator.engine.segments import named
-from orchestrator.engine.tier_index import Index
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.checkpoint_file import Header
+from orchestrator.engine.tiers.index import Index
+from orchestrator.engine.tiers.segments import named
+from orchestrator.engine.tiers.tiers import Tiers
 from orchestrator.engine.worth import UNSEEN, Price, worth
 
 PRICES = st.builds(Price, st.floats(0.001, 100), st.floats(1e-6, 0.1))

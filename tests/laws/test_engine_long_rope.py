@@ -12,8 +12,8 @@ from support import odd_models
 from support.driven import Driven, View
 
 from orchestrator.engine.fingerprint import fingerprint
-from orchestrator.engine.llama import LlamaBackend
-from orchestrator.engine.long_rope import factors
+from orchestrator.engine.llama.long_rope import factors
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import EngineSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.driven import Driven
 
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import EngineSpec
 

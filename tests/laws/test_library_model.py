@@ -13,7 +13,7 @@ from codex.amendments import effective
 from codex.documents import digest_of
 from codex.library import Library
 from codex.order import next_order
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 
 PATHS = st.sampled_from(["a.py", "b.py", "deep/c.py", "deep/er/d.py", "grün.md", "e\udcff.py"])
 TEXTS = st.sampled_from(["", "x = 1\n", "x = 2\n", "y\r\nz\n", "grün\n"])

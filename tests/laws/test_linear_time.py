@@ -10,19 +10,19 @@ from contextlib import suppress
 
 import pytest
 
-from codex.asked import asked
+from codex.archive.identifiers import identifiers, query_words, words
 from codex.cited import cited
 from codex.codex_names import name_from
 from codex.documents import decode, name_of
 from codex.errors import SourceError
-from codex.identifiers import identifiers, query_words, words
-from codex.lore_file import parse_lore_file
-from codex.modules import Modules
-from codex.origins import is_generated
-from codex.plain import first_lines, plain_symbols
-from codex.roles import role_of
-from codex.secrets import find_secret
-from codex.signatures import _TAG, _bare
+from codex.graph.modules import Modules
+from codex.outline.plain import first_lines, plain_symbols
+from codex.outline.signatures import _TAG, _bare
+from codex.searching.asked import asked
+from codex.trees.lore_file import parse_lore_file
+from codex.trees.origins import is_generated
+from codex.trees.roles import role_of
+from codex.trees.secrets import find_secret
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
 from orchestrator.api.complaints import place_of
@@ -32,7 +32,7 @@ from orchestrator.context.answer_text import AnswerParser
 from orchestrator.context.naming import named_documents
 from orchestrator.context.phrases import shipped
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.schema import check_pattern, grammar_of, nesting
+from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
 from orchestrator.sessions.names import checked

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex.ignore import IgnoreRules, Selection
 from codex.settings import SecretSettings, WalkSettings
-from codex.walk import DiskTree
+from codex.trees.ignore import IgnoreRules, Selection
+from codex.trees.walk import DiskTree
 
 NAMES = ["a", "b", "f1.py", "f2.py", "x.txt", "sub", "Doc"]
 ATOMS = ["a", "b", "*.py", "f?.py", "*.txt", "sub", "Doc", "*", "**", "f[12].py", "[!f]*", "x.tx[a-z]", "\\*.py", "f1*"]

@@ -11,7 +11,7 @@ from support import odd_models
 from support.driven import Driven
 from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, step, tell
 
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Cancel, Grant, Outcome
 from orchestrator.engine.model import EngineSpec
 

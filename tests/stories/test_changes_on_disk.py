@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from support.house import CODES, ask, blocks, codebase, living, question, shown, until, write_vault
 
-from codex.lore_file import LORE_FILE
+from codex.trees.lore_file import LORE_FILE
 from orchestrator.shelf.known_lines import MOVED
 
 

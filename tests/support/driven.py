@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.engine import conservation
 from orchestrator.engine.backend import Batch, Memory
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.cells import conservation
+from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import (
     Completion,
@@ -19,8 +20,7 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.plan import Limits
-from orchestrator.engine.pools import Pool
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.tiers import Tiers
 
 LIKELIEST = 16
 NEAR = 0.05  # nats; shapes of batches cause 0.01, another prompt is nats away

@@ -5,7 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 
 
 def request(root: Path) -> LoadRequest:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from codex.documents import Document
 from codex.library import Library
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 
 
 class MemoryIndex:

@@ -9,7 +9,7 @@ from orchestrator.engine.fake import END, FakeBackend, FakeSampler
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling, bytes_to_ids, ids_to_bytes
 from orchestrator.engine.plan import Limits
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.tiers import Tiers
 
 END_EVERY = 12
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 
 GIB = 1 << 30
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import llama_cpp as lib
 
-from orchestrator.engine import native
+from orchestrator.engine.llama import native
 
 
 @functools.cache

@@ -4,9 +4,9 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from codex.embed import EmbeddingFailed
-from codex.identifiers import words
-from codex.stems import stem
+from codex.archive.identifiers import words
+from codex.archive.stems import stem
+from codex.vectors.port import EmbeddingFailed
 
 
 class WordEmbedder:

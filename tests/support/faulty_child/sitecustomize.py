@@ -13,7 +13,7 @@ MEASURING = 2  # sequences of the context in which a model is measured when it i
 if "FAULT_FILE" in os.environ:
     from orchestrator.engine import watchdog
     from orchestrator.engine.backend import BackendError, Batch
-    from orchestrator.engine.llama import LlamaMemory
+    from orchestrator.engine.llama.memory import LlamaMemory
 
     watchdog.LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", watchdog.LEAST_SECONDS))
     _file = Path(os.environ["FAULT_FILE"])

@@ -3,7 +3,7 @@
 import pytest
 
 from codex.errors import SourceError
-from codex.sources import LoadRequest, resolve
+from codex.trees.sources import LoadRequest, resolve
 
 NUL = "a\0b"
 

@@ -5,9 +5,9 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codex.catalog.generations import Entry, Generation
 from codex.citations import Files
-from codex.generations import Entry, Generation
-from codex.trees import TreeState
+from codex.trees.port import TreeState
 from formatters.context import CodexView
 from orchestrator.asking.pointing import Selection, lines_of, pointed, pointing
 from orchestrator.context.tier import FloorTier, TierDecision, TierSizes

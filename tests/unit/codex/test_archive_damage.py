@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive import ArchiveDamaged
-from codex.archive_lance import LanceArchive
+from codex.archive.archive import ArchiveDamaged
+from codex.archive.lance import LanceArchive
 from codex.documents import Document, digest_of
-from codex.embed import VectorsDamaged, space_of
-from codex.search import Search
-from codex.vector_filling import fill
-from codex.vector_lance import LanceVectors
-from codex.vector_search import nearest_chunks
+from codex.searching.search import Search
+from codex.vectors.filling import fill
+from codex.vectors.lance import LanceVectors
+from codex.vectors.port import VectorsDamaged, space_of
+from codex.vectors.search import nearest_chunks
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"shared_{number}" for number in range(40)]
@@ -197,12 +197,12 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from support.word_embedder import WordEmbedder
-from codex.archive import ArchiveDamaged, ArchiveError
-from codex.archive_lance import LanceArchive
+from codex.archive.archive import ArchiveDamaged, ArchiveError
+from codex.archive.lance import LanceArchive
 from codex.documents import Document, digest_of
-from codex.embed import VectorError, VectorsDamaged, space_of
-from codex.vector_filling import fill
-from codex.vector_lance import LanceVectors
+from codex.vectors.port import VectorError, VectorsDamaged, space_of
+from codex.vectors.filling import fill
+from codex.vectors.lance import LanceVectors
 
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
 archive, vectors, embedder = LanceArchive(root / "archive"), LanceVectors(root / "vectors"), WordEmbedder()

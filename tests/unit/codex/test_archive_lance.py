@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from codex import archive_lance
-from codex.archive import ArchiveDamaged
-from codex.archive_lance import LanceArchive
+from codex.archive import lance as archive_lance
+from codex.archive.archive import ArchiveDamaged
+from codex.archive.lance import LanceArchive
 from codex.documents import Document, digest_of
-from codex.embed import Space
-from codex.vector_lance import LanceVectors
+from codex.vectors.lance import LanceVectors
+from codex.vectors.port import Space
 
 
 def document(path: str, text: str) -> Document:
@@ -110,7 +110,7 @@ def test_the_same_text_is_not_parsed_twice(tmp_path: Path, monkeypatch: pytest.M
     def never(*_: object) -> None:
         raise AssertionError("parsed again")
 
-    monkeypatch.setattr("codex.prepare.outline", never)
+    monkeypatch.setattr("codex.archive.prepare.outline", never)
     archive.replace("other", [document("moved/a.py", "def shared_a():\n    return 1\n")])
     assert [match.place.path for match in archive.matches("other", ["shared_a"], 5)] == ["moved/a.py"]
     assert [match.place.path for match in archive.matches("other", ["moved"], 5)] == ["moved/a.py"]
@@ -118,7 +118,7 @@ def test_the_same_text_is_not_parsed_twice(tmp_path: Path, monkeypatch: pytest.M
 
 def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from codex.archive_lance import LanceArchive; "
+        "import sys; from pathlib import Path; from codex.archive.lance import LanceArchive; "
         f"a = LanceArchive(Path({str(tmp_path)!r})); a.held('c'); a.matches('c', ['x'], 1); "
         "sys.exit('lancedb' in sys.modules)"
     )

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive_lance import LanceArchive
+from codex.archive.lance import LanceArchive
+from codex.catalog.remembered import SqliteRemembered
 from codex.documents import Document
 from codex.library import Library
-from codex.remembered import SqliteRemembered
-from codex.sources import LoadRequest
 from codex.tokens import TokenStore
+from codex.trees.sources import LoadRequest
 
 FILES = 12
 

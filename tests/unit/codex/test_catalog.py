@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from codex.amendments import Amendment, Told
-from codex.catalog import Catalog, pack
-from codex.catalog_tables import SCHEMA
+from codex.catalog.catalog import Catalog, pack
+from codex.catalog.generations import Entry, Generation, Known
+from codex.catalog.tables import SCHEMA
 from codex.documents import Document, digest_of
 from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
-from codex.generations import Entry, Generation, Known
-from codex.trees import TreeState
+from codex.trees.port import TreeState
 
 
 def put(catalog: Catalog, name: str = "one", **files: str) -> tuple[Entry, ...]:

@@ -1,7 +1,7 @@
 """Where chunks are cut, and what they are called."""
 
-from codex.chunking import ChunkSettings, chunk
 from codex.documents import Document
+from codex.outline.chunking import ChunkSettings, chunk
 
 BODY = "    value = 1\n" * 30
 

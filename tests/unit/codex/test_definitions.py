@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex import definitions
-from codex.definitions import Definitions, Place
+from codex.archive import definitions
+from codex.archive.definitions import Definitions, Place
 
 Chunks = Sequence[tuple[int, Sequence[str]]]
 NAMES = st.sampled_from(["__init__", "main", "a", "ä", "𝒳", ""])

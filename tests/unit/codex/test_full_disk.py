@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.small_disk import small_disk
 
+from codex.catalog.remembered import SqliteRemembered
+from codex.catalog.schema import open_database
 from codex.errors import CatalogError, DiskFull
-from codex.remembered import SqliteRemembered
-from codex.schema import open_database
 from codex.tokens import TokenStore
 from orchestrator.meaning.refusals import Refusals
 from orchestrator.sessions.schema import StoreError, opened

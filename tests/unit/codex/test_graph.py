@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import SOON
 
-from codex.archive import ArchiveDamaged, Match
-from codex.archive_memory import MemoryArchive
-from codex.definitions import Place
+from codex.archive.archive import ArchiveDamaged, Match
+from codex.archive.definitions import Place
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.graph import SymbolGraph, build_graph
-from codex.neighbourhood import BEHIND, Neighbourhoods
-from codex.search import Search
+from codex.graph.symbol_graph import SymbolGraph, build_graph
+from codex.searching.neighbourhood import BEHIND, Neighbourhoods
+from codex.searching.search import Search
 
 FILES = {
     "a.py": "from b import middle\n\ndef begin():\n    return middle()\n",

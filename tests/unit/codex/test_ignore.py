@@ -5,9 +5,9 @@ from dulwich.ignore import IgnoreFilter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codex.ignore import Globs, IgnoreRules, Selection, SkipReason
-from codex.names import is_secret
 from codex.settings import SecretSettings, WalkSettings
+from codex.trees.ignore import Globs, IgnoreRules, Selection, SkipReason
+from codex.trees.names import is_secret
 
 
 def rules(**files: str) -> IgnoreRules:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from codex.errors import SourceError
-from codex.kernel_files import made_up_by_kernel
-from codex.sources import LoadRequest, resolve
+from codex.trees.kernel_files import made_up_by_kernel
+from codex.trees.sources import LoadRequest, resolve
 
 MOUNTS = r"""overlay / overlay rw 0 0
 proc /proc proc rw 0 0

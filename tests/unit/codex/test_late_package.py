@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from codex.late_package import late
+from codex.archive.late_package import late
 
 LANCEDB = """
 import sys
-from codex.lance_tables import lancedb
+from codex.archive.tables import lancedb
 assert lancedb().connect
 assert "lance_namespace_urllib3_client.models" in sys.modules
 assert "lance_namespace_urllib3_client.api" not in sys.modules

@@ -11,7 +11,7 @@ from codex.errors import LoadCancelled, LoadRunning, SourceError, UnknownCodex
 from codex.library import Library
 from codex.locks import load_lock
 from codex.progress import Progress
-from codex.sources import resolve
+from codex.trees.sources import resolve
 
 
 def test_a_folder_becomes_a_codex_named_after_it(library: Library, project: Path, index: MemoryIndex) -> None:
@@ -168,7 +168,7 @@ def test_a_file_whose_permission_was_taken_away_is_gone_and_told_until_it_can_be
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, flags, mode)
 
-    monkeypatch.setattr("codex.walk.os.open", guarded)  # a test may run as root, whom no permission stops
+    monkeypatch.setattr("codex.trees.walk.os.open", guarded)  # a test may run as root, whom no permission stops
     (project / "src/a.py").chmod(0o200)
     loaded = library.load(request(project))
     assert loaded.generation.skipped == {"binary": 1, "secret by name": 1, "unreadable": 1}

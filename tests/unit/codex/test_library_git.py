@@ -7,10 +7,10 @@ import pytest
 from support.libraries import MemoryIndex, fill, git, request, texts
 
 from codex.errors import GitError, LoadCancelled, SourceError
-from codex.ignore import Globs
 from codex.library import Library
 from codex.locks import in_turn
 from codex.progress import never
+from codex.trees.ignore import Globs
 
 
 def test_a_switch_of_branch_and_back_stores_and_indexes_what_it_saw_already(

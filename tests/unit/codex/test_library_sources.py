@@ -6,8 +6,8 @@ import pytest
 from support.libraries import fill, request, texts
 
 from codex.errors import BadName, NameTaken, SourceError
-from codex.ignore import Globs
 from codex.library import Library
+from codex.trees.ignore import Globs
 
 
 def test_a_taken_name_is_refused_and_another_one_proposed(library: Library, project: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from codex.errors import SourceError
 from codex.library import Library
-from codex.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
-from codex.sources import LoadRequest
+from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
+from codex.trees.sources import LoadRequest
 
 
 def test_what_it_says_is_read_and_the_rest_is_not_there():

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from codex.outside import differing, moved
-from codex.sources import LoadRequest
+from codex.following.outside import differing, moved
+from codex.trees.sources import LoadRequest
 
 
 def git(root, *arguments):

@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 
 from codex.documents import Document, digest_of
-from codex.pieces import Pieces
-from codex.symbols import outline
+from codex.outline.pieces import Pieces
+from codex.outline.symbols import outline
 
 LARGE = "def f(x):\n    return x\n\n" * 6_000  # more than two pieces
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from codex.catalog import Catalog
+from codex.catalog.catalog import Catalog
+from codex.catalog.remembered import SqliteRemembered
 from codex.errors import Damaged
-from codex.remembered import SqliteRemembered
 
 
 def damage(path: Path) -> None:

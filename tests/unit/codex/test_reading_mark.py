@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive import ArchiveDamaged
-from codex.archive_lance import LanceArchive
+from codex.archive.archive import ArchiveDamaged
+from codex.archive.lance import LanceArchive
+from codex.archive.reading_mark import ReadingMark
 from codex.documents import Document, digest_of
-from codex.reading_mark import ReadingMark
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDING = """
 import os, signal, sys
 from pathlib import Path
-from codex import lance_queries, lance_tables
-from codex.archive_lance import LanceArchive
+from codex.archive import queries as lance_queries
+from codex.archive import tables as lance_tables
+from codex.archive.lance import LanceArchive
 from codex.documents import Document
 
 def ends(*args):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.remembered import SqliteRemembered
+from codex.catalog.remembered import SqliteRemembered
 
 
 def nothing_is_kept(remembered: SqliteRemembered, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from codex.centrality import Gist, centrality, file_links, gist
 from codex.documents import Document
-from codex.modules import Modules
-from codex.repomap import repo_map
-from codex.symbols import outline
+from codex.graph.centrality import Gist, centrality, file_links, gist
+from codex.graph.modules import Modules
+from codex.graph.repomap import repo_map
+from codex.outline.symbols import outline
 
 FILES = {
     "app/core.py": "class Engine:\n    def start_engine(self):\n        pass\n\ndef shared_helper():\n    pass\n",

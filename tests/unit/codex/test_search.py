@@ -3,16 +3,16 @@
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive_memory import MemoryArchive
-from codex.asked import asked
-from codex.definitions import Place
+from codex.archive.definitions import Place
+from codex.archive.identifiers import identifiers, query_words, words
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.identifiers import identifiers, query_words, words
-from codex.ranking import by_rank
-from codex.roles import Role, role_of
-from codex.search import Found, Search
-from codex.vector_filling import fill
-from codex.vector_memory import MemoryVectors
+from codex.searching.asked import asked
+from codex.searching.ranking import by_rank
+from codex.searching.search import Found, Search
+from codex.trees.roles import Role, role_of
+from codex.vectors.filling import fill
+from codex.vectors.memory import MemoryVectors
 
 FILES = {
     "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",

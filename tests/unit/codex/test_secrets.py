@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from codex.ignore import SkipReason
 from codex.ingest import inspect
-from codex.secrets import Finding, find_secret
 from codex.settings import CodexSettings
+from codex.trees.ignore import SkipReason
+from codex.trees.secrets import Finding, find_secret
 
 _DRAWN = random.Random(5)
 HEX = "0123456789abcdef"

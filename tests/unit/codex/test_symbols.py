@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from codex.class_macros import without_class_macros
 from codex.documents import Document
-from codex.languages import LANGUAGES, language_of, query_of
-from codex.symbols import outline
+from codex.outline.class_macros import without_class_macros
+from codex.outline.languages import LANGUAGES, language_of, query_of
+from codex.outline.symbols import outline
 
 
 def of(path: str, text: str) -> list[tuple[str, str, int, int]]:

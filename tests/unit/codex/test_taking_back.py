@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codex.errors import UnknownGeneration
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 
 
 @pytest.fixture

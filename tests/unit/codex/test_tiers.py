@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.documents import Document, lines
-from codex.symbols import outline
+from codex.outline.symbols import outline
 from codex.tiers import Heat, full, hot, skeleton
 
 TEXT = '''"""A module."""

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.word_embedder import WordEmbedder
 
-from codex.archive_memory import MemoryArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.embed import space_of
-from codex.search import Search
-from codex.vector_background import FAR, UNRELATED, Background, stands_out
-from codex.vector_filling import fill
-from codex.vector_memory import MemoryVectors
+from codex.searching.search import Search
+from codex.vectors.background import FAR, UNRELATED, Background, stands_out
+from codex.vectors.filling import fill
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import space_of
 
 # Sixty-fourths, so that moving and stretching them is exact and no rounding decides.
 COSINES = st.integers(-64, 64).map(lambda number: number / 64)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive import Archive
-from codex.archive_lance import LanceArchive
-from codex.archive_memory import MemoryArchive
+from codex.archive.archive import Archive
+from codex.archive.lance import LanceArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
-from codex.embed import EmbeddingFailed, space_of
-from codex.vector_filling import Filled, fill
-from codex.vector_lance import LanceVectors
-from codex.vector_memory import MemoryVectors
-from codex.vector_search import nearest_chunks
+from codex.vectors.filling import Filled, fill
+from codex.vectors.lance import LanceVectors
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import EmbeddingFailed, space_of
+from codex.vectors.search import nearest_chunks
 
 
 def documents(*names: str) -> list[Document]:

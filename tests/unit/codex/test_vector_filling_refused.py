@@ -3,11 +3,11 @@
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive_memory import MemoryArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
-from codex.embed import TextRefused, space_of
-from codex.vector_filling import Filled, fill
-from codex.vector_memory import MemoryVectors
+from codex.vectors.filling import Filled, fill
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import TextRefused, space_of
 
 
 class Choosy(WordEmbedder):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from codex.errors import LoadCancelled, SourceError
-from codex.ignore import Selection, SkipReason
 from codex.settings import SecretSettings, WalkSettings
-from codex.trees import Skipped
-from codex.walk import DiskTree
+from codex.trees.ignore import Selection, SkipReason
+from codex.trees.port import Skipped
+from codex.trees.walk import DiskTree
 
 
 def tree(root: Path, *, max_files: int = 1000, clock_ns: int = 1 << 62) -> DiskTree:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from codex.gathering import Batch
-from codex.inotify import FolderWatches, Happened
+from codex.following.gathering import Batch
+from codex.following.inotify import FolderWatches, Happened
+from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import CodexSettings, WatchSettings
-from codex.sources import LoadRequest
-from codex.watch import Watcher
+from codex.trees.sources import LoadRequest
 
 QUICK = WatchSettings(debounce_s=0.2, longest_wait_s=5.0)
 Start = Callable[[Path], "Watched"]

@@ -12,7 +12,7 @@ from orchestrator.context.composing import Composer, context_of
 from orchestrator.context.engine_port import STALE_TRIES, EngineEncoder, EngineInference, fault_of
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, Reason
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 
 pytestmark = pytest.mark.anyio

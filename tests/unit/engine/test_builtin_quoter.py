@@ -13,7 +13,7 @@ import llama_cpp as lib
 import numpy as np
 import pytest
 
-from orchestrator.engine import native
+from orchestrator.engine.llama import native
 from orchestrator.engine.vocab import Vocabulary
 
 FLOOR, CHUNK = 4000, 512

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine.checkpoint_file import Damaged, Header, read_header, read_state, write
+from orchestrator.engine.tiers.checkpoint_file import Damaged, Header, read_header, read_state, write
 
 HEADER = Header("a" * 64, "b" * 64, "c" * 64, 256, 300, array("I", range(44)))
 STATE = bytes(range(256)) * 3

@@ -5,10 +5,10 @@ from array import array
 
 import pytest
 
-from orchestrator.engine.checkpoint_file import Damaged, Header, read_state, write
 from orchestrator.engine.messages import Tier
-from orchestrator.engine.segments import named
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers.checkpoint_file import Damaged, Header, read_state, write
+from orchestrator.engine.tiers.segments import named
+from orchestrator.engine.tiers.tiers import Tiers
 
 IDS = array("I", [1, 2, 3])
 NAME = named("root", IDS)

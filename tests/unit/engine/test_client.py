@@ -8,7 +8,6 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import pytest
 
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.messages import (
     Admitted,
     Completion,
@@ -21,8 +20,9 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.supervision import ChildState
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervision import ChildState
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 FLOOR = ids_to_bytes([n % 50 for n in range(600)])

@@ -9,9 +9,9 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.embed_fake import FakeContext, FakeEmbedding
-from orchestrator.engine.embed_lanes import NICE, Lanes
-from orchestrator.engine.embed_messages import CallOff, Embed, Embedded, EmbedFailed, Holds, Unload
+from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
+from orchestrator.engine.embedding.lanes import NICE, Lanes
+from orchestrator.engine.embedding.messages import CallOff, Embed, Embedded, EmbedFailed, Holds, Unload
 
 
 class Gated(FakeEmbedding):

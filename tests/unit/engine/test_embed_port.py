@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.embed_port import BATCH_TEXTS, batches, cut, joined, normalised, pieces
+from orchestrator.engine.embedding.port import BATCH_TEXTS, batches, cut, joined, normalised, pieces
 
 LENGTHS = st.lists(st.integers(1, 900), max_size=200)
 

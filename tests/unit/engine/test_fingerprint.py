@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine import library
 from orchestrator.engine.fingerprint import fingerprint
+from orchestrator.engine.llama import library
+from orchestrator.engine.llama.weights import shards
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.weights import shards
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.foresight import prompt_s
+from orchestrator.engine.parent.foresight import prompt_s
 
 positions = st.integers(0, 3000)
 

@@ -12,7 +12,7 @@ import pytest
 from support import odd_models
 
 from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec
 

@@ -9,11 +9,11 @@ from support import odd_models
 from support.driven import Driven
 
 from orchestrator.engine.backend import BackendError, Memory
-from orchestrator.engine.conservation import check
-from orchestrator.engine.llama import LlamaBackend
+from orchestrator.engine.cells.conservation import check
+from orchestrator.engine.cells.transfer import move
+from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant, Outcome
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.transfer import move
 
 
 def code(vault: int) -> str:

@@ -2,9 +2,9 @@
 
 from array import array
 
-from orchestrator.engine.conservation import check
+from orchestrator.engine.cells.conservation import check
+from orchestrator.engine.cells.pools import SCRATCH_CELLS, Pool
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.pools import SCRATCH_CELLS, Pool
 
 FLOOR = array("I", range(100))
 

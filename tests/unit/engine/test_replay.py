@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from orchestrator.engine.messages import Job, Urgency
-from orchestrator.engine.replay import AfterEnd, Flight, Suspects, after_end, suspects_of
+from orchestrator.engine.parent.replay import AfterEnd, Flight, Suspects, after_end, suspects_of
 
 
 def job(ticket, replay=0, urgency=Urgency.INTERACTIVE):

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine import native
 from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.llama import native
+from orchestrator.engine.llama.sampling import LlamaSampler, log_probabilities, with_likeliest
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.sampling import LlamaSampler, log_probabilities, with_likeliest
 
 WORDS = 4096
 LOGITS = (np.random.default_rng(5).standard_normal(WORDS) * 2).astype(np.float32)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.schema import MOST_NESTING, grammar_of, nesting
+from orchestrator.engine.llama.schema import MOST_NESTING, grammar_of, nesting
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -103,10 +103,10 @@ CHILD = """
 import sys, json
 import llama_cpp as lib
 import numpy as np
-from orchestrator.engine import native
+from orchestrator.engine.llama import native
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.sampling import LlamaSampler
+from orchestrator.engine.llama.sampling import LlamaSampler
 
 native.start()
 parameters = lib.llama_model_default_params()

@@ -12,7 +12,7 @@ from orchestrator.engine.backend import Batch
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.drafts import GRAM, Drafting
-from orchestrator.engine.llama import LlamaBackend, LlamaMemory
+from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling, bytes_to_ids, ids_to_bytes
 from orchestrator.engine.model import EngineSpec

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.supervision import (
+from orchestrator.engine.parent.supervision import (
     ALLOWED,
     LONGEST_PAUSE,
     ChildState,

@@ -1,6 +1,6 @@
 import os
 
-from orchestrator.engine.sweeping import sweep
+from orchestrator.engine.tiers.sweeping import sweep
 
 
 def folder(root, name, size, used):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine import tiers as tiers_module
-from orchestrator.engine import writer as writer_module
-from orchestrator.engine.checkpoint_file import Header, write
 from orchestrator.engine.messages import Tier
-from orchestrator.engine.segments import CUT, named, segments
-from orchestrator.engine.tiers import Tiers
+from orchestrator.engine.tiers import tiers as tiers_module
+from orchestrator.engine.tiers import writer as writer_module
+from orchestrator.engine.tiers.checkpoint_file import Header, write
+from orchestrator.engine.tiers.segments import CUT, named, segments
+from orchestrator.engine.tiers.tiers import Tiers
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000

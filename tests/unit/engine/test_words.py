@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.builtin import ensure, words
 from orchestrator.engine.builtin.tokens import tokens
-from orchestrator.engine.embed_llama import LlamaEmbedding
-from orchestrator.engine.embed_port import normalised
+from orchestrator.engine.embedding.llama import LlamaEmbedding
+from orchestrator.engine.embedding.port import normalised
 from orchestrator.engine.model import EmbeddingSpec
 
 

@@ -11,9 +11,9 @@ from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
 from governor.shape import Layer
-from orchestrator.engine.client import EngineClient
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.hosting.machine import Costs, Machine
 
 pytestmark = pytest.mark.anyio

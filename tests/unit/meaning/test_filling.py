@@ -9,10 +9,10 @@ import pytest
 from support.turns import told_turns
 from support.waiting import SOON
 
-from codex.archive_memory import MemoryArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.embed import EmbeddingFailed
-from codex.vector_memory import MemoryVectors
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import EmbeddingFailed
 from orchestrator.meaning import filling
 from orchestrator.meaning.filling import Filling
 

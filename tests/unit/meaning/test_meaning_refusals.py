@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 import pytest
 from support.turns import told_turns
 
-from codex.archive_memory import MemoryArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.embed import EmbeddingFailed, TextRefused, space_of
-from codex.vector_memory import MemoryVectors
-from orchestrator.engine.client import EngineClient
-from orchestrator.engine.embed_client import EmbeddingRefused, embedding_name
+from codex.vectors.memory import MemoryVectors
+from codex.vectors.port import EmbeddingFailed, TextRefused, space_of
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.embedding import EmbeddingRefused, embedding_name
 from orchestrator.meaning.bridge import Bridge, embedders
 from orchestrator.meaning.embedding_model import EmbeddingFile
 from orchestrator.meaning.filling import Filling

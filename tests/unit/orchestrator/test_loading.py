@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from codex.ignore import Globs
-from codex.sources import LoadRequest as Wanted
+from codex.trees.ignore import Globs
+from codex.trees.sources import LoadRequest as Wanted
 from orchestrator.errors import NotPermitted
 from orchestrator.loading import wanted_of
 from orchestrator.service import LoadRequest, Principal

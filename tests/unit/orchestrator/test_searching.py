@@ -2,10 +2,10 @@
 
 import anyio
 
-from codex.archive_memory import MemoryArchive
+from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.neighbourhood import Neighbourhoods
-from codex.search import Search
+from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.search import Search
 from orchestrator.searching import ArchiveSearch
 
 FILES = {

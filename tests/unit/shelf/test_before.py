@@ -3,7 +3,7 @@
 import pytest
 
 from codex.library import Library
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 from orchestrator.shelf.before import before, take_back
 from orchestrator.shelf.ledger import Ledger, Wishes
 

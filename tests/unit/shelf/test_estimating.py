@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.ignore import Globs
 from codex.library import Library
-from codex.sampling import FILES, HEAD, Sampled, drawn, head, scaled
-from codex.sources import LoadRequest
+from codex.trees.ignore import Globs
+from codex.trees.sampling import FILES, HEAD, Sampled, drawn, head, scaled
+from codex.trees.sources import LoadRequest
 from orchestrator.context.tier import Room, TierSizes, decide_tier
 from orchestrator.loading import known_from
 from orchestrator.shelf.estimating import surveyed, whole_tokens

@@ -6,7 +6,7 @@ import pytest
 from support.libraries import fill, git
 
 from codex.library import Library
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 from orchestrator.shelf.hot import churn_of
 
 

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from codex.library import Library
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 from orchestrator.shelf.ledger import Ledger, Wishes
 from orchestrator.shelf.wake import codices_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from codex.amendments import RebaseCase
 from orchestrator.context.assembled import Floor
-from orchestrator.engine.supervisor import EngineUnavailable
+from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError
 from orchestrator.shelf.floors import MOST_EARLIER, Floors, pool_name
 from orchestrator.shelf.rebasing import Rebasing, Steps

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from codex.generations import Generation
-from codex.trees import TreeState
+from codex.catalog.generations import Generation
+from codex.trees.port import TreeState
 from formatters.context import CodexView
 from orchestrator.context.tier import FloorTier, Room, TierDecision, TierSizes
 from orchestrator.shelf.standing import Standing

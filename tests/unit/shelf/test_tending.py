@@ -6,9 +6,9 @@ import shutil
 import pytest
 from support.waiting import SOON
 
-from codex.archive_lance import LanceArchive
+from codex.archive.lance import LanceArchive
 from codex.library import Library
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 from orchestrator.searching import ArchiveIndexer
 from orchestrator.shelf.tending import Tending
 

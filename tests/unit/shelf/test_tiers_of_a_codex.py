@@ -2,10 +2,10 @@
 
 import pytest
 
-from codex.generations import Entry
+from codex.catalog.generations import Entry
+from codex.catalog.remembered import SqliteRemembered
 from codex.library import Library
-from codex.remembered import SqliteRemembered
-from codex.sources import LoadRequest
+from codex.trees.sources import LoadRequest
 from orchestrator.context.tier import FloorTier, Room, TierSettings
 from orchestrator.shelf.hot import chosen
 from orchestrator.shelf.lines import Lines

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codex.generations import Codex
+from codex.catalog.generations import Codex
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.errors import NotFound, NotReady
 from orchestrator.shelf.unready import candidates_of

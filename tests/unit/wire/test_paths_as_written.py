@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from codex.errors import SourceError
-from codex.sources import LoadRequest, resolve
+from codex.trees.sources import LoadRequest, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.hosting.model_file import find_model

@@ -1,0 +1,292 @@
+"""The one truth about what is loaded: codices, their generations, and every file's bytes by digest, in SQLite.
+
+A generation appears in one transaction, with all its entries, and is never changed: it can be told again after a
+restart though the files on disk are others. Bytes are stored once per digest, whatever holds them. One connection, one
+writer at a time; a lock serves threads, WAL and a busy timeout serve other processes.
+"""
+
+import json
+import shlex
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from codex.amendments import Amendment, Told
+from codex.catalog.generations import Codex, Entry, Generation, Known
+from codex.catalog.schema import open_database, transaction, translated
+from codex.catalog.tables import SCHEMA
+from codex.documents import Document, document_from
+from codex.errors import CatalogError, UnknownCodex, UnknownGeneration
+from codex.trees.port import TreeState
+
+_PAGE = 256  # documents fetched under one lock, and their bytes: bounds memory, and the time that a writer waits
+_PAGE_BYTES = 8 << 20
+
+
+def pack(raw: bytes, level: int = 3) -> bytes:
+    """Bytes as the catalog keeps them."""
+    return zlib.compress(raw, level)
+
+
+def unpack(body: bytes) -> bytes:
+    """The inverse of `pack`."""
+    return zlib.decompress(body)
+
+
+class Catalog:
+    """The catalog in one file. Close it when done. Any method may raise CatalogError, DiskFull where it writes."""
+
+    def __init__(self, path: Path, schema: Sequence[str] = SCHEMA) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._database = open_database(path, schema)
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def codices(self) -> tuple[Codex, ...]:
+        """All codices, by name."""
+        return tuple(_codex(row) for row in self._rows(f"{_CODEX} GROUP BY codex.id ORDER BY name"))
+
+    def codex(self, name: str) -> Codex:
+        """Raises UnknownCodex."""
+        found = self._rows(f"{_CODEX} WHERE name = ? GROUP BY codex.id", name)
+        if not found:
+            raise UnknownCodex(name, tuple(one.name for one in self.codices()))
+        return _codex(found[0])
+
+    def register(self, name: str, source: str, roots: Sequence[str], request: str) -> None:
+        """Make the codex known, or say anew where it comes from."""
+        with self._writing() as database:
+            database.execute(
+                "INSERT INTO codex (name, source, roots, request) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "source = excluded.source, roots = excluded.roots, request = excluded.request",
+                (name, source, json.dumps(list(roots)), request),
+            )
+
+    def known(self, name: str) -> dict[str, Known]:
+        """What the last scans of this codex found, by path."""
+        rows = self._rows(
+            "SELECT path, stamp, digest, size, reason, notice FROM known "
+            "JOIN codex ON codex.id = known.codex WHERE name = ?",
+            name,
+        )
+        return {row[0]: Known(*row[1:]) for row in rows}
+
+    def store(self, name: str, found: Mapping[str, Known], bodies: Mapping[str, bytes]) -> None:
+        """One batch of a load: what was found at each path, and packed bytes by digest. All or nothing."""
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            database.executemany("INSERT OR IGNORE INTO content (digest, body) VALUES (?, ?)", list(bodies.items()))
+            database.executemany(
+                "INSERT OR REPLACE INTO known (codex, path, stamp, digest, size, reason, notice) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(codex, path, one.stamp, one.digest, one.size, one.reason, one.notice) for path, one in found.items()],
+            )
+
+    def holds(self, digests: Iterable[str]) -> set[str]:
+        """Which of these digests have their bytes here."""
+        asked = list(digests)
+        found: set[str] = set()
+        for at in range(0, len(asked), _PAGE):
+            page = asked[at : at + _PAGE]
+            marks = ",".join("?" * len(page))
+            found |= {row[0] for row in self._rows(f"SELECT digest FROM content WHERE digest IN ({marks})", *page)}  # noqa: S608
+        return found
+
+    def freeze(
+        self,
+        name: str,
+        state: TreeState,
+        entries: Sequence[Entry],
+        skipped: Mapping[str, int],
+        notices: Sequence[str],
+        why: str = "",
+    ) -> Generation:
+        """Make a new generation of these entries, in this order."""
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            number = (
+                1
+                + database.execute(
+                    "SELECT coalesce(max(number), 0) FROM generation WHERE codex = ?", (codex,)
+                ).fetchone()[0]
+            )
+            made = database.execute(
+                "INSERT INTO generation (branch, revision, dirty, skipped, notices, codex, number, why) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*_state_columns(state, skipped, notices), codex, number, why),
+            ).lastrowid
+            database.executemany(
+                "INSERT INTO entry (generation, position, path, digest, size) VALUES (?, ?, ?, ?, ?)",
+                [(made, at, one.path, one.digest, one.size) for at, one in enumerate(entries)],
+            )
+        return Generation(name, number, state, tuple(entries), dict(skipped), tuple(notices), why)
+
+    def restate(self, generation: Generation) -> None:
+        """Say anew of a generation with the same content which commit it is, and what was left out."""
+        with self._writing() as database:
+            columns = _state_columns(generation.state, generation.skipped, generation.notices)
+            database.execute(
+                "UPDATE generation SET branch = ?, revision = ?, dirty = ?, skipped = ?, notices = ? "
+                "WHERE codex = ? AND number = ?",
+                (*columns, _id_of(database, generation.codex), generation.number),
+            )
+
+    def forget_paths(self, name: str, gone: Iterable[str]) -> None:
+        """Drop what was known of these paths."""
+        with self._writing() as database:
+            codex = _id_of(database, name)
+            database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for path in gone])
+
+    def generation(self, name: str, number: int | None = None) -> Generation:
+        """The newest generation, or that of a number. Raises UnknownCodex, UnknownGeneration."""
+        codex = self.codex(name)
+        wanted = codex.newest if number is None else number
+        found = self._rows(
+            "SELECT generation.id, branch, revision, dirty, skipped, notices, why FROM generation "
+            "JOIN codex ON codex.id = generation.codex WHERE name = ? AND number = ?",
+            name,
+            wanted,
+        )
+        if wanted is None or not found:
+            raise UnknownGeneration(_without(codex, wanted))
+        key, branch, revision, dirty, skipped, notices, why = found[0]
+        rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
+        entries = tuple(Entry(*row) for row in rows)
+        state = TreeState(branch, revision, dirty)
+        return Generation(name, wanted, state, entries, json.loads(skipped), tuple(json.loads(notices)), why)
+
+    def generations(self, name: str) -> tuple[int, ...]:
+        """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
+        self.codex(name)
+        rows = self._rows(
+            "SELECT number FROM generation JOIN codex ON codex.id = generation.codex WHERE name = ? ORDER BY number",
+            name,
+        )
+        return tuple(row[0] for row in rows)
+
+    def documents(self, entries: Sequence[Entry]) -> Iterator[Document]:
+        """Documents of these entries, in order, a page at a time. Raises CatalogError when bytes are missing."""
+        for page in _pages(entries):
+            bodies = self._bodies([entry.digest for entry in page])
+            for entry in page:
+                yield self._document(entry, bodies.get(entry.digest))
+
+    def told_document(self, path: str, digest: str) -> Document:
+        """A document by name and digest. Raises CatalogError when its bytes are not here."""
+        return self._document(Entry(path, digest, 0), self._bodies([digest]).get(digest))
+
+    def amendments(self, name: str, number: int) -> tuple[Amendment, ...]:
+        """The log of a generation, in order."""
+        rows = self._rows(
+            "SELECT amendment.number, path, told, digest, text, whole, amendment.source FROM amendment "
+            "JOIN generation ON generation.id = amendment.generation JOIN codex ON codex.id = generation.codex "
+            "WHERE name = ? AND generation.number = ? ORDER BY amendment.number",
+            name,
+            number,
+        )
+        return tuple(Amendment(row[0], row[1], Told(row[2]), row[3], row[4], bool(row[5]), row[6]) for row in rows)
+
+    def append(self, name: str, number: int, entries: Sequence[Amendment]) -> None:
+        """Append to the log of a generation; all or nothing. A number that is taken is refused (CatalogError)."""
+        with self._writing() as database:
+            generation = database.execute(
+                "SELECT id FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number)
+            ).fetchone()[0]
+            database.executemany(
+                "INSERT INTO amendment (generation, number, path, told, digest, text, whole, source) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (generation, one.number, one.path, one.told, one.digest, one.text, one.whole, one.source)
+                    for one in entries
+                ],
+            )
+
+    def release(self, name: str, number: int) -> None:
+        """Drop one generation, and all bytes that nothing else holds."""
+        with self._writing() as database:
+            database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number))
+            _sweep(database)
+
+    def drop(self, name: str) -> None:
+        """Drop a codex with its generations, and all bytes that nothing else holds. Raises UnknownCodex."""
+        self.codex(name)
+        with self._writing() as database:
+            database.execute("DELETE FROM codex WHERE name = ?", (name,))
+            _sweep(database)
+
+    def _document(self, entry: Entry, body: bytes | None) -> Document:
+        try:
+            document = None if body is None else document_from(entry.path, unpack(body))
+        except zlib.error:
+            document = None
+        if document is None or document.digest != entry.digest:
+            raise CatalogError(f"{self._path} no longer holds {entry.path} as it was loaded; load the codex again")
+        return document
+
+    def _bodies(self, digests: Sequence[str]) -> dict[str, bytes]:
+        marks = ",".join("?" * len(digests))
+        return dict(self._rows(f"SELECT digest, body FROM content WHERE digest IN ({marks})", *digests))  # noqa: S608
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._lock, translated(self._path):
+            return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, transaction(self._database, self._path) as database:
+            yield database
+
+
+_CODEX = (
+    "SELECT name, source, roots, request, max(number) FROM codex LEFT JOIN generation ON generation.codex = codex.id"
+)
+
+
+def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    page: list[Entry] = []
+    size = 0
+    for entry in entries:
+        page.append(entry)
+        size += entry.size
+        if len(page) >= _PAGE or size >= _PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _without(codex: Codex, wanted: int | None) -> str:
+    if codex.newest is None:
+        return f"codex {codex.name!r} was not loaded to the end; `lore load {shlex.join(codex.roots)}` continues"
+    return f"codex {codex.name!r} has no generation {wanted}; its newest is {codex.newest}"
+
+
+def _codex(row: tuple[Any, ...]) -> Codex:
+    name, source, roots, request, newest = row
+    return Codex(name, source, tuple(json.loads(roots)), request, newest)
+
+
+def _state_columns(state: TreeState, skipped: Mapping[str, int], notices: Sequence[str]) -> tuple[Any, ...]:
+    return state.branch, state.revision, state.dirty, json.dumps(dict(skipped)), json.dumps(list(notices))
+
+
+def _id_of(database: sqlite3.Connection, name: str) -> int:
+    found = database.execute("SELECT id FROM codex WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise UnknownCodex(name, ())
+    return int(found[0])
+
+
+def _sweep(database: sqlite3.Connection) -> None:
+    database.execute(
+        "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM entry) "
+        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL) "
+        "AND digest NOT IN (SELECT digest FROM amendment WHERE digest IS NOT NULL)"
+    )

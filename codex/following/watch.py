@@ -1,0 +1,227 @@
+"""Follows the disk: tells, in batches, that a codex may have changed. What changed is found by comparing, not from events.
+
+    events ─▶ forget ignored ones ─▶ gather until quiet ─▶ changed(Batch)
+    no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
+
+Events can be lost in more ways than can be listed, so everything is compared now and then whatever they say. One thread
+of its own per codex; `changed` is called in it, so batches never overlap.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codex.following.gathering import Batch, Gathering
+from codex.following.inotify import FolderWatches, Happened, WatchLimit
+from codex.following.watched import exclude_files, folders, is_rule_file, relevant, version_control
+from codex.settings import WatchSettings
+from codex.trees.forest import Forest
+from codex.trees.walk import DiskTree
+
+_GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
+_GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """One root: its tree, the label of its names, git's folder, and what is watched of git's rules outside the tree."""
+
+    label: str
+    tree: DiskTree
+    git_folder: Path | None
+    excludes: set[str] = field(default_factory=set)
+
+
+class Watcher:
+    """Watches one codex. `changed` is told batches, `notice` what a user should know; neither may raise."""
+
+    def __init__(
+        self,
+        forest: Forest,
+        settings: WatchSettings,
+        changed: Callable[[Batch], None],
+        notice: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._roots = [
+            _Watched(label, tree, version_control(tree)) for label, tree in forest.trees if isinstance(tree, DiskTree)
+        ]
+        self._settings = settings
+        self._changed = changed
+        self._notice = notice
+        self._clock = clock
+        self._gathering = Gathering(settings)
+        self._news = threading.Condition()
+        self._events: list[Happened] = []
+        self._stopping = False
+        self._stale = False  # the rules changed, or events were lost: all watches anew with the next batch
+        self._watches: FolderWatches | None = None
+        self._next_compare = clock() + settings.reconcile_s
+        self._thread = threading.Thread(target=self._run, name="codex-watch", daemon=True)
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether there are no watches and the tree is compared every few seconds instead."""
+        return self._watches is None
+
+    def start(self) -> None:
+        """Begin. What changed before is not told: compare once after this returns. Does nothing for a commit's tree."""
+        if self._roots:
+            self._watch_all()
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End; no batch is told after this returns."""
+        with self._news:
+            self._stopping = True
+            self._news.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._drop_watches()
+
+    def happened(self, event: Happened) -> None:
+        """Take in one event; called by the reader of events, which must not wait for anything."""
+        with self._news:
+            self._events.append(event)
+            self._news.notify()
+
+    def step(self) -> Batch | None:
+        """Sort what happened; then the batch that is due, without what is ignored, or None."""
+        now = self._clock()
+        with self._news:
+            events, self._events = self._events, []
+        self._sort(now, events)
+        if now >= self._next_compare:
+            self._gathering.note(now, everything=True)
+            self._next_compare = now + (self._settings.poll_s if self.is_polling else self._settings.reconcile_s)
+        batch = self._gathering.take(now)
+        if batch is None:
+            return None
+        if self._stale:
+            self._watch_all()
+        return self._without_ignored(batch)
+
+    def _run(self) -> None:
+        while self._wait():
+            batch = self.step()
+            if batch is not None:
+                self._changed(batch)
+
+    def _wait(self) -> bool:
+        """Until there is something to do; False: to stop."""
+        with self._news:
+            due = self._gathering.due()
+            until = self._next_compare if due is None else min(due, self._next_compare)
+            self._news.wait_for(lambda: self._stopping or bool(self._events), max(0.0, until - self._clock()))
+            return not self._stopping
+
+    def _sort(self, now: float, events: Sequence[Happened]) -> None:
+        appeared: dict[int, list[str]] = {}
+        for event in events:
+            if event.overflow:
+                self._stale = True
+                self._gathering.note(now, everything=True)
+            for number, root in enumerate(self._roots):
+                self._sort_one(now, event, root, appeared.setdefault(number, []))
+        for number, paths in appeared.items():
+            if paths and self._watch(self._roots[number], paths):
+                self._gathering.note(now, everything=True)  # what was in them already had no event
+
+    def _sort_one(self, now: float, event: Happened, root: _Watched, appeared: list[str]) -> None:
+        folder, _, name = event.path.rpartition("/")
+        top = str(root.tree.root)
+        if event.path in root.excludes:
+            self._rules_changed(now)
+        elif root.git_folder is not None and folder == str(root.git_folder):
+            self._sort_git(now, event, name)
+        elif event.path == top and event.gone:
+            self._stale = True
+            self._gathering.note(now, everything=True)
+        elif not event.path.startswith(f"{top}/"):
+            return
+        elif event.is_folder and event.appeared:
+            appeared.append(event.path[len(top) + 1 :])
+        elif event.is_folder and event.gone:
+            self._gathering.note(now, everything=True)
+        elif not event.is_folder:
+            self._sort_file(now, root, event.path[len(top) + 1 :])
+
+    def _sort_git(self, now: float, event: Happened, name: str) -> None:
+        if name == "index.lock" and event.appeared:
+            self._gathering.hold(now)
+        elif name == "index.lock" and event.gone:
+            self._gathering.release(now)
+        elif name in _GIT_RULES and (event.appeared or not event.is_folder):
+            self._rules_changed(now)
+        elif name in _GIT_FILES and event.appeared:
+            self._gathering.note(now, everything=name == "HEAD", commit=True)
+
+    def _rules_changed(self, now: float) -> None:
+        self._stale = True
+        self._gathering.note(now, everything=True)
+
+    def _sort_file(self, now: float, root: _Watched, path: str) -> None:
+        self._stale = self._stale or is_rule_file(path)
+        self._gathering.note(now, f"{root.label}/{path}" if root.label else path, everything=is_rule_file(path))
+
+    def _without_ignored(self, batch: Batch) -> Batch | None:
+        kept: set[str] = set()
+        for root in self._roots:
+            lead = f"{root.label}/" if root.label else ""
+            own = {path.removeprefix(lead) for path in batch.paths if path.startswith(lead)}
+            kept |= {lead + path for path in relevant(root.tree, own)}
+        if kept or batch.everything or batch.commit:
+            return Batch(frozenset(kept), batch.everything, batch.commit)
+        return None
+
+    def _watch_all(self) -> None:
+        """All watches anew: rules and folders as they are now."""
+        self._stale = False
+        self._drop_watches()
+        try:
+            self._watches = FolderWatches(self.happened)
+            for root in self._roots:
+                root.tree.forget_rules()
+                if root.git_folder is not None:
+                    self._watches.add(root.git_folder)
+                    self._watch_excludes(root, self._watches)
+        except WatchLimit as limit:
+            self._poll(limit)
+        for root in self._roots:
+            self._watch(root, [""])
+
+    def _watch_excludes(self, root: _Watched, watches: FolderWatches) -> None:
+        """By their folders: editors replace files."""
+        root.excludes.clear()
+        root.excludes.update(exclude_files(root.tree))
+        for folder in {Path(path).parent for path in root.excludes}:
+            watches.add(folder)
+
+    def _watch(self, root: _Watched, below: Sequence[str]) -> bool:
+        """Whether there was any folder to watch."""
+        found = False
+        try:
+            for folder in folders(root.tree, below):
+                found = True
+                if self._watches is not None:
+                    self._watches.add(folder)
+        except WatchLimit as limit:
+            self._poll(limit)
+        return found
+
+    def _poll(self, limit: WatchLimit) -> None:
+        names = ", ".join(str(root.tree.root) for root in self._roots)
+        had = 0 if self._watches is None else len(self._watches)
+        self._drop_watches()
+        self._next_compare = self._clock() + self._settings.poll_s
+        self._notice(
+            f"{names}: the kernel gave {had} file watches and no more, so changes are looked for every "
+            f"{self._settings.poll_s:g} s; raise {limit.sysctl} (sysctl -w {limit.sysctl}=N) and load again"
+        )
+
+    def _drop_watches(self) -> None:
+        watches, self._watches = self._watches, None
+        if watches is not None:
+            watches.close()

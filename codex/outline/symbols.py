@@ -1,0 +1,209 @@
+"""The outline of a file: what it defines, what it uses, what it imports.
+
+Tree-sitter finds the names; this file nests them, gives them signatures and first doc lines. A file without a grammar,
+too large to parse, or that the parser gives up on, has the outline of plain text (`codex.outline.plain`). Parse errors
+cost the definitions they cover and nothing else.
+
+Lines are 1-based and inclusive. A symbol begins at its decorators, not at the comment above it.
+"""
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node, QueryCursor, Tree
+
+from codex.documents import Document
+from codex.outline.class_macros import without_class_macros
+from codex.outline.languages import Language, language_of, parser_of, query_of
+from codex.outline.pieces import Pieces
+from codex.outline.plain import plain_symbols
+from codex.outline.signatures import doc_line, signature_of, text_of
+
+OUTLINE_VERSION = 2  # raise it when outlines of the same text change: what was cached by digest is made again
+_PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
+_LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
+_PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
+_MATCHES_IN_PROGRESS = 4096
+_WRAPPERS = frozenset(
+    {"decorated_definition", "export_statement", "template_declaration", "ambient_declaration", "statement"}
+)
+_GROUPS = frozenset({"type_declaration", "const_declaration", "var_declaration"})
+_WORD_AND_ONE = 2
+_FIELD = "field"
+_PLAIN = frozenset({"field", "variable"})  # where a query also says function, that says more
+_SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A definition. `qualname` joins the names of what it stands in by dots; `doc` is its first doc line or ''."""
+
+    name: str
+    qualname: str
+    kind: str
+    start: int
+    end: int
+    signature: str
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name used at a line. `kind` is call, type, base or import."""
+
+    name: str
+    kind: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a file holds; `symbols` by their start, the outer before the inner. `language` is '' for plain text.
+
+    `fields` are those of classes and tables, apart: a skeleton shows them, but a chunk is not cut at one, and a name like
+    `id` or `name` links no files.
+    """
+
+    language: str
+    lines: int
+    symbols: tuple[Symbol, ...] = ()
+    references: tuple[Reference, ...] = ()
+    imports: tuple[str, ...] = ()
+    fields: tuple[Symbol, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A match before it is nested: byte range of the whole, lines, and the words made of its nodes."""
+
+    first: int
+    last: int
+    symbol: Symbol
+
+
+_parsing = threading.Lock()
+
+
+def outline(document: Document) -> Outline:
+    """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
+    language = language_of(document.path, document.text)
+    raw = document.text.encode("utf-8", errors="replace")
+    count = _line_count(document.text)
+    if language is not None and len(raw) <= _PARSE_BYTES and max(map(len, raw.split(b"\n"))) <= _LINE_BYTES:
+        parsed = _parsed(language, raw, count)
+        if parsed is not None:
+            return parsed
+    return Outline("", count, tuple(Symbol(*row) for row in plain_symbols(document.text)))
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
+
+
+def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
+    """None when the parser gives up, or in time nothing came of it."""
+    tree = _tree(language, raw)
+    if tree is None:
+        return None
+    definitions: dict[tuple[int, int, str], _Definition] = {}
+    references: dict[tuple[str, str, int], None] = {}
+    imports: dict[str, None] = {}
+    cursor = QueryCursor(query_of(language), match_limit=_MATCHES_IN_PROGRESS)
+    for _, captures in cursor.matches(tree.root_node):
+        for capture, nodes in captures.items():
+            kind, _, detail = capture.partition(".")
+            if kind == "definition" and not _is_private_field(detail, captures, raw):
+                found = _definition(nodes[0], captures, detail, raw, count)
+                key = (found.first, found.last, found.symbol.name)
+                if key not in definitions or definitions[key].symbol.kind in _PLAIN:
+                    definitions[key] = found
+            elif kind == "reference":
+                references.update({(text_of(node, raw), detail, node.start_point[0] + 1): None for node in nodes})
+            elif kind == "import":
+                imports.update({text_of(node, raw).strip("\"'<>"): None for node in nodes})
+    symbols = _nested(definitions.values(), language)
+    return Outline(
+        language.name,
+        count,
+        tuple(one for one in symbols if one.kind != _FIELD),
+        tuple(sorted((Reference(*key) for key in references), key=lambda one: (one.line, one.name, one.kind))),
+        tuple(imports),
+        tuple(one for one in symbols if one.kind == _FIELD),
+    )
+
+
+def _tree(language: Language, raw: bytes) -> Tree | None:
+    """None when it takes too long: an error-ridden text can cost the square of its length."""
+    deadline = time.monotonic() + _PARSE_SECONDS
+    with _parsing:
+        parser = parser_of(language)
+        pieces = Pieces(without_class_macros(raw) if language.class_macros else raw)
+        try:  # the progress callback works only where the text is read in pieces (tree-sitter 0.26)
+            return parser.parse(pieces, progress_callback=lambda *_: time.monotonic() > deadline)
+        except ValueError:
+            parser.reset()
+            return None
+        finally:
+            pieces.parsed()
+
+
+def _is_private_field(kind: str, captures: dict[str, list[Node]], raw: bytes) -> bool:
+    """`_cache`, `__slots__`: of no use from elsewhere, and a third of the fields of some codebases."""
+    return kind == _FIELD and raw.startswith(b"_", captures["name"][0].start_byte)
+
+
+def _definition(node: Node, captures: dict[str, list[Node]], kind: str, raw: bytes, count: int) -> _Definition:
+    outer = _outermost(node)
+    names, body = captures.get("name"), captures.get("body", [None])[0]
+    name = " ".join(text_of(names[0], raw).strip("\"'").split())[:200] if names else kind
+    start = outer.start_point[0] + 1
+    end = outer.end_point[0] + (1 if outer.end_point[1] > 0 else 0)
+    symbol = Symbol(
+        name=name,
+        qualname="",
+        kind=kind,
+        start=start,
+        end=min(max(start, end), max(count, start)),
+        signature=signature_of(node, raw, name if names else "", body, whole=kind not in _PLAIN),
+        doc=doc_line(node, outer, raw, body),
+    )
+    return _Definition(outer.start_byte, outer.end_byte, symbol)
+
+
+def _outermost(node: Node) -> Node:
+    """The node with what only wraps it: decorators, `export`, `declare`, `template`; `type` before the only one of it."""
+    while (parent := node.parent) is not None:
+        if parent.type not in _WRAPPERS and not (parent.type in _GROUPS and parent.child_count == _WORD_AND_ONE):
+            break
+        node = parent
+    return node
+
+
+def _nested(definitions: Iterable[_Definition], language: Language) -> list[Symbol]:
+    """Gives every definition the names of those that hold it, and calls a function in a class a method.
+
+    A clause (one more equation of a function) lengthens the function that it follows.
+    """
+    holders: list[tuple[int, Symbol]] = []
+    found: list[Symbol] = []
+    for one in sorted(definitions, key=lambda found: (found.first, -found.last)):
+        while holders and holders[-1][0] <= one.first:
+            holders.pop()
+        symbol = _in(holders[-1][1] if holders else None, one.symbol, language)
+        if one.symbol.kind == "clause" and not symbol.doc and found and found[-1].qualname == symbol.qualname:
+            found[-1] = replace(found[-1], end=max(found[-1].end, symbol.end))
+        else:
+            found.append(symbol)
+        holders.append((one.last, symbol))
+    return found
+
+
+def _in(holder: Symbol | None, symbol: Symbol, language: Language) -> Symbol:
+    name = symbol.name.replace("::", ".")
+    qualname = f"{holder.qualname}.{name}" if holder is not None and not language.prose else name
+    kind = "function" if symbol.kind == "clause" else symbol.kind
+    if kind == "function" and holder is not None and holder.kind in _SCOPES:
+        kind = "method"
+    return Symbol(symbol.name, qualname, kind, symbol.start, symbol.end, symbol.signature, symbol.doc)

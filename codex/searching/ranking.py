@@ -1,0 +1,207 @@
+"""From what was found to one ranked list of files and chunks. Pure: matches and definitions in, an order out.
+
+    1 chunk    BM25 of the chunk, raised where the question speaks of its names or writes one of them out
+    2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
+    3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
+    4 exact    what holds a string that was asked for as it is comes before what does not
+    5 role     tests below source unless spoken of, generated and vendored files last: by path, or as a file says itself
+
+Where tests are what is wanted, source stands below them as they else stand below source, and 3 is left out: references
+lead from a test to what it uses, never to a test.
+
+Every score is a share of the best of its kind in this one search; none is compared with a threshold. Cosines lie close
+together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). They count
+half of what words count: what only means the same as a question comes behind what holds its words (docs/meaning.md has what
+a trained model was measured to bring). The other
+constants were chosen by hand on three packages, lie on plateaus (halving or doubling one moves no mean by more than
+0.03), and are not fitted to any.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from codex.archive.archive import FileMatch, Match
+from codex.archive.definitions import Place
+from codex.searching.asked import Asked, name_stems, overlap
+from codex.trees.origins import is_marked
+from codex.trees.roles import ROLE_SHARES, Role, role_of
+
+_NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
+_NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
+_EXACT_RAISE = 0.3  # a chunk that defines a name the question writes out
+_WEIGHTS = (1.0, 0.5, 0.25)  # of the best chunks of a file
+_FILE_SHARE = 0.4  # of the whole file's score beside its chunks'
+_SEEDS = 20  # chunks whose references are followed
+_SEED_POWER = 3  # the best ones count: a chunk with half the score gives an eighth
+_PLACES = 5  # a name defined in more files than these leads nowhere
+_SPOKEN = 4.0  # a reference that the question speaks of weighs up to 1 + 4
+_HALF = 0.5  # of graph weight at which it counts half
+_GRAPH_ADDS = 0.2  # to a file that was found by words
+_GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
+_BELOW_BEST = 0.95
+_RANKS = 60
+_MEANING = 0.5  # of a chunk found by its meaning, beside one found by its words
+_HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
+
+Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
+
+
+@dataclass(frozen=True)
+class RankedFile:
+    """A file with its chunks, best first; `scores` are its parts by kind."""
+
+    path: str
+    score: float
+    scores: Mapping[str, float]
+    places: tuple[Place, ...]
+    by_place: Mapping[Place, float] = field(default_factory=dict)
+
+
+def rank(
+    question: Asked,
+    chunks: Sequence[Match],
+    files: Sequence[FileMatch],
+    definitions: Definitions,
+    extra: Mapping[Place, float] | None = None,
+    exact: Mapping[Place, float] | None = None,
+    generated: Collection[str] = (),
+) -> list[RankedFile]:
+    """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors.
+
+    `exact` are the chunks that hold strings asked for as they are, with the share of those that each holds.
+    `generated` are files known to be so beside those whose chunks say it.
+    """
+    holding = exact or {}
+    raised = _raised(question, chunks, extra or {}, holding)
+    by_file = _by_file(raised)
+    whole = {one.path: one.score / files[0].score for one in files} if files else {}
+    words = {
+        path: (_chunks_share(by_file.get(path, {})) + _FILE_SHARE * whole.get(path, 0.0)) / (1 + _FILE_SHARE)
+        for path in {*by_file, *whole}
+    }
+    linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
+    highest = _BELOW_BEST * max(words.values(), default=0.0)
+    generated = {*generated, *(match.place.path for match in chunks if is_marked(match.kind))}
+    ranked = [
+        _file(
+            *(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), highest),
+            _factor(path, path in generated, question),
+        )
+        for path in {*words, *linked}
+    ]
+    if holding:
+        ranked = [_held(one, holding) for one in ranked]
+    return sorted(ranked, key=lambda one: (-one.score, one.path))
+
+
+def _held(one: RankedFile, holding: Mapping[Place, float]) -> RankedFile:
+    share = max((holding.get(place, 0.0) for place in one.places), default=0.0)
+    if not share:
+        return one
+    return replace(one, score=one.score + _HOLDS * share, scores={**one.scores, "exact": share})
+
+
+def by_rank(places: Iterable[Place]) -> dict[Place, float]:
+    """Shares of chunks that come best first: 1, 60/61 and so on, half of it at the sixtieth."""
+    return {place: _RANKS / (_RANKS + rank) for rank, place in enumerate(places)}
+
+
+def _raised(
+    question: Asked, chunks: Sequence[Match], extra: Mapping[Place, float], holding: Mapping[Place, float]
+) -> dict[Place, float]:
+    """Chunk scores as shares of the best, raised by names."""
+    best = chunks[0].score if chunks else 1.0
+    found = {match.place: match.score / best * _raise(question, match) for match in chunks}
+    for place, share in extra.items():
+        found[place] = found.get(place, 0.0) + _MEANING * share
+    for place, share in holding.items():
+        found[place] = found.get(place, 0.0) + _HOLDS * share
+    top = max(found.values(), default=1.0)
+    return {place: score / top for place, score in found.items()}
+
+
+def _raise(question: Asked, match: Match) -> float:
+    names = {*match.symbol.split(".")[-2:], *match.names} - {""}
+    spoken = max((_spoken(question, name) for name in names), default=0.0)
+    exact = bool(question.names.intersection(match.names))
+    return 1 + _NAME_RAISE * spoken + (_EXACT_RAISE if exact else 0.0)
+
+
+def _spoken(question: Asked, name: str) -> float:
+    """How far a question speaks of a name: the share of its parts, less for names of one or two parts."""
+    share = overlap(question, name)
+    return share and share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
+
+
+def _by_file(raised: Mapping[Place, float]) -> dict[str, dict[Place, float]]:
+    found: dict[str, dict[Place, float]] = defaultdict(dict)
+    for place, score in sorted(raised.items(), key=lambda item: (-item[1], item[0])):
+        found[place.path][place] = score
+    return found
+
+
+def _chunks_share(chunks: Mapping[Place, float]) -> float:
+    return sum(score * weight for score, weight in zip(chunks.values(), _WEIGHTS, strict=False)) / sum(_WEIGHTS)
+
+
+def _linked(
+    question: Asked,
+    chunks: Sequence[Match],
+    raised: Mapping[Place, float],
+    words: Mapping[str, float],
+    definitions: Definitions,
+) -> dict[str, dict[Place, float]]:
+    """Graph weight by file and chunk, from the references of the best chunks.
+
+    A chunk points at a file once, by its most telling name: using many names of a hub says no more about the question.
+    """
+    seeds = sorted(chunks, key=lambda one: (-(raised[one.place] + words[one.place.path]), one.place))[:_SEEDS]
+    found = definitions(dict.fromkeys(name for seed in seeds for name in seed.references))
+    linked: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
+    for seed in seeds:
+        weight = raised[seed.place] ** _SEED_POWER
+        best: dict[str, tuple[float, Place]] = {}
+        for name in seed.references:
+            firsts = {place.path: place for place in reversed(found.get(name, ()))}
+            if not firsts or len(firsts) > _PLACES or seed.place.path in firsts:
+                continue
+            share = weight / len(firsts) * (1 + _SPOKEN * overlap(question, name))
+            for path, place in firsts.items():
+                if path not in best or share > best[path][0]:
+                    best[path] = (share, place)
+        for path, (share, place) in best.items():
+            linked[path][place] += share
+    return linked
+
+
+def _file(
+    path: str,
+    words: float,
+    chunks: Mapping[Place, float],
+    whole: float | None,
+    linked: Mapping[Place, float] | None,
+    highest: float,
+    factor: float,
+) -> RankedFile:
+    scores = {"chunk": max(chunks.values(), default=0.0), "file": whole or 0.0}
+    score, places = words, dict(chunks)
+    if linked:
+        total = sum(linked.values())
+        share = total / (total + _HALF)
+        score = max(words + _GRAPH_ADDS * share, min(_GRAPH_ALONE * share, highest))
+        scores["graph"] = share
+        for place in sorted(linked, key=lambda one: (-linked[one], one)):
+            places.setdefault(place, 0.0)
+    return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)
+
+
+def _factor(path: str, is_generated: bool, question: Asked) -> float:
+    share = _role_share(role_of(path), question)
+    return min(share, ROLE_SHARES[Role.GENERATED]) if is_generated else share
+
+
+def _role_share(role: Role, question: Asked) -> float:
+    if role is Role.TEST and (question.tests or question.tests_wanted):
+        return 1.0
+    return min(ROLE_SHARES[role], ROLE_SHARES[Role.TEST]) if question.tests_wanted else ROLE_SHARES[role]

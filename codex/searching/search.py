@@ -1,0 +1,193 @@
+"""Search: a question in, chunks of code out, one list. Synchronous: call it from a worker thread.
+
+    words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
+
+Files differ before chunks repeat: the list begins with the best chunk of each file, further chunks of the best files
+follow where there is room, or stand beside the first with `per_file`. Knows an archive and how code is asked about.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from codex.archive.archive import Archive, ArchiveError, Match
+from codex.archive.definitions import Place
+from codex.errors import CodexError
+from codex.searching.asked import Asked, asked
+from codex.searching.ranking import RankedFile, by_rank, rank
+from codex.searching.snippets import snippet
+from codex.trees.origins import is_marked
+from codex.trees.roles import ROLE_SHARES, Role
+from codex.vectors.background import Background, stands_out
+from codex.vectors.port import Embedder, VectorIndex
+from codex.vectors.search import nearest_chunks
+
+_CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
+_FILES = 50
+_EXACT = 20
+_AGAIN = 0.7  # a further chunk of a file, beside its best one
+_Chosen = tuple[Place, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
+_FAR_FROM_ALL = (
+    "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
+    "use words that stand in the code"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found: lines `start`–`end` (1-based, inclusive) of a file.
+
+    `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
+    exact, vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
+    lines, the first of them the file's `line`; `text` is the whole.
+    """
+
+    path: str
+    start: int
+    end: int
+    symbol: str
+    kind: str
+    signature: str
+    score: float
+    scores: Mapping[str, float]
+    snippet: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hits, best first, and what the search could not see."""
+
+    hits: tuple[Hit, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up.
+
+    `near` remembers how near each codex comes to questions about other matters.
+    """
+
+    archive: Archive
+    embedder: Embedder | None = None
+    vectors: VectorIndex | None = None
+    near: Background = field(default_factory=Background, compare=False)
+
+    def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> Found:
+        """At most `n` hits for a question in words or code; up to `per_file` of a file before the next one's.
+
+        Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
+        archive raises.
+        """
+        question = asked(query)
+        if not (question.words or question.exact) or n <= 0:
+            return Found()
+        # One after the other: LanceDB uses all cores for each, and side by side both were slower.
+        chunks = self.archive.matches(codex, question.words, _CHUNKS)
+        files = self.archive.file_matches(codex, question.words, _FILES)
+        exact, missing = self._exact(question, codex, n)
+        by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
+        defined = partial(self.archive.definitions, codex)
+        ranking = partial(rank, question, chunks, files, defined, by_rank(by_meaning), exact)
+
+        def best(generated: Collection[str]) -> list[_Chosen]:
+            ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
+            return _chosen(ranked, n, max(1, per_file), by_meaning)
+
+        return Found(self._hits(best, question, codex), (*missing, *faults))
+
+    def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
+        """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
+
+        A sentence that stands in a text counts as one: who pastes it looks for it, and its words fit others better.
+        """
+        if question.phrase:
+            return {match.place: 1.0 for match in self.archive.phrase(codex, question.phrase, _EXACT + n)}, ()
+        found: Counter[Place] = Counter()
+        missing: list[str] = []
+        for text in question.exact:
+            there = self.archive.exact(codex, text, _EXACT + n)
+            found.update(match.place for match in there)
+            if not there and question.quoted:
+                missing.append(f"nothing holds {text!r} as it is; searched by its words")
+        return {place: times / len(question.exact) for place, times in found.items()}, tuple(missing)
+
+    def _by_meaning(self, query: str, codex: str, *, alone: bool) -> tuple[dict[Place, float], tuple[str, ...]]:
+        """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only.
+
+        `alone`: nothing else was found, so what is nearest must be near.
+        """
+        if self.embedder is None or self.vectors is None:
+            return {}, ()
+        try:
+            found = nearest_chunks(self.archive, self.embedder, self.vectors, query, codex, _CHUNKS)
+            if found and alone and not stands_out(found[0][1], self.near.of(codex, self.embedder, self.vectors)):
+                return {}, (_FAR_FROM_ALL,)
+        except ArchiveError:
+            raise
+        except CodexError as error:
+            return {}, (f"searched by words and names only: {error}",)
+        return dict(found), ()
+
+    def _with_chunks(self, ranked: list[RankedFile], question: Asked, codex: str) -> list[RankedFile]:
+        """Files that only matched as wholes get their best chunk."""
+        bare = [one.path for one in ranked if not one.places]
+        if not bare:
+            return ranked
+        best: dict[str, Match] = {}
+        for match in self.archive.matches(codex, question.words, 4 * len(bare), bare):
+            best.setdefault(match.place.path, match)
+        return [one if one.places or one.path not in best else _placed(one, best[one.path].place) for one in ranked]
+
+    def _hits(self, best: Callable[[Collection[str]], list[_Chosen]], question: Asked, codex: str) -> tuple[Hit, ...]:
+        """The chunks that are best, read. That a program wrote one that no word found is known only then."""
+        chosen = best(())
+        read = self.archive.at(codex, [place for place, _, _ in chosen])
+        generated = [place.path for place, (match, _) in read.items() if is_marked(match.kind)]
+        if any(scores["role"] > ROLE_SHARES[Role.GENERATED] for place, _, scores in chosen if place.path in generated):
+            chosen = best(generated)
+            read = self.archive.at(codex, [place for place, _, _ in chosen])
+        return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
+
+
+def _placed(one: RankedFile, place: Place) -> RankedFile:
+    return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
+
+
+def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int, by_meaning: Mapping[Place, float]) -> list[_Chosen]:
+    """Which chunks, in order: `per_file` of each file, then what is left of the best ones."""
+    first: list[_Chosen] = []
+    rest: list[_Chosen] = []
+    for one in ranked:
+        for index, place in enumerate(one.places):
+            scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
+            if place in by_meaning:
+                scores["vector"] = by_meaning[place]
+            (first if index < per_file else rest).append((place, one.score * _AGAIN**index, scores))
+    first.sort(key=lambda item: (-item[1], item[0]))
+    rest.sort(key=lambda item: (-item[1], item[0]))
+    lowest = first[-1][1] if first else 0.0
+    return [*first, *((place, min(score, lowest), scores) for place, score, scores in rest)][:n]
+
+
+def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
+    """A chunk that was read, as a hit."""
+    place = match.place
+    strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
+    shown = snippet(text, [*question.words, *strings])
+    return Hit(
+        place.path,
+        place.start,
+        place.end,
+        match.symbol,
+        match.kind,
+        match.signature,
+        score,
+        scores,
+        shown.text,
+        place.start + shown.before,
+        text,
+    )

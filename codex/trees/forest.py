@@ -1,0 +1,57 @@
+"""Several trees under one name: a tree of trees, behind the same port. Does not know how they were found."""
+
+from collections.abc import Mapping, Sequence
+
+from codex.progress import Cancelled, never
+from codex.trees.port import Candidate, Read, Scan, Skipped, Tree, TreeState
+
+
+class Forest:
+    """One tree alone is passed through unchanged. Each comes with the label that leads its files' names, '' for none."""
+
+    def __init__(self, trees: Sequence[tuple[str, Tree]]) -> None:
+        self.trees = tuple(trees)
+
+    def scan(self, cancelled: Cancelled = never) -> Scan:
+        candidates: list[Candidate] = []
+        skipped: list[Skipped] = []
+        notices: list[str] = []
+        for number, (label, tree) in enumerate(self.trees):
+            scan = tree.scan(cancelled)
+            notices += scan.notices
+            skipped += (Skipped(joined(label, one.path), one.reason) for one in scan.skipped)
+            candidates += (
+                Candidate(joined(label, one.path), f"{number}:{one.origin}", one.size, one.stamp)
+                for one in scan.candidates
+            )
+        return Scan(tuple(candidates), tuple(skipped), tuple(notices))
+
+    def read(self, candidate: Candidate) -> Read:
+        number, _, origin = candidate.origin.partition(":")
+        return self.trees[int(number)][1].read(Candidate(candidate.path, origin, candidate.size, candidate.stamp))
+
+    def state(self) -> TreeState:
+        """Of a single root its own state; several have no common branch, only a number of changed files."""
+        states = [tree.state() for _, tree in self.trees]
+        return states[0] if len(states) == 1 else TreeState(dirty=sum(one.dirty for one in states))
+
+    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for number, (label, tree) in enumerate(self.trees):
+            own = [_own(one, number, label) for one in candidates if one.origin.startswith(f"{number}:")]
+            found |= {joined(label, path): steps for path, steps in tree.volatility(own).items()}
+        return found
+
+    def close(self) -> None:
+        for _, tree in self.trees:
+            tree.close()
+
+
+def joined(label: str, path: str) -> str:
+    """A file's name as the codex has it, from its name below the root of that label."""
+    return f"{label}/{path}" if label else path
+
+
+def _own(one: Candidate, number: int, label: str) -> Candidate:
+    path = one.path.removeprefix(f"{label}/") if label else one.path
+    return Candidate(path, one.origin.removeprefix(f"{number}:"), one.size, one.stamp)

@@ -1,0 +1,214 @@
+"""Which files belong to a codex, decided from names and sizes alone; no file's text is read here.
+
+The decision for one file, first match wins:
+  1 excluded       an --exclude glob matches
+  2 not included   there are --include globs and none matches
+  3 named          the user named this very file: taken, whatever follows says
+  4 version control's own folders
+  5 secret names   unless the settings say otherwise
+  6 `.loreignore`  says yes or no (a `!` rule also overrules 7)
+  7 heuristics     vendored trees, lock files, minified copies, formats that are never text
+  8 taken, if it is not too large
+
+Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's business (`codex.trees.walk`).
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from dulwich.ignore import IgnoreFilter, Pattern, read_ignore_patterns
+
+from codex.settings import SecretSettings, WalkSettings
+from codex.trees import names
+
+_STAR = b"[^/]*"  # as dulwich writes one
+LORE_IGNORE = ".loreignore"
+GIT_IGNORE = ".gitignore"
+
+
+class SkipReason(StrEnum):
+    """Why a file is not in the codex. The values are what a user reads."""
+
+    EXCLUDED = "excluded"
+    NOT_INCLUDED = "not included"
+    IGNORED = "ignored"
+    VERSION_CONTROL = "version control"
+    SECRET_NAME = "secret by name"  # noqa: S105 - words for a person
+    SECRET_CONTENT = "secret found in it"  # noqa: S105
+    VENDORED = "vendored"
+    LOCK_FILE = "lock file"
+    MINIFIED = "minified"
+    BINARY = "binary"
+    TOO_LARGE = "too large"
+    LINK = "symbolic link"
+    SPECIAL = "not a plain file"
+    UNREADABLE = "unreadable"
+    VANISHED = "vanished"
+    WORKTREE = "linked worktree"
+    SUBMODULE = "submodule without files"  # not checked out, or a revision is read, which holds only its name
+
+
+RulesReader = Callable[[str], bytes | None]
+"""Bytes of the ignore file at a raw relative path, None when there is none."""
+
+
+class IgnoreRules:
+    """Nested ignore files of one name below one root, decided as git does.
+
+    From the top down, the last matching pattern of the deepest file decides about each folder; what lies in an ignored
+    folder is ignored and cannot be taken back. dulwich matches the patterns; its own decision about a folder speaks of
+    the folder's content (`a/*` ignores `a/`), which is not what a walk asks.
+    """
+
+    def __init__(self, file_name: str, read: RulesReader) -> None:
+        self._file_name = file_name
+        self._read = read
+        self._patterns: dict[str, list[Pattern]] = {}
+        self._folders: dict[str, bool | None] = {"": None}
+        self._ruled: dict[str, bool] = {}
+
+    def verdict(self, path: str, *, is_folder: bool = False) -> bool | None:
+        """True: ignored. False: a `!` rule takes it. None: no rule speaks of it. `path` is raw and relative."""
+        above = _parent(path)
+        if path == "" or not self._has_rules(above):
+            return None
+        if not is_folder:
+            return self._decide(path, above, is_folder=False)
+        if path not in self._folders:
+            self._folders[path] = self._decide(path, above, is_folder=True)
+        return self._folders[path]
+
+    def _decide(self, path: str, above: str, *, is_folder: bool) -> bool | None:
+        if self.verdict(above, is_folder=True):
+            return True
+        folder: str | None = above
+        while folder is not None:
+            name = os.fsencode(path[len(folder) + 1 :] if folder else path)
+            for pattern in reversed(self._patterns_of(folder)):
+                if pattern.matches(name, is_folder):
+                    return bool(pattern.is_exclude)
+            folder = _parent(folder) if folder else None
+        return None
+
+    def _has_rules(self, folder: str) -> bool:
+        """Whether any ignore file speaks of what lies in the folder; most trees have one, if any, so this saves most."""
+        if folder not in self._ruled:
+            above = folder != "" and self._has_rules(_parent(folder))
+            self._ruled[folder] = above or bool(self._patterns_of(folder))
+        return self._ruled[folder]
+
+    def _patterns_of(self, folder: str) -> list[Pattern]:
+        if folder not in self._patterns:
+            raw = self._read(f"{folder}/{self._file_name}" if folder else self._file_name)
+            found = IgnoreFilter(read_ignore_patterns((raw or b"").split(b"\n"))).patterns
+            self._patterns[folder] = [_bounded(one) for one in found]
+        return self._patterns[folder]
+
+
+@dataclass(frozen=True)
+class Globs:
+    """Patterns that a user gave for one load."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def literal(self) -> frozenset[str]:
+        """Paths that --include names as they are, without a wildcard."""
+        return frozenset(glob.lstrip("/") for glob in self.include if not set(glob) & set("*?[!\\"))
+
+
+class Selection:
+    """The decision above for one load. `named` are raw relative paths that the user named one by one."""
+
+    def __init__(
+        self,
+        walk: WalkSettings,
+        secrets: SecretSettings,
+        globs: Globs = Globs(),
+        named: frozenset[str] = frozenset(),
+    ) -> None:
+        self._walk = walk
+        self._secrets = secrets
+        self._include = _rules_of(globs.include)
+        self._exclude = _rules_of(globs.exclude)
+        self._named = named | globs.literal()
+
+    def verdict(self, path: str, size: int, rules: IgnoreRules | None) -> SkipReason | None:
+        """None when the file is taken. `path` is raw and relative, `size` in bytes."""
+        return self._by_globs(path) or self._by_name(path, rules) or self._by_size(size)
+
+    def enters(self, path: str, rules: IgnoreRules | None) -> bool:
+        """Whether a walk or a watch has any business in this folder."""
+        if names.is_version_control(PurePosixPath(path).name):
+            return False
+        if any(name.startswith(path + "/") for name in self._named):
+            return True
+        if self._exclude is not None and self._exclude.verdict(path, is_folder=True):
+            return False
+        ruled = None if rules is None else rules.verdict(path, is_folder=True)
+        if ruled is not None:
+            return not ruled
+        return not (self._walk.skip_vendored and names.is_vendored_folder(PurePosixPath(path).name))
+
+    def _by_globs(self, path: str) -> SkipReason | None:
+        if self._exclude is not None and self._exclude.verdict(path):
+            return SkipReason.EXCLUDED
+        if self._include is not None and not self._include.verdict(path) and path not in self._named:
+            return SkipReason.NOT_INCLUDED
+        return None
+
+    def _by_name(self, path: str, rules: IgnoreRules | None) -> SkipReason | None:
+        if path in self._named:
+            return None
+        if any(map(names.is_version_control, path.split("/")[:-1])):
+            return SkipReason.VERSION_CONTROL
+        if not self._secrets.load_secret_names and names.is_secret(path):
+            return SkipReason.SECRET_NAME
+        ruled = None if rules is None else rules.verdict(path)
+        if ruled is not None:
+            return SkipReason.IGNORED if ruled else None
+        return self._by_heuristics(path)
+
+    def _by_heuristics(self, path: str) -> SkipReason | None:
+        *folders, name = path.split("/")
+        if self._walk.skip_vendored and any(map(names.is_vendored_folder, folders)):
+            return SkipReason.VENDORED
+        if self._walk.skip_lock_files and names.is_lock_file(name):
+            return SkipReason.LOCK_FILE
+        if self._walk.skip_vendored and names.is_minified(name):
+            return SkipReason.MINIFIED
+        return SkipReason.BINARY if names.is_never_text(name) else None
+
+    def _by_size(self, size: int) -> SkipReason | None:
+        return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
+
+
+def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:
+    text = b"\n".join(map(os.fsencode, globs))
+    return IgnoreRules("", {"": text}.get) if globs else None
+
+
+def _bounded(pattern: Pattern) -> Pattern:
+    """The same pattern, whose stars do not try what cannot help: seven in a name of 60 signs took eight seconds.
+
+    What stands between two stars of a name is matched where it is found first; the second star takes whatever follows.
+    """
+    first, *behind = pattern._name_re.pattern.split(_STAR)
+    if len(behind) > 1:
+        steps = (b"(?>" + _STAR + b"?" + one + b")" if _is_of_one_name(one) else _STAR + one for one in behind[:-1])
+        pattern._name_re = re.compile(first + b"".join(steps) + _STAR + behind[-1])
+    return pattern
+
+
+def _is_of_one_name(expression: bytes) -> bool:
+    """Whether it is a row of single signs, without a folder's end and without a group."""
+    bare = re.sub(rb"(?s)\\.", b"", expression).replace(b"[^/", b"[")
+    return b"/" not in bare and b"(" not in bare
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

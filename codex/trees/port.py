@@ -1,0 +1,80 @@
+"""The port between where files lie and the load that takes them in: a tree is scanned, then read file by file.
+
+Two trees implement it: `codex.trees.walk` (folders on disk) and `codex.trees.revision` (a commit inside a git
+repository); several of them under one name are a `codex.trees.forest.Forest`. Nothing here does any work.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from codex.progress import Cancelled, never
+from codex.trees.ignore import SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be loaded. Same `path` and same `stamp`: same bytes, so it need not be read again."""
+
+    path: str  # safe name in the codex
+    origin: str  # what the tree reads it by; opaque to everyone else
+    size: int  # bytes, as found at the scan
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file (or, with a closing /, a folder) that is left out, and why."""
+
+    path: str
+    reason: SkipReason
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a tree holds now, in an order that depends on names alone."""
+
+    candidates: tuple[Candidate, ...]
+    skipped: tuple[Skipped, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def reasons(self) -> dict[str, int]:
+        """How many were left out for each reason."""
+        return dict(Counter(str(one.reason) for one in self.skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file's bytes; `stamp` is empty when the file may have changed while, or just before, it was read."""
+
+    raw: bytes
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """Which state of the code this is, in version control's words; None where there is none."""
+
+    branch: str | None = None
+    revision: str | None = None
+    dirty: int = 0  # files that differ from the revision
+
+
+class Tree(Protocol):
+    """Where a codex's files come from. Changes nothing on disk. Safe to read from several threads after `scan`."""
+
+    def scan(self, cancelled: Cancelled = never) -> Scan:
+        """All files by the rules, sorted by name. Raises SourceError when there is nothing to walk, LoadCancelled."""
+
+    def read(self, candidate: Candidate) -> Read:
+        """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable."""
+
+    def state(self) -> TreeState:
+        """Branch, revision and number of changed files."""
+
+    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        """For each candidate's path how often it changes, in few steps: 0 hardly ever. Missing: not known."""
+
+    def close(self) -> None:
+        """Release what reading needed."""

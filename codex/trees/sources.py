@@ -1,0 +1,281 @@
+"""What a user names to be loaded, and the tree that it becomes: a folder, single files, several roots, a git revision.
+
+    lore load .                      one root        src/a.py
+    lore load src docs notes.md      several         src/a.py   docs/b.md   home/notes.md
+    lore load https://…/x.git#v1.2   a revision      src/a.py   (through a mirror in the data folder)
+
+Roots of one codex are told apart by a label, the last part of their path, which leads their files' names.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codex.documents import name_of
+from codex.errors import GitError, SourceError
+from codex.locks import in_turn
+from codex.settings import CodexSettings, SecretSettings
+from codex.trees.forest import Forest, joined
+from codex.trees.git import Git, available, mirror
+from codex.trees.ignore import Globs, Selection
+from codex.trees.kernel_files import made_up_by_kernel
+from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
+from codex.trees.port import Tree
+from codex.trees.revision import RevisionTree
+from codex.trees.walk import DiskTree
+
+_URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """What to load. `sources` are paths or git URLs; a URL may end in #REVISION."""
+
+    sources: tuple[str, ...]
+    name: str | None = None
+    globs: Globs = field(default_factory=Globs)
+    revision: str | None = None  # read this state of a repository instead of the files on disk
+    load_secrets: bool = False
+    take_name: bool = False  # replace what another source has loaded under the name
+
+
+@dataclass(frozen=True)
+class Root:
+    """One root, resolved. `label` leads the names of its files; empty when there is no other root."""
+
+    label: str
+    path: Path
+    files: tuple[str, ...] | None = None  # raw names in `path`, when single files were named
+    url: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """Where git keeps the commits of a root, if it does. Without a revision: HEAD, of what lies below the folder."""
+
+    label: str
+    folder: Path
+    revision: str | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a codex comes from: the same source is an update, another one under the same name is refused."""
+
+    roots: tuple[Root, ...]
+
+    @property
+    def key(self) -> str:
+        """One line that names the source; equal for equal sources."""
+        return "\n".join(
+            f"{root.url or root.path}#{root.revision or ''}" + "".join(f":{name}" for name in root.files or ())
+            for root in self.roots
+        )
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What each root is: a folder, single files of one, or a URL without credentials. Paths are absolute.
+
+        A file stands for itself alone: its folder is not loaded, and who stands in that does not mean the file.
+        """
+        return tuple(_shown(root.url) if root.url else path for root in self.roots for path in _paths(root))
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """What to name to load the same again from any working directory."""
+        return tuple(one for root in self.roots for one in _lasting(root))
+
+    def named(self, globs: Globs) -> frozenset[str]:
+        """Safe names, as the codex has them, of files that the user named one by one."""
+        files = {name_of(joined(root.label, name)) for root in self.roots for name in root.files or ()}
+        return frozenset(files) | {name_of(path) for path in globs.literal()}
+
+    @property
+    def title(self) -> str:
+        """The source in words for a message."""
+        return ", ".join(_title(root) for root in self.roots)
+
+    @property
+    def suggested_name(self) -> str:
+        """The last part of the (first) path or URL."""
+        root = self.roots[0]
+        last = (root.files[0] if root.files and len(root.files) == 1 else None) or (root.url or root.path.name)
+        return re.sub(r"\.git$", "", re.split(r"[/:]", last.rstrip("/"))[-1]) or "root"
+
+
+def resolve(request: LoadRequest, folder: Path) -> Source:
+    """The source that a request names; relative paths are below `folder`. Raises SourceError."""
+    if not request.sources:
+        raise SourceError("nothing to load was named; name a folder, a file, or a git URL")
+    if any("\0" in one for one in (*request.sources, request.revision or "")):
+        raise SourceError("what was named holds a NUL character; no folder, URL or revision does")
+    found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
+    roots = _with_files_joined(found)
+    if len(roots) == 1:
+        return Source((roots[0],))
+    return Source(tuple(_labelled(roots)))
+
+
+def open_tree(
+    source: Source, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
+) -> Forest:
+    """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
+    return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
+
+
+def histories_of(source: Source, clones: Path) -> list[History]:
+    """Of every root; nothing is fetched, a clone is taken as it is."""
+    return [
+        History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
+        for root in source.roots
+    ]
+
+
+def lore_file_of(source: Source, clones: Path) -> LoreFile:
+    """What the source's first folder or repository says about itself; no URL is asked again. Raises SourceError."""
+    for root in source.roots:
+        if root.url is not None:
+            return _committed_lore_file(_repository(root, clones), root.revision)
+        if not root.files:
+            return read_lore_file(root.path)
+    return LoreFile()
+
+
+def clones_of(request: LoadRequest) -> set[str]:
+    """Names of the mirrors in the clones' folder that a load of this request uses."""
+    return {_clone_name(one.partition("#")[0]) for one in request.sources if _URL.match(one)}
+
+
+def _root(source: str, revision: str | None, folder: Path) -> Root:
+    if _URL.match(source):
+        url, _, named = source.partition("#")
+        return Root("", Path(), url=url, revision=named or revision)
+    home = os.path.expanduser(source)  # noqa: PTH111 - pathlib raises where ~NAME is nobody; this names what is not there
+    path = Path(os.path.realpath(folder / home))
+    kind = _kind_of(path)
+    if system := made_up_by_kernel(path):
+        raise SourceError(f"{path} holds no files of yours: the kernel makes it up ({system}); name a folder of code")
+    if stat.S_ISREG(kind):
+        return Root("", path.parent, files=(path.name,))
+    if not stat.S_ISDIR(kind):
+        raise SourceError(f"{path} is neither a file nor a folder; name one, or a git URL")
+    if revision is not None or (_may_be_gits_own(path) and Git(path).is_bare()):
+        return Root("", path, url=str(path), revision=revision)
+    if _may_be_gits_own(path) and Git(path).is_gits_own():
+        raise SourceError(
+            f"{path} is what git keeps for itself, not code; name the working tree it belongs to, "
+            "or with --revision a state of its repository"
+        )
+    return Root("", path)
+
+
+def _may_be_gits_own(path: Path) -> bool:
+    """Cheap to ask before git is: every load and every change on disk comes by here."""
+    return available() and (".git" in path.parts or (path / "HEAD").is_file())
+
+
+def _kind_of(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError as error:
+        why = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise SourceError(f"{path} {why}; name an existing file or folder, or a git URL") from error
+
+
+def _with_files_joined(roots: Sequence[Root]) -> list[Root]:
+    """Single files of one folder are one root."""
+    joined: dict[Path, tuple[str, ...]] = {}
+    for root in roots:
+        if root.files:
+            joined[root.path] = joined.get(root.path, ()) + root.files
+    singles = [Root("", path, files=tuple(sorted(files))) for path, files in joined.items()]
+    return [root for root in roots if not root.files] + singles
+
+
+def _labelled(roots: Sequence[Root]) -> list[Root]:
+    taken: set[str] = set()
+    result = []
+    for root in roots:
+        base = Source((Root("", root.path, url=root.url),)).suggested_name
+        label, number = base, 2
+        while label in taken:
+            label, number = f"{base}-{number}", number + 1
+        taken.add(label)
+        result.append(Root(label, root.path, root.files, root.url, root.revision))
+    return result
+
+
+def _tree(
+    root: Root, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
+) -> Tree:
+    secrets = SecretSettings(True, True) if request.load_secrets else settings.secrets
+    named = frozenset(root.files or ())
+    if root.url is None:
+        own = LoreFile() if root.files else read_lore_file(root.path)
+        selection = Selection(settings.walk, secrets, _with(request.globs, own), named)
+        walk = settings.walk
+        return DiskTree(
+            root.path, selection, max_files=walk.max_files, max_file_bytes=walk.max_file_bytes, files=root.files
+        )
+    repository = _repository(root, clones)
+    if repository != root.path:
+        with in_turn(repository.with_suffix(".lock"), cancelled):  # two revisions of one URL share the mirror
+            mirror(root.url, repository, cancelled)
+    own = _committed_lore_file(repository, root.revision)
+    return RevisionTree(repository, root.revision, Selection(settings.walk, secrets, _with(request.globs, own), named))
+
+
+def _repository(root: Root, clones: Path) -> Path:
+    """The folder in which git finds what a root of a revision names."""
+    return root.path if root.url is None or str(root.path) == root.url else clones / _clone_name(root.url)
+
+
+def _committed_lore_file(repository: Path, revision: str | None) -> LoreFile:
+    try:
+        raw = Git(repository).run("cat-file", "blob", f"{revision or 'HEAD'}:{LORE_FILE}")
+    except GitError:
+        return LoreFile()
+    return parse_lore_file(raw, f"{LORE_FILE} of {repository}")
+
+
+def _with(globs: Globs, own: LoreFile) -> Globs:
+    return Globs((*globs.include, *map(_unnamed, own.include)), (*globs.exclude, *own.exclude))
+
+
+def _unnamed(glob: str) -> str:
+    """The same glob, but never one that names a file: only the user may name a secret, not the code itself."""
+    if set(glob) & set("*?[!\\") or not glob.strip("/"):
+        return glob
+    at = len(glob) - len(glob.lstrip("/"))
+    return f"{glob[:at]}[{glob[at]}]{glob[at + 1 :]}" if glob[at] != "^" else f"{glob[:at]}?{glob[at + 1 :]}"
+
+
+def _lasting(root: Root) -> tuple[str, ...]:
+    if root.url is not None and _URL.match(root.url) and root.revision:
+        return (f"{root.url}#{root.revision}",)
+    return (root.url,) if root.url else _paths(root)
+
+
+def _paths(root: Root) -> tuple[str, ...]:
+    return tuple(str(root.path / name) for name in root.files) if root.files else (str(root.path),)
+
+
+def _clone_name(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:24] + ".git"
+
+
+def _title(root: Root) -> str:
+    where = _shown(root.url) if root.url else str(root.path)
+    if root.files:
+        return ", ".join(f"{where}/{name}" for name in root.files)
+    return f"{where}#{root.revision}" if root.revision else where
+
+
+def _shown(url: str) -> str:
+    """A URL as it may be printed and logged: a token before the host is a secret."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)

@@ -1,0 +1,125 @@
+"""Embeds what is missing of a codex: a long job in the background that may end at any time and goes on where it ended.
+
+Every batch is stored when it is made. What another codex already holds is taken over; the model sees only new texts.
+Knows an archive, an embedder and an index of vectors; who calls it, and when the machine has time for it, it does not.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from codex.archive.archive import Archive
+from codex.archive.definitions import Place
+from codex.errors import CodexError
+from codex.trees.roles import ROLE_SHARES, role_of
+from codex.vectors.port import Embedder, EmbeddingFailed, TextRefused, VectorIndex, space_of
+
+_BATCH = 16  # texts: about three seconds of a small model on one core, so long a stop may wait
+_UNIT = 0.01  # how far from 1 a vector's length may be
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """How far the vectors of a codex are: distinct texts of its chunks, and how many of them are done.
+
+    A text that the model can make nothing of is done without a vector: nobody could find it by its meaning.
+    """
+
+    codex: str
+    texts: int
+    embedded: int
+    adopted: int = 0  # of `embedded`, in this run: from another codex
+
+    @property
+    def complete(self) -> bool:
+        """Whether search by meaning sees everything."""
+        return self.embedded == self.texts
+
+
+Heard = Callable[[Filled], None]
+
+
+def fill(
+    archive: Archive,
+    vectors: VectorIndex,
+    embedder: Embedder,
+    codex: str,
+    *,
+    heard: Heard = lambda filled: None,  # noqa: ARG005
+    stopped: Callable[[], bool] = lambda: False,
+    batch: int = _BATCH,
+) -> Filled:
+    """Embeds every text of the codex's chunks that has no vector, sources first, and tells `heard` after each batch.
+
+    Returns early, not `complete`, when `stopped()`; asked before each batch. When all is embedded, what nobody uses is
+    swept. A text that the model refuses is passed over, and asked for again by the next fill. Raises EmbeddingFailed
+    when the model is gone or gives no vectors of its promised form, VectorError when they cannot be stored, and what
+    the archive raises; what was embedded until then stays.
+    """
+    space = space_of(embedder)
+    texts = {digest: places[0] for digest, places in archive.digests(codex).items()}
+    missing = texts.keys() - vectors.held(codex, space)
+    adopted = vectors.adopt(codex, space, missing) if missing else frozenset()
+    missing -= adopted
+    filled = Filled(codex, len(texts), len(texts) - len(missing), len(adopted))
+    heard(filled)
+    order = _in_order(missing, texts)
+    for at in range(0, len(order), batch):
+        if stopped():
+            return filled
+        digests = order[at : at + batch]
+        current = _current(archive, codex, {texts[digest]: digest for digest in digests})
+        made = _embedded(embedder, current, filled)
+        if made:
+            vectors.add(codex, space, made)
+        filled = Filled(codex, filled.texts, filled.embedded + len(current), len(adopted))
+        heard(filled)
+    vectors.sweep(codex, space, texts.keys())
+    return filled
+
+
+def _in_order(missing: set[str], texts: dict[str, Place]) -> list[str]:
+    """What search puts first is embedded first."""
+    return sorted(missing, key=lambda digest: (-ROLE_SHARES[role_of(texts[digest].path)], texts[digest]))
+
+
+def _current(archive: Archive, codex: str, wanted: dict[Place, str]) -> dict[str, str]:
+    """Texts by digest; without those that an edit has changed meanwhile: the fill that follows it embeds them."""
+    read = {wanted[place]: text for place, (_, text) in archive.at(codex, list(wanted)).items()}
+    return {digest: text for digest, text in read.items() if _digest(text) == digest}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+
+
+def _embedded(embedder: Embedder, texts: dict[str, str], filled: Filled) -> dict[str, Sequence[float]]:
+    """By digest; without those of texts that the model refuses, which are looked for one by one."""
+    try:
+        vectors = embedder.embed(list(texts.values())) if texts else []
+    except TextRefused:
+        alone = [{digest: text} for digest, text in texts.items()] if len(texts) > 1 else []
+        return {digest: made for one in alone for digest, made in _embedded(embedder, one, filled).items()}
+    except CodexError as error:
+        raise EmbeddingFailed(
+            f"embedding {filled.codex!r} stopped after {filled.embedded} of {filled.texts} texts: {error}; "
+            f"what is embedded stays, and embedding goes on there"
+        ) from error
+    wrong = fault(vectors, len(texts), embedder.dimensions)
+    if wrong:
+        raise EmbeddingFailed(f"the embedding model {embedder.name!r} {wrong}; it cannot be used")
+    return dict(zip(texts, vectors, strict=True))
+
+
+def fault(vectors: Sequence[Sequence[float]], number: int, dimensions: int) -> str:
+    """What is wrong with an embedder's answer, '' when nothing is."""
+    if len(vectors) != number:
+        return f"gave {len(vectors)} vectors for {number} texts"
+    for vector in vectors:
+        if len(vector) != dimensions:
+            return f"gave a vector of {len(vector)} numbers instead of {dimensions}"
+        length = math.hypot(*vector)
+        if not abs(length - 1) <= _UNIT:  # also false for what is not a number
+            return f"gave a vector of length {length:.3g} instead of 1"
+    return ""

@@ -1,0 +1,112 @@
+"""A pool that moves into a larger context beside its own, piece by piece, while its answers go on.
+
+    context now   ├──── floor ────┼─ tail ─┼▶ answers grow here
+    the larger    ├──── floor ──▶ ┆              pieces, parents first, the longest first, as each round has time
+    at the end, nothing is missing: the larger one takes its place
+
+What happens to sequences meanwhile (copied, cut, let go) happens in both, there as far as their cells stand there. So a
+sequence's length in the larger one tells what is still to come, however the tree changed, and nothing else is noted. For
+memories that can be cut in ranges. `transfer.move` is for when both do not fit.
+"""
+
+from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled, Sampler
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cells.transfer import restore_range
+from orchestrator.engine.slack import Slack
+
+PIECE = 256  # cells: as a segment of the tiers
+
+
+class Twin:
+    """A pool's memory while it moves: computes in `now`, and keeps the membership of cells the same in `larger`."""
+
+    def __init__(self, now: Memory, larger: Memory) -> None:
+        self.now, self.larger = now, larger
+        self.cells, self.sequences = now.cells, now.sequences
+        self.footprint = now.footprint + larger.footprint
+
+    def decode(self, batch: Batch) -> None:
+        self.now.decode(batch)
+
+    def sample(self, row: int, sampler: Sampler) -> Sampled:
+        return self.now.sample(row, sampler)
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        self.now.copy(source, target, start, end)
+        stands = min(end, self.larger.length(source))
+        if start < stands and target != self.sequences - 1:  # the scratch carries pieces there
+            self.larger.copy(source, target, start, stands)
+
+    def remove(self, sequence: int, start: int, end: int) -> None:
+        self.now.remove(sequence, start, end)
+        self.larger.remove(sequence, start, end)
+
+    def save(self, sequence: int) -> bytes:
+        return self.now.save(sequence)
+
+    def restore(self, sequence: int, state: bytes) -> int:
+        return self.now.restore(sequence, state)
+
+    def length(self, sequence: int) -> int:
+        return self.now.length(sequence)
+
+    def count(self, sequence: int) -> int:
+        return self.now.count(sequence)
+
+    def close(self) -> None:
+        self.now.close()
+        self.larger.close()
+
+
+class Moving:
+    """One pool's move into `larger`, which it owns from now on."""
+
+    def __init__(self, pool: Pool, larger: Memory) -> None:
+        self._pool = pool
+        self._twin = Twin(pool.memory, larger)
+        self._bind(self._twin)
+
+    @property
+    def cells(self) -> int:
+        """That it holds beside those of its pool."""
+        return self._twin.larger.cells
+
+    def go_on(self, slack: Slack) -> None:
+        """Copies what is missing; then the pool is in the larger context. Raises OutOfTime, BackendError."""
+        while (node := self._missing()) is not None:
+            slack.take()
+            self._copy(node)
+        self._bind(self._twin.larger)
+        self._twin.now.close()
+
+    def abandon(self) -> None:
+        """The pool stays where it is."""
+        self._bind(self._twin.now)
+        self._twin.larger.close()
+
+    def _bind(self, memory: Memory) -> None:
+        self._pool.memory = memory
+        self._pool.tree.rebind(memory)
+
+    def _missing(self) -> Node | None:
+        """The node with most to copy, among those behind which nothing is missing: the few tokens of answers come last."""
+        ready = [node for node in self._pool.tree.nodes() if node.filled and self._begins(node) < node.stands]
+        ready = [node for node in ready if self._begins(node) >= node.start]
+        return max(ready, key=lambda node: node.stands - self._begins(node), default=None)
+
+    def _begins(self, node: Node) -> int:
+        """The position up to which its path stands in the larger context."""
+        return self._twin.larger.length(self._pool.tree.covering(node))
+
+    def _copy(self, node: Node) -> None:
+        pool, now, larger = self._pool, self._twin.now, self._twin.larger
+        start = self._begins(node)
+        end = min(start + PIECE, node.stands)
+        now.copy(pool.tree.covering(node), pool.scratch, start, end)
+        try:
+            state = now.save(pool.scratch)
+        finally:
+            now.remove(pool.scratch, 0, -1)
+        if not restore_range(larger, pool.scratch, state, end - start, (start, end), pool.tree.members(node)):
+            raise BackendError(f"a range of {end - start} cells did not survive its move")

@@ -1,0 +1,128 @@
+"""A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
+
+Law (`conservation`): free + reserved + evictable + leased = cells, after every operation. Reserved are the prompt tokens
+still to compute, what running answers may still grow by, and the scratch that padding and restores use. A ticket is
+admitted with all it may ever need, or not at all. What this file does not know: who comes first, and what a token means.
+"""
+
+from array import array
+from collections.abc import Callable
+
+from orchestrator.engine.backend import Memory
+from orchestrator.engine.cells.anchored_tree import AnchoredTree
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.tree import Tree
+from orchestrator.engine.messages import PoolState
+from orchestrator.engine.slack import OutOfTime
+from orchestrator.engine.worth import UNSEEN, Price
+
+SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
+
+
+class Pool:
+    """`name` is that of its floor or of its floors' lineage; `on_evict` sees each node before its cells go."""
+
+    def __init__(
+        self,
+        name: str,
+        memory: Memory,
+        on_evict: Callable[["Pool", Node], None],
+        price: Callable[[], Price] = lambda: UNSEEN,
+        *,
+        ranges: bool = True,
+    ) -> None:
+        self.name = name
+        self.memory = memory
+        self.scratch = memory.sequences - 1
+        plant = Tree if ranges else AnchoredTree
+        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), price)
+        # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
+        self._most = memory.sequences - 1 if ranges else (memory.sequences - 1) // 2
+        self.used = 0  # round of the last admission
+        self.wanted = 0  # cells that the last ticket which did not fit would have needed in all
+        self._growth: dict[int, int] = {}
+
+    def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
+        """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
+
+        The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
+        Raises OutOfTime while more is to be evicted than the round has time for.
+        """
+        if len(self._growth) >= self._most:
+            return None
+        limit = len(ids) - 1 if max_tokens else len(ids)
+        tip = self.tree.lease(ids, cut, owner, limit)
+        if max_tokens:
+            tip.filler = ticket
+        self._growth[ticket] = max_tokens
+        for node in tip.path():
+            node.handed = 0  # it stays
+        try:
+            self._make_sequences()
+            if self.make_room(0):
+                return tip
+        except OutOfTime:
+            self.release(ticket, tip)
+            raise
+        self.wanted = self.in_use()
+        self.release(ticket, tip)
+        return None
+
+    def make_room(self, cells: int) -> bool:
+        """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""
+        if self.in_use() + cells > self.memory.cells:
+            return False
+        while self.free() < cells:
+            tip = self.tree.stalest()
+            assert tip is not None, "what is not in use can be evicted"
+            self.tree.evict(tip)
+        return True
+
+    def _make_sequences(self) -> None:
+        """Evicts until each ticket can have a sequence: while a step is made there is no time for it."""
+        while self.tree.ranges and self._sequences_at_hand() < len(self._growth):
+            tip = self.tree.stalest()
+            if tip is None:
+                return
+            self.tree.evict(tip)
+
+    def _sequences_at_hand(self) -> int:
+        held = sum(node.leases > 0 and node.sequence is not None for node in self.tree.nodes())
+        return held + len(self.tree.spare_sequences())
+
+    def release(self, ticket: int, tip: Node) -> None:
+        del self._growth[ticket]
+        self.tree.release(tip, ticket)
+
+    def grew(self, ticket: int) -> None:
+        """A generated token became part of the prompt: it was reserved as growth, now it counts as a promised cell."""
+        self._growth[ticket] -= 1
+
+    def reserved(self) -> int:
+        return SCRATCH_CELLS + sum(self._growth.values()) + self.tree.promised()
+
+    def free(self) -> int:
+        return self.memory.cells - self.reserved() - self.tree.leased() - self.tree.evictable()
+
+    def cells_used(self) -> int:
+        """Cells that hold KV."""
+        return self.tree.leased() + self.tree.evictable()
+
+    def in_use(self) -> int:
+        """Cells that no eviction can free."""
+        return self.reserved() + self.tree.leased()
+
+    def idle(self) -> bool:
+        return not self._growth
+
+    def state(self) -> PoolState:
+        return PoolState(
+            name=self.name,
+            size=self.memory.cells,
+            free=self.free(),
+            reserved=self.reserved(),
+            evictable=self.tree.evictable(),
+            leased=self.tree.leased(),
+            sequences=self.memory.sequences - 1 - len(self.tree.spare_sequences()),
+            bytes=self.memory.footprint,
+        )

@@ -1,0 +1,157 @@
+"""Keeps one child alive: starts it, notices its end, and starts the next with backoff, until the model proves broken.
+
+It knows that tickets exist only as numbers that its owner names when a child ends.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orchestrator.engine.messages import LoadFailed, Ready
+from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.parent.process import ChildProcess
+from orchestrator.engine.parent.supervision import ALLOWED, ChildState, GiveUp, after_end, is_model_fault
+
+log = logging.getLogger("lorekeep.engine")
+
+
+class EngineUnavailable(Exception):
+    """The engine cannot answer now: `broken` when it will not by itself."""
+
+    def __init__(self, message: str, *, broken: bool = False) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class Supervisor:
+    """`hear` gets every message of a child that is ready, `up` is called when one is, `broken` when none will be again.
+
+    `ended` is told a child's end and returns the tickets that ran in it.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        *,
+        hear: Callable[[Any], None],
+        up: Callable[[], None],
+        ended: Callable[[str], Sequence[int]],
+        broken: Callable[[str], None],
+    ) -> None:
+        self.spec = spec
+        self.state = ChildState.STOPPED
+        self.reason = ""
+        self.restarts = 0
+        self.info: ModelInfo | None = None
+        self._hear = hear
+        self._up = up
+        self._ended = ended
+        self._broken = broken
+        self._child: ChildProcess | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+        self._ends: list[float] = []
+        self._suspects: set[int] = set()
+
+    # -- what the owner asks for
+
+    def start(self) -> None:
+        assert self._task is None
+        self.state, self.reason = ChildState.STARTING, "the model is loading"
+        self._task = asyncio.create_task(self._supervise(), name="engine supervisor")
+
+    async def ensure_ready(self) -> ModelInfo:
+        """Waits until a child is ready; raises EngineUnavailable when none will be."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self.state in (ChildState.READY, ChildState.BROKEN, ChildState.STOPPED)
+            )
+        if self.state is not ChildState.READY or self.info is None:
+            raise EngineUnavailable(self.reason or "the engine is stopped", broken=self.state is ChildState.BROKEN)
+        return self.info
+
+    def send(self, messages: Sequence[Any]) -> bool:
+        """False when no child is ready to take them."""
+        if self.state is not ChildState.READY or self._child is None:
+            return False
+        self._child.send(messages)
+        return True
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child else None
+
+    def kill(self) -> None:
+        """For a child that no longer answers: the supervisor starts the next."""
+        if self._child:
+            self._child.kill()
+
+    async def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._child:
+            await self._child.stop()
+            self._child = None
+        if self.state is not ChildState.STOPPED:
+            await self._enter(ChildState.STOPPED, "the engine is stopped")
+
+    # -- one child after the other
+
+    async def _supervise(self) -> None:
+        while True:
+            self._child = await ChildProcess.start(self.spec)
+            failure = await self._listen(self._child)
+            how = await self._child.ended()
+            if failure and self.info is None:
+                await self._give_up(failure)
+                return
+            # A model that was loaded before may be loaded again: its memory may be taken for a moment.
+            if not await self._after(f"its model cannot be loaded: {failure}" if failure else how):
+                return
+            await self._enter(ChildState.STARTING, "the model is loading again")
+
+    async def _listen(self, child: ChildProcess) -> str:
+        """Passes messages on until the child ends; returns why its model could not be loaded, or nothing."""
+        async for message in child.messages():
+            if isinstance(message, Ready):
+                self.info = message.info
+                await self._enter(ChildState.READY, "")
+                self._up()  # before anyone who waited can run: nothing is awaited in between
+            elif isinstance(message, LoadFailed):
+                return message.reason
+            else:
+                self._hear(message)
+        return ""
+
+    async def _after(self, how: str) -> bool:
+        self._child = None
+        was_ready = self.state is ChildState.READY
+        self.restarts += 1
+        # The state changes first: whoever is told of the end must not reach for the dead child.
+        await self._enter(ChildState.BACKOFF, f"the engine ended ({how}) and is starting again")
+        running = self._ended(how) if was_ready else ()  # no ticket is in a child that is still loading
+        log.warning("the engine's process ended: %s, %d tickets were running", how, len(running))
+        now = time.monotonic()
+        if not was_ready or is_model_fault(running, tuple(self._suspects)):
+            self._ends.append(now)
+        self._suspects.update(running)
+        decision = after_end(self._ends, now)
+        if isinstance(decision, GiveUp):
+            await self._give_up(f"{decision.why} (last: {how}); see its log, or choose another model")
+            return False
+        await asyncio.sleep(decision.pause)
+        return True
+
+    async def _give_up(self, why: str) -> None:
+        await self._enter(ChildState.BROKEN, why)
+        self._broken(why)
+
+    async def _enter(self, state: ChildState, reason: str) -> None:
+        assert state in ALLOWED[self.state], f"engine: {self.state} → {state}"
+        async with self._changed:
+            self.state, self.reason = state, reason
+            self._changed.notify_all()

@@ -1,0 +1,171 @@
+"""Carries segments between a pool's cells and the tiers below: saved behind the answers, restored before a prefill.
+
+    finished path ─ remember ─▶ queue ─ work, a slice a round ─▶ tiers, and through to disk
+    evicted node  ─ evicting ─▶ tiers (RAM first)
+    waiting job   ─ revive   ◀─ tiers, as far as its prompt is there and time allows
+
+Each restore is checked by the number of cells that stand afterwards. Knows no tickets and no files.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cells.transfer import restore_range
+from orchestrator.engine.cells.tree import NoSequence
+from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.path import Path, deepest, path_of
+from orchestrator.engine.slack import Slack
+from orchestrator.engine.tiers.checkpoint_file import Header
+from orchestrator.engine.tiers.segments import Boundary, Segment, boundary, ground, segments
+from orchestrator.engine.tiers.tiers import Tiers
+
+
+@dataclass(frozen=True)
+class Saving:
+    """One segment that waits to be saved: it lies on the path down to `tip`."""
+
+    pool: Pool
+    tip: Node
+    segment: Segment
+
+
+@dataclass(frozen=True)
+class Onward:
+    """A segment in the tiers that goes on with a prompt: what stands before it, and the position to which it does."""
+
+    place: Boundary
+    header: Header
+    end: int
+
+
+class Keeper:
+    """`clock` gives seconds; deadlines are in it."""
+
+    def __init__(self, tiers: Tiers, clock: Callable[[], float]) -> None:
+        self.tiers = tiers
+        self._clock = clock
+        self._queue: deque[Saving] = deque()
+
+    # -- down
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        """Queues what of a path is not kept yet; it is written through to disk."""
+        path = path_of(tip)
+        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, tip.stands):
+            if not self.tiers.holds(segment.name):
+                self._queue.append(Saving(pool, tip, segment))
+
+    def pending(self) -> int:
+        return len(self._queue)
+
+    def work(self, deadline: float) -> None:
+        """Saves queued segments until the deadline, at least one where the writer keeps up."""
+        self.tiers.settle()
+        while self._queue and not self.tiers.crowded():
+            saving = self._queue.popleft()
+            if not saving.tip.gone and not self.tiers.holds(saving.segment.name):
+                self._save(saving.pool, saving.tip, saving.segment, through=True)
+            if self._clock() >= deadline:
+                return
+
+    def keeps(self, node: Node) -> bool:
+        path = path_of(node)
+        chain = segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands)
+        return all(self.tiers.arrived(one.name) for one in chain if one.end > node.start)
+
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""
+        path = path_of(node)
+        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands):
+            if segment.end > max(node.start, node.handed):
+                if not self.tiers.holds(segment.name):
+                    slack.take()
+                    self._save(pool, node, segment, through=False)
+                node.handed = segment.end
+
+    def _save(self, pool: Pool, tip: Node, segment: Segment, *, through: bool) -> None:
+        memory = pool.memory
+        memory.copy(pool.tree.covering(deepest(tip)), pool.scratch, segment.start, segment.end)
+        try:
+            state = memory.save(pool.scratch)
+        finally:
+            memory.remove(pool.scratch, 0, -1)
+        ids = path_of(tip).ids[segment.start : segment.end]
+        header = Header(self.tiers.root, segment.name, segment.parent, segment.start, segment.end, ids)
+        self.tiers.keep(header, state, through=through)
+
+    # -- up
+
+    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
+        """Restores what of [0, limit) is kept below and not in the pool. Raises OutOfTime: call again.
+
+        What was restored is appended to `restored`.
+        """
+        node, depth = pool.tree.match(path.ids[:limit], path.owner)
+        if depth > node.stands:
+            return  # another ticket is computing it
+        found = self._onward(path, Boundary(self.tiers.root, 0), depth)
+        while depth < limit and found is not None:
+            end = min(found.end, limit)
+            after = self._onward(path, found.place, end) if end < limit else None
+            tier = self._restore(pool, path, found.header, after, (depth, end), slack)
+            if tier is None:
+                return
+            restored.append(Reuse(depth, end, tier))
+            depth, found = end, after
+
+    def _onward(self, path: Path, known: Boundary, depth: int) -> Onward | None:
+        """The kept segment that goes on from `depth`; it may begin before. `known` is a place on the way there."""
+        place = boundary(path.ids, path.cut, path.owner, depth, known)
+        own = ground(place.parent, place.start, path.cut, path.owner)
+        found = self.tiers.find(place.parent, own, path.ids, place.start)
+        if found is None or place.start + found[1] <= depth:
+            return None
+        return Onward(place, found[0], place.start + found[1])
+
+    def _restore(
+        self, pool: Pool, path: Path, header: Header, after: Onward | None, wanted: tuple[int, int], slack: Slack
+    ) -> Tier | None:
+        """Puts a segment's cells in the half-open range `wanted` into the pool; None where that cannot be now.
+
+        Meanwhile `after`, which comes next, is read.
+        """
+        start, end = wanted
+        owner = None if start < path.cut else path.owner
+        node = pool.tree.graft(path.ids, start, end, path.owner, owner)
+        try:
+            into = pool.tree.attach(node)
+            length = header.end - header.start
+            if not pool.make_room(length - (end - start)):  # what it fills was promised; the rest is let go again
+                return None
+            slack.take()
+            began = self._clock()
+            loaded = self.tiers.load(header)
+            if loaded is None:
+                return None
+            state, tier = loaded
+            if after is not None:
+                self.tiers.expect(after.header)
+            if not restore_range(pool.memory, pool.scratch, state, length, wanted, [into]):
+                self.tiers.forget(header.name)
+                return None
+            node.filled = end - start
+            self.tiers.brought(end - start, self._clock() - began)
+            return tier
+        except NoSequence:
+            return None  # as many tickets run as there are sequences; this one will have to wait anyway
+        finally:
+            pool.tree.release(node, -1)
+
+    def forget_floor(self, ids: "array[int]") -> None:
+        """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
+        chain = list(segments(self.tiers.root, ids, len(ids), 0, len(ids)))
+        self.tiers.forget_below(chain[-1].name if chain else self.tiers.root)
+        for segment in reversed(chain):
+            if self.tiers.has_below(segment.name):
+                return
+            self.tiers.forget(segment.name)

@@ -1,0 +1,51 @@
+"""The port between the loop and the tiers below the cells: who carries what was computed down, and up again.
+
+`keeper` does for memories that can be cut in ranges, `whole_keeper` for those that cannot.
+"""
+
+from array import array
+from typing import Protocol
+
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.messages import Reuse
+from orchestrator.engine.path import Path
+from orchestrator.engine.slack import Slack
+from orchestrator.engine.tiers.tiers import Tiers
+
+
+class Keeping(Protocol):
+    """Deadlines are seconds of the clock it was made with. Never raises for a file; for a pool that fails, BackendError."""
+
+    tiers: Tiers
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        """Queues what of a path is not kept yet; it is written through to disk."""
+        ...
+
+    def pending(self) -> int:
+        """How much is queued."""
+        ...
+
+    def work(self, deadline: float) -> None:
+        """Saves what is queued until the deadline, at least one piece; nothing while the tiers are `crowded`."""
+        ...
+
+    def keeps(self, node: Node) -> bool:
+        """Whether all that a node holds has arrived below, so that its cells can go and be brought back."""
+        ...
+
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Takes what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
+        ...
+
+    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
+        """Restores what of [0, limit) is kept and not in the pool, and notes it in `restored`.
+
+        Raises OutOfTime while there is more than the round has time for: call again.
+        """
+        ...
+
+    def forget_floor(self, ids: "array[int]") -> None:
+        """Deletes what only this floor's conversations could use."""
+        ...

@@ -1,0 +1,74 @@
+"""Writes checkpoint files in a thread, so that no answer waits for a disk."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.engine.tiers.checkpoint_file import Header, write
+
+
+@dataclass(frozen=True)
+class Written:
+    """Wakes the loop: a file is written or has failed, and the tiers have to take note of it."""
+
+
+class Writer:
+    """In the writing thread `failed` is told what could not be written, and `done` is called after each file."""
+
+    def __init__(self, failed: Callable[[str, OSError], None], done: Callable[[], None] = lambda: None) -> None:
+        self._failed = failed
+        self._done_one = done
+        self._waiting: queue.SimpleQueue[tuple[Path, Header, bytes] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._pending: dict[str, int] = {}
+        self._idle = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._thread.start()
+
+    def has(self, name: str) -> bool:
+        """Whether it waits or is being written."""
+        return name in self._pending
+
+    def pending(self) -> list[str]:
+        """Names of all that wait or are being written."""
+        with self._idle:
+            return list(self._pending)
+
+    def in_hand(self) -> int:
+        """Bytes of all that wait or are being written."""
+        with self._idle:
+            return sum(self._pending.values())
+
+    def put(self, path: Path, header: Header, state: bytes) -> None:
+        with self._idle:
+            self._pending[header.name] = len(state)
+        self._waiting.put((path, header, state))
+
+    def finished(self) -> Iterator[tuple[str, int]]:
+        """Names written since the last call, with the bytes of their files; 0 for those that failed."""
+        while not self._done.empty():
+            yield self._done.get()
+
+    def flush(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._pending)
+
+    def close(self) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            path, header, state = job
+            size = 0
+            try:
+                size = write(path, header, state)
+            except OSError as error:
+                self._failed(header.name, error)
+            self._done.put((header.name, size))
+            with self._idle:
+                self._pending.pop(header.name, None)
+                self._idle.notify_all()
+            self._done_one()
