@@ -12,7 +12,7 @@ from codex.archive.lance import LanceArchive
 from codex.archive.reading_mark import ReadingMark
 from codex.documents import Document, digest_of
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 ENDING = """
 import os, signal, sys
 from pathlib import Path

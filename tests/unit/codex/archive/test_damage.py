@@ -20,7 +20,7 @@ from codex.vectors.lance import LanceVectors
 from codex.vectors.port import VectorsDamaged, space_of
 from codex.vectors.search import nearest_chunks
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 NAMES = [f"shared_{number}" for number in range(40)]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import MOST_NESTING, grammar_of, nesting
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def text(pattern: str) -> str:
