@@ -24,11 +24,11 @@ from orchestrator.hosting.voice import Voice
 from orchestrator.identities import Identities
 from orchestrator.meaning.filling import Filling
 from orchestrator.meaning.meaning import Meaning
-from orchestrator.operate import Operations
+from orchestrator.operating.operations import Operations
+from orchestrator.operating.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.reports.about import About
 from orchestrator.reports.prefill import prefill_of
 from orchestrator.running.program import Awaited, Program
-from orchestrator.searching import ArchiveIndexer, ArchiveSearch
 from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings

@@ -30,7 +30,9 @@ MAY_IMPORT = {
 WITHOUT_DAEMON = (
     "orchestrator.daemon",
     "orchestrator.errors",
+    "orchestrator.models",
     "orchestrator.reports",
+    "orchestrator.running",
     "orchestrator.service_unit",
     "orchestrator.settings",
 )

@@ -1,0 +1,1 @@
+"""One question, from its arrival to its answer and what is kept of it."""

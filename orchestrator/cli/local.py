@@ -64,8 +64,7 @@ def settings_files(config: str | None = None) -> list[dict[str, Any]]:
 
 def serve(config: str | None, options: Mapping[str, Any]) -> int:
     """Runs the daemon in this process until it ends; its exit status."""
-    from orchestrator.errors import LoreError
-    from orchestrator.reports.second import refuse_second
+    from orchestrator.running.second import refuse_second
     from orchestrator.settings import Paths
 
     loaded = settings(config, options)
@@ -127,7 +126,7 @@ def models_folder() -> Path:
 
 def model_setting(name: str) -> str:
     """The setting that names this model, its file looked into. Raises Failure."""
-    from orchestrator.reports.use_model import setting_of
+    from orchestrator.models.using import setting_of
 
     with told():
         return setting_of(name, models_folder())
@@ -135,7 +134,7 @@ def model_setting(name: str) -> str:
 
 def use_model(setting: str, config: str | None) -> dict[str, Any]:
     """Writes it into the configuration. Raises Failure."""
-    from orchestrator.reports.use_model import use_model as written
+    from orchestrator.models.using import use_model as written
 
     with told():
         return written(setting, os.environ, Path(config) if config else None)
@@ -143,14 +142,14 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
 
 def gguf_fault(path: Path) -> str:
     """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
-    from orchestrator.reports.model_files import damage
+    from orchestrator.models.at_hand import damage
 
     return damage(path)
 
 
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
-    from orchestrator.reports.drop_model import doomed
+    from orchestrator.models.dropping import doomed
 
     given = settings().settings
     configured = [given.model.path, given.embedding.model]
@@ -160,7 +159,7 @@ def doomed_model(name: str, running: str | None) -> Any:
 
 def remove_model(model: Any) -> None:
     """Raises Failure."""
-    from orchestrator.reports.drop_model import remove
+    from orchestrator.models.dropping import remove
 
     try:
         remove(model, models_folder())

@@ -16,9 +16,9 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.hosting.engine_build import engine_offloads, unused_gpu
 from orchestrator.hosting.machine import Costs, Machine
-from orchestrator.hosting.model_file import ModelFile, find_model
 from orchestrator.hosting.offloading import layers_on, noted, offload_of, room_beside, suited, usable
 from orchestrator.meaning.embedding_model import EmbeddingChoice, find_embedding, on_gpu
+from orchestrator.models.model_file import ModelFile, find_model
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths

@@ -16,7 +16,7 @@ from governor.settings import MemorySettings, limit_bytes
 from governor.shape import ModelShape
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
-from orchestrator.hosting.model_file import DEFAULT, ModelFile
+from orchestrator.models.model_file import DEFAULT, ModelFile
 from orchestrator.settings.model import ModelSettings
 
 TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long takes about a minute

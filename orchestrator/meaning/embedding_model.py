@@ -15,7 +15,7 @@ from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is
 from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.parent.embedding import embedding_name
-from orchestrator.hosting.model_file import built_in
+from orchestrator.models.model_file import built_in
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire.places import path_of
 

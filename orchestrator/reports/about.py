@@ -13,13 +13,13 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.hosting.machine import Machine
-from orchestrator.hosting.model_file import ModelFile
+from orchestrator.models.at_hand import AtHand, Header, at_hand, chosen, header, lying_at
+from orchestrator.models.model_file import ModelFile
 from orchestrator.nearest import instead
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.events import Picture, events_between
 from orchestrator.reports.fits import Ground
-from orchestrator.reports.model_files import AtHand, Header, at_hand, chosen, header, lying_at
 from orchestrator.reports.offload import Gpu
 from orchestrator.reports.prefill import Prefill
 from orchestrator.service import Report

@@ -12,9 +12,9 @@ from governor.offload import Offload, impossible
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import InvalidRequest
 from orchestrator.hosting.engine_build import engine_offloads
-from orchestrator.hosting.model_file import DEFAULT, ModelFile, find_model
 from orchestrator.hosting.offloading import offload_of
-from orchestrator.reports.model_files import builtins
+from orchestrator.models.at_hand import builtins
+from orchestrator.models.model_file import DEFAULT, ModelFile, find_model
 from orchestrator.reports.models import ranges
 from orchestrator.reports.placement import placement_report
 from orchestrator.settings.model import ModelSettings, Settings

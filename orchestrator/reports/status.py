@@ -12,7 +12,7 @@ from governor.readings import Snapshot as Sensed
 from governor.sizes import size
 from orchestrator.engine.messages import PoolState, Snapshot
 from orchestrator.engine.parent.client import EngineClient
-from orchestrator.hosting.model_file import ModelFile
+from orchestrator.models.model_file import ModelFile
 from orchestrator.reports.prefill import Prefill
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it

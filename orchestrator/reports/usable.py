@@ -13,9 +13,9 @@ from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import check_path, group_number, tcp_address
 from orchestrator.errors import LoreError
 from orchestrator.hosting.host import model_of
-from orchestrator.hosting.model_file import DEFAULT
 from orchestrator.meaning.embedding_model import find_embedding
-from orchestrator.reports.model_files import builtins
+from orchestrator.models.at_hand import builtins
+from orchestrator.models.model_file import DEFAULT
 from orchestrator.settings import Loaded, Paths
 from orchestrator.settings.model import Settings
 

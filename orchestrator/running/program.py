@@ -18,9 +18,9 @@ from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
 from orchestrator.meaning.meaning import Meaning
-from orchestrator.operate import Operations
+from orchestrator.models.using import setting_of
+from orchestrator.operating.operations import Operations
 from orchestrator.reports.about import About
-from orchestrator.reports.use_model import setting_of
 from orchestrator.running.waking import Waking
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore

@@ -18,7 +18,7 @@ from typing import Any
 from codex.progress import progress_at
 from orchestrator.api.gate import Gate
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
-from orchestrator.hosting.model_file import ModelFile
+from orchestrator.models.model_file import ModelFile
 from orchestrator.running.program import Program
 from orchestrator.service import Report
 from orchestrator.settings.model import Settings

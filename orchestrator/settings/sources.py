@@ -52,13 +52,23 @@ def option_of(key: str) -> str:
 
 
 def config_files(environ: Mapping[str, str], config: Path | None = None) -> tuple[Path, ...]:
-    """The files that exist, in their order; a file that was named must."""
-    named = config or (Path(environ["LORE_CONFIG"]) if environ.get("LORE_CONFIG") else None)
-    if named:
-        if not named.is_file():
-            raise SettingsError(f"no configuration file {named}", "name one that exists, or leave out --config")
-        return (named,)
-    return tuple(file for file in (SYSTEM_CONFIG, user_file(environ)) if file.is_file())
+    """Those of them that exist; a file that was named must."""
+    named = named_file(environ, config)
+    if named is not None and not named.is_file():
+        raise SettingsError(f"no configuration file {named}", "name one that exists, or leave out --config")
+    return tuple(file for file in looked_for(environ, config) if file.is_file())
+
+
+def looked_for(environ: Mapping[str, str], config: Path | None = None) -> tuple[Path, ...]:
+    """The files that are read where they exist, in their order."""
+    named = named_file(environ, config)
+    return (SYSTEM_CONFIG, user_file(environ)) if named is None else (named,)
+
+
+def named_file(environ: Mapping[str, str], config: Path | None = None) -> Path | None:
+    """The one file in place of the usual ones, where somebody names one."""
+    named = environ.get("LORE_CONFIG")
+    return config or (Path(named) if named else None)
 
 
 def user_file(environ: Mapping[str, str]) -> Path:

@@ -8,9 +8,9 @@ from support import odd_models
 from governor.budget import Stores
 from orchestrator.engine.fingerprint import fingerprint
 from orchestrator.hosting.host import spec_of
-from orchestrator.hosting.model_file import find_model
 from orchestrator.hosting.offloading import offload_of
 from orchestrator.meaning.embedding_model import EmbeddingChoice
+from orchestrator.models.model_file import find_model
 from orchestrator.reports.model_findings import floors_on_disk
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths

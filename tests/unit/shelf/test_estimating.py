@@ -14,7 +14,7 @@ from codex.trees.ignore import Globs
 from codex.trees.sampling import FILES, HEAD, Sampled, drawn, head, scaled
 from codex.trees.sources import LoadRequest
 from orchestrator.context.tier import Room, TierSizes, decide_tier
-from orchestrator.loading import known_from
+from orchestrator.operating.loading import known_from
 from orchestrator.shelf.estimating import surveyed, whole_tokens
 from orchestrator.shelf.report import survey_report
 

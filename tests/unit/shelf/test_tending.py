@@ -9,7 +9,7 @@ from support.waiting import SOON
 from codex.archive.lance import LanceArchive
 from codex.library import Library
 from codex.trees.sources import LoadRequest
-from orchestrator.searching import ArchiveIndexer
+from orchestrator.operating.searching import ArchiveIndexer
 from orchestrator.shelf.tending import Tending
 
 pytestmark = pytest.mark.anyio

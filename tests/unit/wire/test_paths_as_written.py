@@ -8,9 +8,9 @@ from codex.errors import SourceError
 from codex.trees.sources import LoadRequest, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.hosting.model_file import find_model
 from orchestrator.meaning.embedding_model import find_embedding
-from orchestrator.reports.drop_model import doomed
+from orchestrator.models.dropping import doomed
+from orchestrator.models.model_file import find_model
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire.places import path_of
 from orchestrator.wire.sockets import candidates

@@ -16,7 +16,7 @@ from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.hosting.engine_build import unused_gpu
 from orchestrator.reports.fits import Ground, fitting
-from orchestrator.reports.model_files import Header, at_hand, chosen, header
+from orchestrator.models.at_hand import Header, at_hand, chosen, header
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 from orchestrator.settings.model import KvType

@@ -7,19 +7,18 @@ from typing import Any
 
 from orchestrator.engine.builtin.files import BUILTINS
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.hosting.model_file import ANOTHER, find_model
-from orchestrator.reports.model_files import builtins, files
+from orchestrator.models.at_hand import builtins, files
+from orchestrator.models.model_file import ANOTHER, find_model
 from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.paths import FILE_MODE, private_folder
-from orchestrator.settings.sources import user_file
+from orchestrator.settings.sources import named_file, user_file
 from orchestrator.wire.places import path_of
 
 
 def use_model(path: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
     """Writes `model.path`; what was written, where, and which variable hides it. Raises LoreError."""
-    named = environ.get("LORE_CONFIG")
-    file = config or (Path(named) if named else user_file(environ))
+    file = named_file(environ, config) or user_file(environ)
     try:
         before = file.read_text("utf-8") if file.exists() else ""
         after = with_value(before, "model", "path", path)

@@ -12,9 +12,9 @@ from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.hosting.model_file import find_model
+from orchestrator.models.model_file import find_model
 from orchestrator.hosting.offloading import noted, suited, usable
-from orchestrator.reports.use_model import setting_of
+from orchestrator.models.using import setting_of
 
 spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
 tiny = importlib.util.module_from_spec(spec)

@@ -7,7 +7,7 @@ import pytest
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadRequest as Wanted
 from orchestrator.errors import NotPermitted
-from orchestrator.loading import wanted_of
+from orchestrator.operating.loading import wanted_of
 from orchestrator.service import LoadRequest, Principal
 from orchestrator.wire.places import is_url
 

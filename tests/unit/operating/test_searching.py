@@ -6,7 +6,7 @@ from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search
-from orchestrator.searching import ArchiveSearch
+from orchestrator.operating.searching import ArchiveSearch
 
 FILES = {
     "src/errors.py": 'raise ValueError("no such header here")\n',

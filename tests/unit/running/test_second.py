@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.api.sockets import lock_of
 from orchestrator.errors import Conflict
-from orchestrator.reports.second import refuse_second
 from orchestrator.running.lock_file import taken
+from orchestrator.running.second import refuse_second
 from orchestrator.settings import Paths
 from orchestrator.settings.model import ServeSettings
 
@@ -56,6 +56,6 @@ def test_the_daemon_that_has_the_folders_is_named_with_its_socket(paths):
 
 
 def test_nothing_heavy_is_loaded_for_it():
-    code = f"import orchestrator.reports.second, sys; print([one for one in {HEAVY} if one in sys.modules])"
+    code = f"import orchestrator.running.second, sys; print([one for one in {HEAVY} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

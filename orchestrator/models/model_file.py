@@ -13,7 +13,7 @@ from governor.shape import ModelShape, shape_of
 from governor.told import no_chat
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
-from orchestrator.reports.placement import placement_of
+from orchestrator.models.placement import placement_of
 from orchestrator.wire.places import path_of
 
 DEFAULT = "builtin:quoter"

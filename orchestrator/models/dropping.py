@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Conflict, InvalidRequest, NotFound
-from orchestrator.reports.model_files import files, shards
+from orchestrator.models.at_hand import files, shards
 from orchestrator.wire.places import path_of
 
 

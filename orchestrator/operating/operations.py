@@ -10,8 +10,8 @@ from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
-from orchestrator.loading import Loading
-from orchestrator.searching import ArchiveSearch
+from orchestrator.operating.loading import Loading
+from orchestrator.operating.searching import ArchiveSearch
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 from orchestrator.sessions.store import SessionStore, report
 from orchestrator.shelf.faults import translated

@@ -1,0 +1,1 @@
+"""Everything but answering: codices are loaded and searched, conversations listed, renamed and forgotten."""
