@@ -69,7 +69,7 @@ class NewerCatalog(CatalogError):
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
             f"{path} has schema {found}, this version knows up to {known}; start the newer version, "
-            f"or move the file away to load everything again"
+            "or move the file away and begin anew"
         )
         self.found = found
         self.known = known

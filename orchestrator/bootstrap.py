@@ -12,6 +12,7 @@ from codex.searching.neighbourhood import Neighbourhoods
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from orchestrator.asking.answer import Answers
+from orchestrator.asking.keeping import Keeping
 from orchestrator.asking.preparing import Preparing
 from orchestrator.asking.turn_state import Conversations
 from orchestrator.context.agent import Answerer
@@ -161,8 +162,7 @@ def answers_of(
         answerer,
         host.client,
         inference,
-        disk.sessions,
-        conversations,
+        Keeping(disk.sessions, conversations),
         voice,
         model.setting,
         model.notice,

@@ -1,4 +1,4 @@
-"""Opens the codex's SQLite files: WAL, migrations after a copy, newer versions refused, faults of the disk translated.
+"""Opens SQLite files: WAL, migrations after a copy, newer versions refused, faults of the disk translated.
 
 A schema is a tuple of scripts; its version is how many of them have run. Knows nothing of what the tables hold.
 """
@@ -23,23 +23,30 @@ _KINDS = ((Path.is_dir, "a folder"), (Path.is_fifo, "a FIFO"), (Path.is_socket, 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
-def open_database(path: Path, schema: Sequence[str], *, copied: bool = True) -> sqlite3.Connection:
+def open_database(
+    path: Path, schema: Sequence[str], *, copied: bool = True, application: int = 0
+) -> sqlite3.Connection:
     """A connection with the newest schema; usable from any thread, by one at a time. `copied`: before it migrates.
+    `application` stands in the file's header.
 
-    Raises NewerCatalog for a file of a newer version, Damaged, DiskFull, CatalogError for one that may not be used.
+    Raises NewerCatalog for a file of a newer version, Damaged, DiskFull, CatalogError for one that may not be used. A
+    file that is refused is left as it is.
     """
     with translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kind = foreign_kind(path)
+        kind = _foreign_kind(path)
         if kind:
             raise CatalogError(f"{path} cannot be used: it is {kind} and should be a file; move it away")
         database = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
         try:
+            _refuse_foreign(database, path, application)
+            _refuse_newer(database, path, schema)
             path.chmod(0o600)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _migrate(database, path, schema, copied)
+            if _version(database) < len(schema):
+                _migrate(database, path, schema, application, copied)
         except BaseException:
             database.close()
             raise
@@ -82,27 +89,27 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no room left for {path}; free some and load again: it continues") from error
+            raise DiskFull(f"no room left for {path}; free some and try again: it continues") from error
         raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
         code = getattr(error, "sqlite_errorcode", None)
-        if means_no_room(code, path):
-            raise DiskFull(f"no room left for {path} ({error}); free some and load again: it continues") from error
+        if _means_no_room(code, path):
+            raise DiskFull(f"no room left for {path} ({error}); free some and try again: it continues") from error
         if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
-            raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and load the codices again") from error
+            raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
         raise CatalogError(f"{path} cannot be used: {error}") from error
 
 
-def foreign_kind(path: Path) -> str:
+def _foreign_kind(path: Path) -> str:
     """What stands there that is no file, '' for nothing or a file: SQLite says only that it cannot be read."""
     if not path.exists() or path.is_file():
         return ""
     return next((name for is_kind, name in _KINDS if is_kind(path)), "a device")
 
 
-def means_no_room(code: int | None, path: Path) -> bool:
+def _means_no_room(code: int | None, path: Path) -> bool:
     """Whether an error of SQLite with this code is the disk's, which is full."""
     return code in _NO_ROOM or (code is not None and code & 0xFF in _UNCLEAR and _is_full(path.parent))
 
@@ -116,25 +123,44 @@ def _is_full(folder: Path) -> bool:
     return disk.f_bavail * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_favail == 0)
 
 
-def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], copied: bool) -> None:
+def _refuse_foreign(database: sqlite3.Connection, path: Path, application: int) -> None:
+    (found,) = database.execute("PRAGMA application_id").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and found != application:
+        raise CatalogError(f"{path} is no database of Lorekeep; move it away, or set another data folder")
+
+
+def _refuse_newer(database: sqlite3.Connection, path: Path, schema: Sequence[str]) -> None:
     found = _version(database)
     if found > len(schema):
         raise NewerCatalog(path, found, len(schema))
-    if found == len(schema):
-        return
-    if found > 0 and copied:
+
+
+def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], application: int, copied: bool) -> None:
+    if copied and _version(database) > 0:
         _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"))
     database.execute("BEGIN IMMEDIATE")
     try:
         for script in schema[_version(database) :]:  # asked again: another process may have been quicker
-            for statement in script.split(";"):
+            for statement in _statements(script):
                 database.execute(statement)
+        database.execute(f"PRAGMA application_id = {application}")
         database.execute(f"PRAGMA user_version = {len(schema)}")
         database.execute("COMMIT")
     except BaseException:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """One by one: `executescript` would end the transaction. Those inside a trigger are its own."""
+    statement = ""
+    for part in script.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _version(database: sqlite3.Connection) -> int:

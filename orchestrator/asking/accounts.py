@@ -40,8 +40,13 @@ def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockStat
 
 
 def prompt_state(prompt: Assembled, reuse: Sequence[Reuse]) -> PromptState:
-    cached = sum(part.end - part.start for part in reuse if part.tier is not Tier.COMPUTED)
+    cached = reused(reuse)
     return PromptState(tokens=prompt.tokens, cached=cached, computed=prompt.tokens - cached)
+
+
+def reused(reuse: Iterable[Reuse]) -> int:
+    """Tokens that needed no computing."""
+    return sum(part.end - part.start for part in reuse if part.tier is not Tier.COMPUTED)
 
 
 def strategy_state(decision: Decision) -> StrategyState:
@@ -92,9 +97,7 @@ def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> 
     if admitted is None:
         return ()
     first = next(iter(completions), None)
-    if first is None or first.cached >= sum(
-        part.end - part.start for part in admitted.reuse if part.tier != Tier.COMPUTED
-    ):
+    if first is None or first.cached >= reused(admitted.reuse):
         return admitted.reuse
     return clipped(admitted.reuse, first.cached)
 

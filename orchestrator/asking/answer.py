@@ -16,11 +16,11 @@ from typing import Any
 from formatters.blocks import BlockKind
 from orchestrator.asking import accounts
 from orchestrator.asking.grounding import Ground, citations_of, used_of
-from orchestrator.asking.patience import refuse_waiting, until_first, within
+from orchestrator.asking.keeping import Keeping
+from orchestrator.asking.patience import deadline_of, refuse_waiting, until_first, within
 from orchestrator.asking.planning import plan_report
 from orchestrator.asking.preparing import Prepared, Preparing
 from orchestrator.asking.refused import refuse_blind, refuse_other_floor
-from orchestrator.asking.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.context.agent import Answerer, Finished
 from orchestrator.context.breaks import broke_at
 from orchestrator.context.engine_port import EngineInference
@@ -29,11 +29,9 @@ from orchestrator.context.model import EngineModel
 from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.foresight import prompt_s
-from orchestrator.errors import Conflict, NotReady
+from orchestrator.errors import NotReady
 from orchestrator.hosting.voice import Voice
-from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
-from orchestrator.sessions.schema import StoreError
-from orchestrator.sessions.store import SessionStore
+from orchestrator.service import Answered, Ask, AskEvent, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.shelf.floors import pool_name
 from orchestrator.wire.lore import Citation, Lore
 
@@ -56,8 +54,7 @@ class Answers:
     answerer: Answerer
     client: EngineClient
     inference: EngineInference
-    sessions: SessionStore
-    conversations: Conversations
+    keeping: Keeping
     voice: Callable[[], "asyncio.Future[Voice]"]
     model_name: str
     notice: str
@@ -71,7 +68,7 @@ class Answers:
         machine.busy(True)
         try:
             arrived = time.monotonic()
-            deadline = arrived + ask.timeout_s if ask.timeout_s is not None else None
+            deadline = deadline_of(ask, arrived)
             if not self.voice().done():
                 refuse_waiting(ask, "the model is loading")
                 yield Waiting("model", 0, 1)
@@ -171,7 +168,7 @@ class Answers:
         citations: tuple[Citation, ...],
     ) -> Answered:
         assert heard.finished is not None
-        prepared = self._kept(prepared, heard.finished, ids)
+        prepared = self.keeping.kept(prepared, heard.finished, ids)
         now = time.monotonic()
         first = ((heard.first_token or now) - arrived) * 1000
         completions = heard.finished.completions
@@ -224,48 +221,13 @@ class Answers:
             ),
         )
 
-    def _kept(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> Prepared:
-        """The answer was given: that it could not be kept is told beside it."""
-        try:
-            prepared = self._with_session(prepared)
-            self._remember(prepared, finished, ids)
-        except (StoreError, Conflict) as fault:  # a conflict: another question began one of that name meanwhile
-            return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
-        return prepared
-
-    def _with_session(self, prepared: Prepared) -> Prepared:
-        """A new session, named or not, begins with its first answer: a question that was refused leaves none behind."""
-        ask = prepared.ask
-        if prepared.session is not None or ask.session is None or ask.private:
-            return prepared
-        codex = prepared.standing.name if prepared.standing else None
-        session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
-        return replace(prepared, session=session, began=True)
-
-    def _remember(self, prepared: Prepared, finished: Finished, ids: dict[str, bytes]) -> None:
-        """The turn becomes State; a private one leaves nothing behind."""
-        if prepared.ask.private:
-            return
-        state = prepared.turn.state.closed(prepared.turn.query, *finished.running)
-        kept = Conversation(state, prepared.turn.environment, prepared.turn.codex, prepared.composed)
-        if prepared.session is not None:
-            self.sessions.append(prepared.session.id, stored_turns(state, ids, len(prepared.turn.state.turns)))
-            self.conversations.keep(session_key(prepared.session.id), kept)
-        elif prepared.ask.session is None:
-            codex = prepared.standing.name if prepared.standing else None
-            self.conversations.keep(next_key(prepared.ask, codex, finished.text), kept)
-
     # -- planning
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
         """What would be done, and nothing done. Raises LoreError."""
         if not self.voice().done():
             refuse_waiting(ask, "the model is loading")
-        voice = await within(
-            time.monotonic() + ask.timeout_s if ask.timeout_s is not None else None,
-            self.voice(),
-            "the model is loading",
-        )
+        voice = await within(deadline_of(ask, time.monotonic()), self.voice(), "the model is loading")
         prepared = await self.preparing.prepare(ask, voice)
         assembled = prepared.composed.assembled
         with self.preparing.shelf.floors.held(assembled.floor, pool_of(prepared), asked=False):
@@ -285,8 +247,3 @@ def ground_of(prepared: Prepared, finished: Finished) -> Ground:
     standing = prepared.standing
     ground = Ground(prepared.turn, finished.running, selection=prepared.selection)
     return ground if standing is None else replace(ground, log=standing.log, files=standing.files)
-
-
-def next_key(ask: Ask, codex: str | None, answer: str) -> str:
-    """The name under which a stateless client will come back: its messages and our answer."""
-    return key_of(ask.principal.uid, codex, [*ask.messages, Message("assistant", answer)])

@@ -12,6 +12,10 @@ from orchestrator.errors import NotReady
 from orchestrator.service import Ask
 
 
+def deadline_of(ask: Ask, arrived: float) -> float | None:
+    return None if ask.timeout_s is None else arrived + ask.timeout_s
+
+
 def refuse_waiting(ask: Ask, what: str) -> None:
     if not ask.wait:
         raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)

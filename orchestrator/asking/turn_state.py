@@ -7,7 +7,7 @@ Environment, and its prefix holds.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from formatters.blocks import Role
@@ -79,7 +79,7 @@ def state_of_session(stored: Sequence[Stored], tokens: TokenCache) -> StateView:
     return StateView(turns=tuple(turns))
 
 
-def stored_turns(state: StateView, ids: dict[str, bytes], since: int) -> list[Stored]:
+def stored_turns(state: StateView, ids: Mapping[str, bytes], since: int) -> list[Stored]:
     """The turns of a closed State from number `since` on, as a session keeps them."""
     return [
         Stored(role=turn.role.value, text=turn.text, ids=ids.get(turn.text, b""), evidence=_beside(turn))

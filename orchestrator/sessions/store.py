@@ -14,11 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from codex.catalog.schema import transaction
+from codex.catalog.schema import translated as faults_of
 from orchestrator.errors import Conflict, NotFound
 from orchestrator.nearest import instead
 from orchestrator.sessions.names import checked, fresh
 from orchestrator.sessions.records import Session, Turn
-from orchestrator.sessions.schema import StoreError, opened
+from orchestrator.sessions.schema import opened
+from orchestrator.shelf.faults import translated
 
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
@@ -28,12 +31,14 @@ NO_SESSION = "you have none; a question without -s begins one and names it"
 
 
 class SessionStore:
+    """Every method raises LoreError for a file that cannot be read or written."""
+
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Opens or makes the database. Raises StoreError for a newer, foreign or damaged one."""
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
         self.path = path
         self.connection = opened(path)
         self.clock = clock
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def create(self, uid: int, codex: str | None, name: str | None = None) -> Session:
         """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
@@ -53,8 +58,7 @@ class SessionStore:
 
     def get(self, uid: int, name: str) -> Session:
         """Raises NotFound with the nearest names."""
-        with self.lock:
-            found = self.row(uid, name)
+        found = self.row(uid, name)
         if found is None:
             known = [one.name for one in self.all_of(uid)]
             raise NotFound(f"no session {name}", instead(name, known, NO_SESSION, "`lore session list`"))
@@ -62,8 +66,7 @@ class SessionStore:
 
     def named(self, uid: int, name: str) -> Session | None:
         """This user's conversation of that name; None where it is free. Raises InvalidRequest for no name."""
-        with self.lock:
-            return self.row(uid, checked(name))
+        return self.row(uid, checked(name))
 
     def all_of(self, uid: int) -> list[Session]:
         """This user's, the last used first."""
@@ -81,20 +84,7 @@ class SessionStore:
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(
                 "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        session,
-                        number,
-                        turn.role,
-                        turn.text,
-                        turn.ids,
-                        turn.evidence,
-                        turn.tool_call_id,
-                        turn.tool_calls,
-                        now,
-                    )
-                    for number, turn in enumerate(turns, start=count)
-                ],
+                [(session, number, *stored(turn), now) for number, turn in enumerate(turns, start=count)],
             )
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
@@ -104,12 +94,11 @@ class SessionStore:
 
     def turns(self, session: int) -> list[Turn]:
         """All of them, in their order."""
-        with self.lock:
-            rows = self.connection.execute(
-                "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
-                " FROM turns WHERE session = ? ORDER BY number",
-                (session,),
-            ).fetchall()
+        rows = self.read(
+            "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
+            " FROM turns WHERE session = ? ORDER BY number",
+            session,
+        )
         return [Turn(*row) for row in rows]
 
     def rename(self, uid: int, name: str, new: str) -> None:
@@ -137,44 +126,34 @@ class SessionStore:
         }
 
     def count(self) -> int:
-        with self.lock:
-            return int(self.connection.execute("SELECT count(*) FROM sessions").fetchone()[0])
+        return int(self.read("SELECT count(*) FROM sessions")[0][0])
 
     def close(self) -> None:
         with self.lock:
             self.connection.close()
+
+    # ---- below -------------------------------------------------------------------------------------------------------
 
     def _now(self, database: sqlite3.Connection) -> float:
         """Always after what was used last: a clock that was set back must not make an older conversation the latest."""
         (latest,) = database.execute("SELECT coalesce(max(used), 0) FROM sessions").fetchone()
         return max(self.clock(), math.nextafter(latest, math.inf))
 
-    # ---- below -------------------------------------------------------------------------------------------------------
-
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, undone when the block raises. Raises StoreError for the disk's faults."""
-        with self.lock:
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-                yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException as error:
-                if self.connection.in_transaction:  # SQLite itself rolls back when the disk is full
-                    self.connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):
-                    raise StoreError(
-                        f"{self.path} cannot be written: {error}", "see whether the disk is full"
-                    ) from error
-                raise
+        """One transaction, undone when the block raises."""
+        with self.lock, translated(), transaction(self.connection, self.path) as database:
+            yield database
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        with self.lock, translated(), faults_of(self.path):
+            return self.connection.execute(query, values).fetchall()
 
     def row(self, uid: int, name: str) -> Session | None:
-        found = self.connection.execute(f"{SESSION} WHERE uid = ? AND name = ?", (uid, name)).fetchone()
-        return Session(*found) if found else None
+        return next(iter(self.select("WHERE uid = ? AND name = ?", uid, name)), None)
 
     def select(self, condition: str, *values: object) -> list[Session]:
-        with self.lock:
-            return [Session(*row) for row in self.connection.execute(f"{SESSION} {condition}", values).fetchall()]
+        return [Session(*row) for row in self.read(f"{SESSION} {condition}", *values)]
 
 
 def report(session: Session) -> dict[str, Any]:

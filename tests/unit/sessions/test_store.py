@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import Conflict, InvalidRequest, NotFound
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
 from orchestrator.sessions import SessionStore, Turn
 from orchestrator.sessions import schema as schema_module
-from orchestrator.sessions.schema import MIGRATIONS, StoreError
+from orchestrator.sessions.schema import MIGRATIONS
 
 ALICE, BOB = 1000, 1001
 
@@ -158,7 +158,7 @@ def test_turns_cannot_be_changed(store):
 
 def test_an_append_is_whole_or_not_at_all(store):
     session = store.create(ALICE, "demo")
-    with pytest.raises(sqlite3.ProgrammingError):
+    with pytest.raises(LoreError):
         store.append(session.id, [Turn("user", "a"), Turn("user", object())])
     assert store.turns(session.id) == []
 
@@ -188,18 +188,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_file_of_a_newer_version_is_refused_untouched(store, path):
     store.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     store.close()
-    with pytest.raises(StoreError, match="version"):
+    before = path.read_bytes()
+    with pytest.raises(LoreError, match="version"):
         SessionStore(path)
+    assert path.read_bytes() == before
 
 
-def test_a_foreign_or_damaged_file_is_refused(path):
+def test_a_foreign_file_is_refused_and_left_as_it_is(path):
     with sqlite3.connect(path) as foreign:
         foreign.execute("CREATE TABLE t (x)")
     foreign.close()
-    with pytest.raises(StoreError, match="no database of Lorekeep"):
+    before = path.read_bytes(), path.stat().st_mode
+    with pytest.raises(LoreError, match="no database of Lorekeep"):
         SessionStore(path)
+    assert (path.read_bytes(), path.stat().st_mode) == before
+
+
+def test_a_damaged_file_is_refused(path):
     path.write_bytes(os.urandom(8192))
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(LoreError, match="damaged"):
         SessionStore(path)
 
 
@@ -210,7 +217,7 @@ def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
     newer = SessionStore(path)
     assert newer.get(ALICE, "kept").name == "kept"
     newer.close()
-    copy = sqlite3.connect(path.with_name(path.name + ".v1"))
+    copy = sqlite3.connect(path.with_name(f"{path.name}.before-2"))
     assert copy.execute("SELECT name FROM sessions").fetchall() == [("kept",)]
     assert copy.execute("PRAGMA user_version").fetchone() == (1,)
     copy.close()
@@ -219,5 +226,5 @@ def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
 def test_damage_that_sqlite_quotes_byte_for_byte_is_damage(store, path):
     store.close()
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \x9eABLE"))
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(LoreError, match="damaged"):
         SessionStore(path)

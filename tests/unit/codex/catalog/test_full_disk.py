@@ -14,8 +14,9 @@ from codex.catalog.remembered import SqliteRemembered
 from codex.catalog.schema import open_database
 from codex.errors import CatalogError, DiskFull
 from codex.tokens import TokenStore
+from orchestrator.errors import LoreError
 from orchestrator.meaning.refusals import Refusals
-from orchestrator.sessions.schema import StoreError, opened
+from orchestrator.sessions.schema import opened
 from orchestrator.shelf.ledger import Ledger, Wishes
 
 SCHEMA = ("CREATE TABLE t (a BLOB)",)
@@ -54,7 +55,7 @@ def test_a_database_for_which_there_is_no_room_is_named_with_the_reason(
     disk: Path, pages: int, open_it: Callable[[Path], object]
 ) -> None:
     fill(disk, pages * 4096)
-    with pytest.raises((DiskFull, StoreError), match=f"no room left for {disk}/x.sqlite"):
+    with pytest.raises((DiskFull, LoreError), match=f"no room left for {disk}/x.sqlite"):
         open_it(disk / "x.sqlite")
 
 
@@ -73,7 +74,7 @@ def test_what_is_no_file_is_said_by_its_kind(tmp_path: Path, make: Callable[[Pat
     make(tmp_path / "x.sqlite")
     with pytest.raises(CatalogError, match=f"x.sqlite cannot be used: it is {kind}"):
         open_database(tmp_path / "x.sqlite", SCHEMA)
-    with pytest.raises(StoreError, match=f"x.sqlite cannot be used: it is {kind}"):
+    with pytest.raises(LoreError, match=f"x.sqlite cannot be used: it is {kind}"):
         opened(tmp_path / "x.sqlite")
 
 
