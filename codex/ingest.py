@@ -10,7 +10,7 @@ once is bounded by the batch, not by the codebase.
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Ingest:
         """Bring the catalog up to the tree. Raises SourceError, LoadCancelled, DiskFull; what was stored stays."""
         scan = self._scan(tree)
         known = self.catalog.known(name)
-        unread = [one for one in scan.candidates if not self._is_current(one, known)]
+        unread = [one for one in scan.candidates if not self.is_current(one, known)]
         with closing(self._read(tree, unread)) as batches:
             for batch in batches:
                 self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
@@ -77,12 +77,21 @@ class Ingest:
     def text_of(self, tree: Tree, candidate: Candidate) -> str | None:
         """A file's text as it would be taken; None where it would be left out."""
         try:
-            raw = tree.read(candidate).raw
+            raw = self._taken_from(tree, candidate)
         except OSError:
             return None
-        left_out, _ = inspect(raw, self.settings, named=self.named(candidate.path))
-        decoded = decode(raw) if left_out is None else None
+        decoded = decode(raw) if raw is not None else None
         return decoded.text if decoded is not None else None
+
+    def digest_now(self, tree: Tree, candidate: Candidate) -> str | None:
+        """A file's digest as it would be taken; None where it would be left out. Raises OSError."""
+        raw = self._taken_from(tree, candidate)
+        return None if raw is None else digest_of(raw)
+
+    def _taken_from(self, tree: Tree, candidate: Candidate) -> bytes | None:
+        raw = tree.read(candidate).raw
+        left_out, _ = inspect(raw, self.settings, named=self.named(candidate.path))
+        return raw if left_out is None else None
 
     def _scan(self, tree: Tree) -> Scan:
         meter = Meter("walk", 0, self.report, self.clock)
@@ -91,7 +100,8 @@ class Ingest:
         meter.finish()
         return scan
 
-    def _is_current(self, candidate: Candidate, known: dict[str, Known]) -> bool:
+    def is_current(self, candidate: Candidate, known: Mapping[str, Known]) -> bool:
+        """Whether the file is as it was when it was read last, by its stamp."""
         before = known.get(candidate.path)
         return before is not None and before.stamp == self._stamp(candidate.path, candidate.stamp)
 

@@ -7,7 +7,7 @@ tokenizer are told about documents through `codex.ports`; the library does not k
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from codex.catalog.generations import Codex, Entry, Generation
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
 from codex.errors import NameTaken, SourceError, UnknownGeneration
+from codex.following.differences import Differences, held_in
 from codex.loading import Job, Loaded, Loader
 from codex.locks import load_lock
 from codex.ports import CountTokens, Indexer
@@ -146,6 +147,15 @@ class Library:
         """The newest generation or an older one that is kept. Raises UnknownCodex, UnknownGeneration."""
         return self._catalog.generation(name, number)
 
+    def bare_generation(self, name: str, number: int | None = None) -> Generation:
+        """The same without its entries: what is known of it in microseconds. Raises like `generation`."""
+        return self._catalog.bare_generation(name, number)
+
+    def standing(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
+        """Digest, and size where it is known, of those of these files that the newest generation and its log hold. Costs
+        what the paths cost. Raises like `generation`."""
+        return self._catalog.standing(name, paths)
+
     def generations(self, name: str) -> tuple[int, ...]:
         """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
         return self._catalog.generations(name)
@@ -201,9 +211,16 @@ class Library:
             self._catalog.append(name, base.number, new)
         return Followed(changes, log + new, len(new))
 
+    def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
+        """How the disk differs from the newest generation and its log; nothing is stored. Raises like `changes`."""
+        base = self.generation(name)
+        with unswept():
+            job = self._job(self.request(name), silent, cancelled)
+            return self._loader.outside(job, held_in(base, self.amendments(name, base.number)))
+
     def amendments(self, name: str, number: int | None = None) -> tuple[Amendment, ...]:
         """The log of a generation (default: the newest). Raises UnknownCodex, UnknownGeneration."""
-        return self._catalog.amendments(name, self.generation(name, number).number)
+        return self._catalog.amendments(name, self.bare_generation(name, number).number)
 
     def tree(self, name: str) -> Forest:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""

@@ -11,6 +11,7 @@ from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, Entry, Generation
 from codex.documents import Document
 from codex.errors import LoadCancelled, SourceError, UnknownGeneration
+from codex.following.differences import Differences, Glance, Held, differences
 from codex.ingest import Ingest, Taken
 from codex.order import fresh_order, next_order
 from codex.ports import CountTokens, Indexer
@@ -95,6 +96,16 @@ class Loader:
         try:
             taken = self._ingest(job).take_in(job.name, tree)
             return changes_between(base, taken, tree.state())
+        finally:
+            tree.close()
+
+    def outside(self, job: Job, held: Held) -> Differences:
+        """How the tree differs from what is held; stores nothing. Raises what `open` raises."""
+        tree = self.open(job)
+        try:
+            scan = tree.scan(job.cancelled)
+            glance = Glance(self._ingest(job), tree, self.catalog.known(job.name), job.cancelled)
+            return differences(held, scan.candidates, glance.digest)
         finally:
             tree.close()
 

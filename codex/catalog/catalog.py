@@ -6,17 +6,18 @@ writer at a time; a lock serves threads, WAL and a busy timeout serve other proc
 """
 
 import json
-import shlex
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from codex.amendments import Amendment, Told
 from codex.catalog.generations import Codex, Entry, Generation, Known
+from codex.catalog.rows import CODEX, ENTRIES, codex_from, id_of, state_columns, sweep, without
 from codex.catalog.schema import open_database, transaction, translated
 from codex.catalog.tables import SCHEMA
 from codex.documents import Document, document_from
@@ -51,14 +52,14 @@ class Catalog:
 
     def codices(self) -> tuple[Codex, ...]:
         """All codices, by name."""
-        return tuple(_codex(row) for row in self._rows(f"{_CODEX} GROUP BY codex.id ORDER BY name"))
+        return tuple(codex_from(row) for row in self._rows(f"{CODEX} GROUP BY codex.id ORDER BY name"))
 
     def codex(self, name: str) -> Codex:
         """Raises UnknownCodex."""
-        found = self._rows(f"{_CODEX} WHERE name = ? GROUP BY codex.id", name)
+        found = self._rows(f"{CODEX} WHERE name = ? GROUP BY codex.id", name)
         if not found:
             raise UnknownCodex(name, tuple(one.name for one in self.codices()))
-        return _codex(found[0])
+        return codex_from(found[0])
 
     def register(self, name: str, source: str, roots: Sequence[str], request: str) -> None:
         """Make the codex known, or say anew where it comes from."""
@@ -81,7 +82,7 @@ class Catalog:
     def store(self, name: str, found: Mapping[str, Known], bodies: Mapping[str, bytes]) -> None:
         """One batch of a load: what was found at each path, and packed bytes by digest. All or nothing."""
         with self._writing() as database:
-            codex = _id_of(database, name)
+            codex = id_of(database, name)
             database.executemany("INSERT OR IGNORE INTO content (digest, body) VALUES (?, ?)", list(bodies.items()))
             database.executemany(
                 "INSERT OR REPLACE INTO known (codex, path, stamp, digest, size, reason, notice) "
@@ -110,7 +111,7 @@ class Catalog:
     ) -> Generation:
         """Make a new generation of these entries, in this order."""
         with self._writing() as database:
-            codex = _id_of(database, name)
+            codex = id_of(database, name)
             number = (
                 1
                 + database.execute(
@@ -120,7 +121,7 @@ class Catalog:
             made = database.execute(
                 "INSERT INTO generation (branch, revision, dirty, skipped, notices, codex, number, why) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*_state_columns(state, skipped, notices), codex, number, why),
+                (*state_columns(state, skipped, notices), codex, number, why),
             ).lastrowid
             database.executemany(
                 "INSERT INTO entry (generation, position, path, digest, size) VALUES (?, ?, ?, ?, ?)",
@@ -131,36 +132,48 @@ class Catalog:
     def restate(self, generation: Generation) -> None:
         """Say anew of a generation with the same content which commit it is, and what was left out."""
         with self._writing() as database:
-            columns = _state_columns(generation.state, generation.skipped, generation.notices)
+            columns = state_columns(generation.state, generation.skipped, generation.notices)
             database.execute(
                 "UPDATE generation SET branch = ?, revision = ?, dirty = ?, skipped = ?, notices = ? "
                 "WHERE codex = ? AND number = ?",
-                (*columns, _id_of(database, generation.codex), generation.number),
+                (*columns, id_of(database, generation.codex), generation.number),
             )
 
     def forget_paths(self, name: str, gone: Iterable[str]) -> None:
         """Drop what was known of these paths."""
         with self._writing() as database:
-            codex = _id_of(database, name)
+            codex = id_of(database, name)
             database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for path in gone])
 
     def generation(self, name: str, number: int | None = None) -> Generation:
         """The newest generation, or that of a number. Raises UnknownCodex, UnknownGeneration."""
-        codex = self.codex(name)
-        wanted = codex.newest if number is None else number
-        found = self._rows(
-            "SELECT generation.id, branch, revision, dirty, skipped, notices, why FROM generation "
-            "JOIN codex ON codex.id = generation.codex WHERE name = ? AND number = ?",
-            name,
-            wanted,
-        )
-        if wanted is None or not found:
-            raise UnknownGeneration(_without(codex, wanted))
-        key, branch, revision, dirty, skipped, notices, why = found[0]
+        key, bare = self._bare(name, number)
         rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
-        entries = tuple(Entry(*row) for row in rows)
-        state = TreeState(branch, revision, dirty)
-        return Generation(name, wanted, state, entries, json.loads(skipped), tuple(json.loads(notices)), why)
+        return replace(bare, entries=tuple(Entry(*row) for row in rows))
+
+    def bare_generation(self, name: str, number: int | None = None) -> Generation:
+        """The same without its entries, of which there may be 100,000. Raises like `generation`."""
+        return self._bare(name, number)[1]
+
+    def standing(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
+        """Digest, and size in bytes where it is known, of these files as the newest generation and its log have them;
+        without what is not there. Costs what the paths cost. Raises like `generation`."""
+        key, _ = self._bare(name, None)
+        asked = list(paths)
+        found: dict[str, tuple[str, int | None]] = {}
+        log: list[tuple[int, str, str | None]] = []
+        for at in range(0, len(asked), _PAGE):
+            page = asked[at : at + _PAGE]
+            among = f"generation = ? AND path IN ({','.join('?' * len(page))})"
+            rows = self._rows(f"{ENTRIES} WHERE {among}", key, *page)
+            found |= {path: (digest, size) for path, digest, size in rows}
+            log += self._rows(f"SELECT number, path, digest FROM amendment WHERE {among}", key, *page)  # noqa: S608
+        for _, path, digest in sorted(log):
+            if digest is None:
+                found.pop(path, None)
+            else:
+                found[path] = (digest, None)
+        return found
 
     def generations(self, name: str) -> tuple[int, ...]:
         """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
@@ -197,7 +210,7 @@ class Catalog:
         """Append to the log of a generation; all or nothing. A number that is taken is refused (CatalogError)."""
         with self._writing() as database:
             generation = database.execute(
-                "SELECT id FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number)
+                "SELECT id FROM generation WHERE codex = ? AND number = ?", (id_of(database, name), number)
             ).fetchone()[0]
             database.executemany(
                 "INSERT INTO amendment (generation, number, path, told, digest, text, whole, source) "
@@ -211,15 +224,31 @@ class Catalog:
     def release(self, name: str, number: int) -> None:
         """Drop one generation, and all bytes that nothing else holds."""
         with self._writing() as database:
-            database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (_id_of(database, name), number))
-            _sweep(database)
+            database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (id_of(database, name), number))
+            sweep(database)
 
     def drop(self, name: str) -> None:
         """Drop a codex with its generations, and all bytes that nothing else holds. Raises UnknownCodex."""
         self.codex(name)
         with self._writing() as database:
             database.execute("DELETE FROM codex WHERE name = ?", (name,))
-            _sweep(database)
+            sweep(database)
+
+    def _bare(self, name: str, number: int | None) -> tuple[int, Generation]:
+        """Its key, and the generation without its entries."""
+        codex = self.codex(name)
+        wanted = codex.newest if number is None else number
+        found = self._rows(
+            "SELECT generation.id, branch, revision, dirty, skipped, notices, why FROM generation "
+            "JOIN codex ON codex.id = generation.codex WHERE name = ? AND number = ?",
+            name,
+            wanted,
+        )
+        if wanted is None or not found:
+            raise UnknownGeneration(without(codex, wanted))
+        key, branch, revision, dirty, skipped, notices, why = found[0]
+        state = TreeState(branch, revision, dirty)
+        return key, Generation(name, wanted, state, (), json.loads(skipped), tuple(json.loads(notices)), why)
 
     def _document(self, entry: Entry, body: bytes | None) -> Document:
         try:
@@ -244,11 +273,6 @@ class Catalog:
             yield database
 
 
-_CODEX = (
-    "SELECT name, source, roots, request, max(number) FROM codex LEFT JOIN generation ON generation.codex = codex.id"
-)
-
-
 def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     page: list[Entry] = []
     size = 0
@@ -260,33 +284,3 @@ def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
             page, size = [], 0
     if page:
         yield page
-
-
-def _without(codex: Codex, wanted: int | None) -> str:
-    if codex.newest is None:
-        return f"codex {codex.name!r} was not loaded to the end; `lore load {shlex.join(codex.roots)}` continues"
-    return f"codex {codex.name!r} has no generation {wanted}; its newest is {codex.newest}"
-
-
-def _codex(row: tuple[Any, ...]) -> Codex:
-    name, source, roots, request, newest = row
-    return Codex(name, source, tuple(json.loads(roots)), request, newest)
-
-
-def _state_columns(state: TreeState, skipped: Mapping[str, int], notices: Sequence[str]) -> tuple[Any, ...]:
-    return state.branch, state.revision, state.dirty, json.dumps(dict(skipped)), json.dumps(list(notices))
-
-
-def _id_of(database: sqlite3.Connection, name: str) -> int:
-    found = database.execute("SELECT id FROM codex WHERE name = ?", (name,)).fetchone()
-    if found is None:
-        raise UnknownCodex(name, ())
-    return int(found[0])
-
-
-def _sweep(database: sqlite3.Connection) -> None:
-    database.execute(
-        "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM entry) "
-        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL) "
-        "AND digest NOT IN (SELECT digest FROM amendment WHERE digest IS NOT NULL)"
-    )

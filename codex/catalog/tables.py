@@ -29,4 +29,7 @@ SCHEMA = (
     """
     ALTER TABLE generation ADD COLUMN why TEXT NOT NULL DEFAULT ''
     """,
+    """
+    CREATE INDEX entry_path ON entry (generation, path)
+    """,
 )

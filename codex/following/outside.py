@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from codex.amendments import effective
 from codex.documents import digest_of, path_of
 from codex.errors import GitError
 from codex.library import Library
@@ -18,15 +17,18 @@ from codex.trees.sources import Root
 
 def differing(library: Library, name: str, paths: Iterable[str]) -> tuple[str, ...]:
     """Those of a codex's files, sorted, that hold other bytes on disk than in the codex, or are gone; of its folders
-    alone. Reads files whose size is the same. Raises CodexError."""
+    alone. Reads files whose size is the same; costs what these cost, however many the codex has. Raises CodexError."""
     roots = [root for root in roots_of(library, name) if root.url is None]
     if not roots:
         return ()
-    generation = library.generation(name)
-    known = effective(generation.digests(), library.amendments(name, generation.number))
-    sizes = {entry.digest: entry.size for entry in generation.entries}
-    found = {path: place for path in paths if path in known for place in [place_of(path, roots)] if place is not None}
-    return tuple(path for path in sorted(found) if not is_same(found[path], known[path], sizes.get(known[path])))
+    known = library.standing(name, set(paths))
+    places = ((path, place_of(path, roots)) for path in sorted(known))
+    return tuple(path for path, place in places if place is not None and not is_same(place, *known[path]))
+
+
+def is_folders(library: Library, name: str) -> bool:
+    """Whether all of it lies in folders on this disk, which can be compared without asking anybody. Raises CodexError."""
+    return all(root.url is None for root in roots_of(library, name))
 
 
 def moved(library: Library, name: str) -> str:
@@ -37,7 +39,7 @@ def moved(library: Library, name: str) -> str:
         return ""
     mirrors = [library.folder / "clones" / clone for clone in sources.clones_of(library.request(name))]
     repository = mirrors[0] if mirrors else roots[0].path
-    asked, taken = roots[0].revision or "HEAD", library.generation(name).state.revision
+    asked, taken = roots[0].revision or "HEAD", library.bare_generation(name).state.revision
     try:
         now = Git(repository).resolve(asked)
     except GitError:

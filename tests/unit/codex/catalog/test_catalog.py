@@ -1,11 +1,17 @@
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from codex.amendments import Amendment, Told
+from codex.amendments import Amendment, Told, effective
 from codex.catalog.catalog import Catalog, pack
 from codex.catalog.generations import Entry, Generation, Known
+from codex.catalog.rows import ENTRIES
 from codex.catalog.tables import SCHEMA
 from codex.documents import Document, digest_of
 from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
@@ -173,3 +179,51 @@ def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(CatalogError, match="cannot be used: Not a directory"):
         Catalog(tmp_path / "file" / "data" / "c.sqlite")
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("12"), min_size=1),
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["1", "2", None])), max_size=8),
+    st.lists(st.sampled_from("abcdefg"), max_size=9),
+)
+def test_files_that_are_asked_for_stand_as_the_whole_generation_and_its_log_have_them(
+    files: dict[str, str], told: list[tuple[str, str | None]], asked: list[str]
+) -> None:
+    with TemporaryDirectory() as folder, closing(Catalog(Path(folder) / "c.sqlite")) as catalog:
+        catalog.register("one", "/src/one#", ["/src/one"], "{}")
+        catalog.freeze("one", TreeState(), [Entry("a", "an older one", 1)], {}, [])
+        made = catalog.freeze("one", TreeState(), [Entry(path, digest, 7) for path, digest in files.items()], {}, [])
+        log = [Amendment(at, path, Told.CHANGED, digest) for at, (path, digest) in enumerate(told, start=1)]
+        catalog.append("one", 2, log)
+        every, amended = effective(made.digests(), log), {path for path, _ in told}
+        assert catalog.standing("one", asked) == {
+            path: (every[path], None if path in amended else 7) for path in asked if path in every
+        }
+
+
+def test_of_more_files_than_fit_one_question_all_are_told(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    catalog.register("one", "/src/one#", ["/src/one"], "{}")
+    catalog.freeze("one", TreeState(), [Entry(f"{number:03}", str(number), number) for number in range(600)], {}, [])
+    found = catalog.standing("one", [f"{number:03}" for number in range(700)])
+    assert found == {f"{number:03}": (str(number), number) for number in range(600)}
+    catalog.close()
+
+
+def test_a_generation_can_be_told_without_its_entries(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    made = catalog.freeze("one", TreeState("main", "abc", 2), put(catalog, a_dot_py="a = 1\n"), {"binary": 3}, ["a"])
+    assert catalog.bare_generation("one") == replace(made, entries=())
+    with pytest.raises(UnknownGeneration):
+        catalog.bare_generation("one", 7)
+    catalog.close()
+
+
+def test_files_are_looked_up_by_name_and_not_searched_for_among_all(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+    catalog.close()
+    with sqlite3.connect(tmp_path / "c.sqlite") as database:
+        plan = database.execute(f"EXPLAIN QUERY PLAN {ENTRIES} WHERE generation = 1 AND path IN ('a', 'b')")
+        said = " ".join(str(row[3]) for row in plan)
+    database.close()
+    assert "entry_path (generation=? AND path=?)" in said

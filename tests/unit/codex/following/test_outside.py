@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from codex.following.outside import differing, moved
+from codex.following.outside import differing, is_folders, moved
 from codex.trees.sources import LoadRequest
 
 
@@ -59,6 +59,23 @@ def test_what_the_log_tells_is_known(library, code):
     assert differing(library, "code", NAMES) == ()
     (code / "src" / "other.py").unlink()
     assert differing(library, "code", NAMES) == ("src/other.py",)
+
+
+def test_no_list_of_all_files_is_read_for_a_few(library, code, monkeypatch):
+    library.load(LoadRequest((str(code),)))
+    monkeypatch.setattr(library, "generation", None)
+    change(code)
+    assert differing(library, "code", ["src/other.py"]) == ("src/other.py",)
+    assert moved(library, "code") == ""
+
+
+def test_a_codex_with_a_revision_does_not_lie_in_folders(library, code):
+    git(code, "init", "-q", "-b", "main")
+    git(code, "add", ".")
+    git(code, "commit", "-q", "-m", "first")
+    library.load(LoadRequest((str(code),)))
+    library.load(LoadRequest((str(code),), name="main", revision="main"))
+    assert (is_folders(library, "code"), is_folders(library, "main")) == (True, False)
 
 
 def test_a_fifo_in_a_files_place_is_not_opened(library, code):
