@@ -130,10 +130,13 @@ class Archive(Protocol):
         """The chunks at these places with their texts; places that are gone are left out."""
 
     def chunks(self, codex: str) -> Iterator[Match]:
-        """All chunks, by path and line, with score 0: what a graph is made of."""
+        """All chunks, in any order, with score 0: what a graph is made of. One by one: of a million, all are gigabytes."""
 
     def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
         """All chunks by the sha256 (hex) of their text, equal ones together, sorted: what vectors are kept by."""
+
+    def generated(self, codex: str) -> frozenset[str]:
+        """Paths of the files that say of themselves that a program wrote them."""
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
         """The chunks whose texts have these digests, sorted; digests without one are left out."""

@@ -152,8 +152,8 @@ class LanceArchive:
 
     def chunks(self, codex: str) -> Iterator[Match]:
         with self._reading(codex) as opened:
-            found = [] if opened is None else list(queries.scan(opened.chunks))
-        yield from sorted(found, key=lambda match: match.place)
+            if opened is not None:
+                yield from queries.scan(opened.chunks)
 
     def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
         with self._reading(codex) as opened:
@@ -163,6 +163,10 @@ class LanceArchive:
                 if tables.ensure_look_up(opened.chunks, "chunk_digest"):
                     tables.note_versions(self._folders.of(codex), opened)
             return queries.digests(opened.chunks)
+
+    def generated(self, codex: str) -> frozenset[str]:
+        with self._reading(codex) as opened:
+            return frozenset() if opened is None else queries.generated(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
         with self._reading(codex) as opened:

@@ -16,6 +16,7 @@ from codex.archive.prepare import Prepared, PreparedChunk, prepare
 from codex.archive.stems import stem
 from codex.batches import batches
 from codex.documents import Document
+from codex.trees.origins import is_marked
 
 _K1, _B = 1.2, 0.75  # the usual ones, and LanceDB's
 
@@ -148,6 +149,9 @@ class MemoryArchive:
         for one in self._shelf(codex).chunks():
             found.setdefault(one.chunk.digest, []).append(_place(one))
         return {digest: tuple(sorted(places)) for digest, places in found.items()}
+
+    def generated(self, codex: str) -> frozenset[str]:
+        return frozenset(one.chunk.path for one in self._shelf(codex).chunks() if is_marked(one.chunk.kind))
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
         wanted = set(digests)

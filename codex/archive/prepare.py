@@ -20,8 +20,7 @@ from codex.documents import Document, lines
 from codex.outline.chunking import CHUNKING_VERSION, Chunk, chunk
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, Outline, outline
-from codex.trees.origins import is_generated, marked
-from codex.trees.roles import Role, role_of
+from codex.trees.origins import marked, says_generated
 
 PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.4"
 _TEXT_CHARS = 16_000  # of one chunk; only a single line can be longer, and its rest is data
@@ -128,7 +127,7 @@ def _bound(document: Document, rows: list[list[Any]]) -> Prepared:
     """The rows as chunks of this path."""
     text = lines(document.text)
     path = " ".join(path_words(document.path) * _PATH_WEIGHT)
-    generated = is_generated(document.text, prose=role_of(document.path) is Role.PROSE)
+    generated = says_generated(document)
     chunks = tuple(
         PreparedChunk(
             Chunk(

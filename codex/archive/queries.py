@@ -13,6 +13,7 @@ from codex.archive.grams import may_hold
 from codex.archive.identifiers import in_a_row, words
 from codex.archive.shown import Shown, values_of
 from codex.archive.tables import Tables, among, row_id
+from codex.trees.origins import GENERATED, is_marked
 
 _EXACT_READ = 200  # chunks looked through for a string before the files are that may hold it
 _FEW_PATHS = 500  # looked up by their paths; of more, all chunks are read at the same price
@@ -141,6 +142,12 @@ def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
     if not table.count_rows():
         return {}
     return _by_digest(table.search().select(["chunk_digest", "card"]).to_batches(_SCANNED))
+
+
+def generated(table: Any) -> frozenset[str]:
+    """Paths of the chunks that are marked as a program's work; only cards that may be are read."""
+    maybe = (match_of(card) for card in cards(table) if GENERATED in card)
+    return frozenset(match.place.path for match in maybe if is_marked(match.kind))
 
 
 def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:

@@ -26,18 +26,20 @@ _IMPORT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """What is central needs of a file's outline: definitions, how often each name is used, imports."""
+    """What is central needs of a file's outline: definitions, how often each name is used, imports; and whether it says
+    that a program wrote it."""
 
     symbols: tuple[Symbol, ...]
     used: Mapping[str, int]
     imports: tuple[str, ...]
+    generated: bool = False
 
 
 def gist(parsed: Outline) -> Gist:
     """Of one outline, in a few objects that the garbage collector follows, however many names are used."""
     counted = Counter(reference.name for reference in parsed.references)
     plain = {name: times for name, times in counted.items()}  # noqa: C416 - unlike a copy it is not followed
-    return Gist(parsed.symbols, plain, parsed.imports)
+    return Gist(parsed.symbols, plain, parsed.imports, parsed.generated)
 
 
 def centrality(gists: Mapping[str, Gist], personal: Mapping[str, float] | None = None) -> dict[str, float]:

@@ -4,7 +4,8 @@
       83 class App(Scaffold)
       212   def route(self, rule, **options)
 
-A definition's share is its file's centrality spread over its definitions by how often their names are used elsewhere.
+A definition's share is its file's centrality, less for what is no source, spread over its definitions by how often their
+names are used elsewhere.
 Deterministic: equal gists give an equal map. A tokenizer is passed in.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from codex.graph.centrality import Gist, centrality
 from codex.outline.symbols import Symbol
-from codex.trees.roles import ROLE_SHARES, role_of
+from codex.trees.roles import share_of
 
 Count = Callable[[Sequence[str]], Sequence[int]]
 _PRIVATE = 0.3
@@ -35,8 +36,9 @@ class _Line:
 def repo_map(gists: Mapping[str, Gist], budget: int, count: Count, personal: Mapping[str, float] | None = None) -> str:
     """The map of at most `budget` tokens; '' when nothing fits. `personal`: files that matter more, by path."""
     ranks = centrality(gists, personal)
-    lines = sorted(_lines(gists, ranks), key=lambda one: (-one.share, one.path, one.symbol.start))
-    files = sorted(gists, key=lambda path: (-ranks[path] * ROLE_SHARES[role_of(path)], path))
+    weights = {path: ranks[path] * share_of(path, generated=one.generated) for path, one in gists.items()}
+    lines = sorted(_lines(gists, weights), key=lambda one: (-one.share, one.path, one.symbol.start))
+    files = sorted(gists, key=lambda path: (-weights[path], path))
     low, high = 0, len(lines) + len(files)
     best = ""
     for _ in range(max(_TRIES, high.bit_length() + 1)):
@@ -51,17 +53,16 @@ def repo_map(gists: Mapping[str, Gist], budget: int, count: Count, personal: Map
     return best
 
 
-def _lines(gists: Mapping[str, Gist], ranks: Mapping[str, float]) -> list[_Line]:
+def _lines(gists: Mapping[str, Gist], weights: Mapping[str, float]) -> list[_Line]:
     used: Counter[str] = Counter()
     for one in gists.values():
         used.update(one.used.keys())
     lines: list[_Line] = []
     for path, one in gists.items():
-        weight = ranks[path] * ROLE_SHARES[role_of(path)]
         for symbol in one.symbols:
             if symbol.kind not in _KINDS_LEFT_OUT:
                 depth = symbol.qualname.count(".") - symbol.name.count(".")
-                share = weight * (1 + math.log1p(used[symbol.name])) * _INNER ** max(0, depth)
+                share = weights[path] * (1 + math.log1p(used[symbol.name])) * _INNER ** max(0, depth)
                 lines.append(_Line(path, symbol, depth, share * (_PRIVATE if symbol.name.startswith("_") else 1.0)))
     return lines
 

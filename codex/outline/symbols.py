@@ -20,6 +20,7 @@ from codex.outline.languages import Language, language_of, parser_of, query_of
 from codex.outline.pieces import Pieces
 from codex.outline.plain import plain_symbols
 from codex.outline.signatures import doc_line, signature_of, text_of
+from codex.trees.origins import says_generated
 
 OUTLINE_VERSION = 2  # raise it when outlines of the same text change: what was cached by digest is made again
 _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
@@ -63,7 +64,7 @@ class Outline:
     """What a file holds; `symbols` by their start, the outer before the inner. `language` is '' for plain text.
 
     `fields` are those of classes and tables, apart: a skeleton shows them, but a chunk is not cut at one, and a name like
-    `id` or `name` links no files.
+    `id` or `name` links no files. `generated`: its first lines say that a program wrote it.
     """
 
     language: str
@@ -72,6 +73,7 @@ class Outline:
     references: tuple[Reference, ...] = ()
     imports: tuple[str, ...] = ()
     fields: tuple[Symbol, ...] = ()
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ _parsing = threading.Lock()
 
 def outline(document: Document) -> Outline:
     """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
+    return replace(_outline(document), generated=says_generated(document))
+
+
+def _outline(document: Document) -> Outline:
     language = language_of(document.path, document.text)
     raw = document.text.encode("utf-8", errors="replace")
     count = _line_count(document.text)

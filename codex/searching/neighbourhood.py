@@ -4,6 +4,8 @@ One graph a codex, built from its archive when first asked for and again after t
 
     the archive as it was ─▶ that graph
     it changed since      ─▶ a small one is built at once; a large one meanwhile answers as it was, and says so
+    none yet              ─▶ a small one is built at once; a large one meanwhile adds nothing, and says so
+    too many chunks       ─▶ none is built, and that is said
 """
 
 import threading
@@ -22,8 +24,15 @@ _HOPS = 2
 _TOKENS = 4_000  # of a neighbourhood, beside the hits
 _SHARE = 0.5  # of the last hit's score: what was only reached stands behind what was found
 _PATIENCE_S = 0.25  # a graph that took longer than this is built anew beside the searches
-_KEPT_CHUNKS = 200_000  # of the codices searched last; 100,000 take about 130 MB
+_AT_ONCE = 150_000  # chunks of a graph that somebody waits for the first time
+_KEPT_CHUNKS = 200_000  # of the codices searched last
+_MOST_CHUNKS = 1_500_000  # of a codex that gets a graph: its memory while it is built was measured up to there
 BEHIND = "what calls, or is called by, the hits is told as it was before the last changes"
+COMING = "what calls, or is called by, the hits is still being worked out; ask again in a moment"
+
+
+def too_many(chunks: int, most: int) -> str:
+    return f"what calls, or is called by, the hits is not told: {chunks:,} chunks are more than the {most:,} of a graph"
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,18 @@ class Neighbourhoods:
     """Graphs over one archive. Thread-safe; building takes about 2 s for 100,000 chunks, walking some milliseconds."""
 
     def __init__(
-        self, archive: Archive, clock: Callable[[], float] = time.perf_counter, kept_chunks: int = _KEPT_CHUNKS
+        self,
+        archive: Archive,
+        clock: Callable[[], float] = time.perf_counter,
+        kept_chunks: int = _KEPT_CHUNKS,
+        at_once: int = _AT_ONCE,
+        most_chunks: int = _MOST_CHUNKS,
     ) -> None:
         self._archive = archive
         self._clock = clock
         self._kept_chunks = kept_chunks
+        self._at_once = at_once
+        self._most_chunks = most_chunks
         self._kept: dict[str, _Built] = {}
         self._growing: dict[str, Future[_Built]] = {}
         self._lock = threading.Lock()  # of the maps
@@ -70,14 +86,16 @@ class Neighbourhoods:
         """
         if not found.hits:
             return found
-        graph, behind = self._at_hand(codex)
+        graph, notice = self._at_hand(codex)
+        notices = (*found.notices, notice) if notice else found.notices
+        if graph is None:
+            return Found(found.hits, notices)
         seeds = found.hits[: max(1, (n + 1) // 2)]
         known = {(hit.path, hit.start) for hit in found.hits}
         near = self._read(graph, query, codex, seeds, max(0, n - len(seeds)))
         new = [hit for hit in near if (hit.path, hit.start) not in known]
         hits = found.hits[: n - len(new)]
         lowest = min(hit.score for hit in hits)
-        notices = (*found.notices, BEHIND) if behind else found.notices
         return Found((*hits, *(replace(hit, score=hit.score * lowest) for hit in new)), notices)
 
     def around(
@@ -129,11 +147,22 @@ class Neighbourhoods:
             if one.place in read
         ]
 
-    def _at_hand(self, codex: str) -> tuple[SymbolGraph, bool]:
-        """A graph without a long wait, and whether it is behind the archive."""
+    def _at_hand(self, codex: str) -> tuple[SymbolGraph | None, str]:
+        """A graph without a long wait, and what is to be said of it or of there being none."""
         known = self._kept.get(codex)
-        if known is None or known.seconds <= _PATIENCE_S or known.revision == self._archive.revision(codex):
-            return self.graph(codex), False
+        if known is not None and known.revision == self._archive.revision(codex):
+            return known.graph, ""
+        chunks = self._archive.stats(codex).chunks
+        if chunks > self._most_chunks:
+            self.forget(codex)
+            return None, too_many(chunks, self._most_chunks)
+        if (chunks <= self._at_once) if known is None else (known.seconds <= _PATIENCE_S):
+            return self.graph(codex), ""
+        self._grow(codex)
+        return (None, COMING) if known is None else (known.graph, BEHIND)
+
+    def _grow(self, codex: str) -> None:
+        """Beside the searches. Raises what the last try did."""
         with self._lock:
             growing = self._growing.get(codex)
             if growing is None:
@@ -141,7 +170,6 @@ class Neighbourhoods:
             elif growing.done():
                 del self._growing[codex]
                 growing.result()  # its fault is told to whoever asks next
-        return known.graph, True
 
     def _build_beside(self, codex: str) -> _Built:
         with self._building:

@@ -3,15 +3,18 @@
 The words are those that generators write: Go's convention (`Code generated … DO NOT EDIT.`), `@generated`, and the
 sentences of protocol buffers, Thrift, Cython, SWIG, OpenAPI and parser generators. Only a sentence about this very file
 counts, at the beginning of its line: a generator's own source speaks of what it writes, and is written by hand.
-Says nothing of paths.
+A path says only whether it is prose.
 """
 
 import re
 from collections.abc import Iterator
 
+from codex.documents import Document
+from codex.trees.roles import Role, role_of
+
 _HEAD_CHARS = 2_048
 _CODE_LINES = 3  # a package clause, an opening tag: some generators put it first
-_MARK = "generated"
+GENERATED = "generated"
 
 _SIGNS = re.compile(r"""//+[!/]?|/\*+!?|\*+|\#+!?|--+|;+|<!--|%+|\"{3}|'{3}|\.\.(?=\s)|\(\*|\{-|dnl\b|@?rem\b|REM\b""")
 _BLOCKS = {"/*": "*/", "<!--": "-->", '"""': '"""', "'''": "'''", "(*": "*)", "{-": "-}"}
@@ -53,14 +56,19 @@ def is_generated(text: str, *, prose: bool = False) -> bool:
     return made and ordered
 
 
+def says_generated(document: Document) -> bool:
+    """Whether a document says so; in prose, which may speak of generators, only where it is not shown."""
+    return is_generated(document.text, prose=role_of(document.path) is Role.PROSE)
+
+
 def marked(kind: str) -> str:
     """The kind of a definition, or '', as that of one that a program wrote."""
-    return f"{_MARK} {kind}".rstrip()
+    return f"{GENERATED} {kind}".rstrip()
 
 
 def is_marked(kind: str) -> bool:
     """Whether a kind is one of those."""
-    return kind == _MARK or kind.startswith(f"{_MARK} ")
+    return kind == GENERATED or kind.startswith(f"{GENERATED} ")
 
 
 def _comments(head: str, prose: bool) -> Iterator[str]:

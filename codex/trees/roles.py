@@ -43,6 +43,12 @@ _GENERATED_NAME = re.compile(
 )
 
 
+def share_of(path: str, *, generated: bool = False) -> float:
+    """What a file counts beside a source file of equal merit; `generated`: it says so itself, whatever its path."""
+    share = ROLE_SHARES[role_of(path)]
+    return min(share, ROLE_SHARES[Role.GENERATED]) if generated else share
+
+
 @lru_cache(maxsize=100_000)
 def role_of(path: str) -> Role:
     """The role of a file by its path."""

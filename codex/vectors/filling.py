@@ -6,13 +6,13 @@ Knows an archive, an embedder and an index of vectors; who calls it, and when th
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codex.archive.archive import Archive
 from codex.archive.definitions import Place
 from codex.errors import CodexError
-from codex.trees.roles import ROLE_SHARES, role_of
+from codex.trees.roles import share_of
 from codex.vectors.port import Embedder, EmbeddingFailed, TextRefused, VectorIndex, space_of
 
 _BATCH = 16  # texts: about three seconds of a small model on one core, so long a stop may wait
@@ -64,7 +64,7 @@ def fill(
     missing -= adopted
     filled = Filled(codex, len(texts), len(texts) - len(missing), len(adopted))
     heard(filled)
-    order = _in_order(missing, texts)
+    order = _in_order(missing, texts, archive.generated(codex) if missing else frozenset())
     for at in range(0, len(order), batch):
         if stopped():
             return filled
@@ -79,9 +79,14 @@ def fill(
     return filled
 
 
-def _in_order(missing: set[str], texts: dict[str, Place]) -> list[str]:
+def _in_order(missing: set[str], texts: dict[str, Place], generated: Collection[str]) -> list[str]:
     """What search puts first is embedded first."""
-    return sorted(missing, key=lambda digest: (-ROLE_SHARES[role_of(texts[digest].path)], texts[digest]))
+
+    def order(digest: str) -> tuple[float, Place]:
+        place = texts[digest]
+        return -share_of(place.path, generated=place.path in generated), place
+
+    return sorted(missing, key=order)
 
 
 def _current(archive: Archive, codex: str, wanted: dict[Place, str]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def everything(archive: LanceArchive) -> tuple[object, ...]:
         archive.at("c", places),
         [match.place for match in archive.exact("c", "shared_7(x)", 5)],
         archive.digests("c"),
-        list(archive.chunks("c")),
+        sorted(archive.chunks("c"), key=lambda match: match.place),
         archive.held("c"),
     )
 

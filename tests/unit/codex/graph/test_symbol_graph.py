@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import count
 from threading import Event
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +15,10 @@ from codex.archive.archive import ArchiveDamaged, Match
 from codex.archive.definitions import Place
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
+from codex.graph import links
+from codex.graph.places import places_of
 from codex.graph.symbol_graph import SymbolGraph, build_graph
-from codex.searching.neighbourhood import BEHIND, Neighbourhoods
+from codex.searching.neighbourhood import BEHIND, COMING, Neighbourhoods, too_many
 from codex.searching.search import Search
 
 FILES = {
@@ -75,7 +78,7 @@ def test_the_same_chunks_give_the_same_graph() -> None:
 
 
 def test_an_empty_archive_has_an_empty_graph() -> None:
-    assert build_graph([]).places == ()
+    assert len(build_graph([]).places) == 0
 
 
 def test_the_neighbourhood_of_hits_comes_with_texts_below_them() -> None:
@@ -113,6 +116,28 @@ def test_a_large_graph_answers_as_it_was_while_the_next_one_is_built_and_says_so
     later = slow.joined("begin", "c", found, 4)
     assert later.notices == ()
     assert "d.py" in {hit.path for hit in later.hits}
+
+
+def test_a_large_graph_that_was_never_built_is_waited_for_by_nobody_and_says_so() -> None:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    near = Neighbourhoods(archive, at_once=2)
+    found = Search(archive).search("begin", "c", 4)
+    joined = near.joined("begin", "c", found, 4)
+    assert (joined.hits, joined.notices) == (found.hits, (COMING,))
+    near.graph("c")  # waits for the one that is being built
+    assert [hit.path for hit in near.joined("begin", "c", found, 4).hits] == ["a.py", "b.py", "c.py"]
+
+
+def test_a_codex_of_too_many_chunks_gets_no_graph_and_says_so_until_it_is_smaller() -> None:
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
+    near = Neighbourhoods(archive, most_chunks=3)
+    found = Search(archive).search("begin", "c", 4)
+    joined = near.joined("begin", "c", found, 4)
+    assert (joined.hits, joined.notices) == (found.hits, (too_many(4, 3),))
+    archive.remove("c", ["alone.py"])
+    assert [hit.path for hit in near.joined("begin", "c", found, 4).hits] == ["a.py", "b.py", "c.py"]
 
 
 def test_a_fault_of_a_graph_built_beside_is_told_to_the_next_search() -> None:
@@ -181,3 +206,26 @@ def test_links_are_those_of_the_rule_written_down_plainly(said: list[tuple[str, 
     built = build_graph(chunks)
     found = {(place, other): weight for place in built.places for other, weight in built.neighbours(place)}
     assert found == pytest.approx(wanted)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["b.py", "a.py", "a/c.py"]), st.integers(1, 9), st.integers(0, 3)), unique=True)
+)
+def test_places_are_kept_in_their_order_and_found_again(said: list[tuple[str, int, int]]) -> None:
+    every = [Place(path, start, start + more) for path, start, more in said]
+    names = list(dict.fromkeys(place.path for place in every))
+    columns = ([names.index(one.path) for one in every], [one.start for one in every], [one.end for one in every])
+    places, order = places_of(names, *(np.array(column, np.int32) for column in columns))
+    assert list(places) == sorted(every) == [every[at] for at in order]
+    assert [places.at(place) for place in sorted(every)] == list(range(len(every)))
+    assert places.at(Place("a.py", 100, 100)) is places.at(Place("z.py", 1, 1)) is None
+    assert [places[at].path for at in places.heads().tolist()] == sorted(names)
+
+
+def test_a_graph_worked_through_in_slices_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = graph()
+    monkeypatch.setattr(links, "_USES_AT_ONCE", 1)
+    monkeypatch.setattr(links, "_NODES_AT_ONCE", 1)
+    sliced = graph()
+    assert [sliced.neighbours(place) for place in sliced.places] == [whole.neighbours(place) for place in whole.places]
+    assert sliced.links == whole.links > 0
