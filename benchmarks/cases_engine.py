@@ -20,6 +20,8 @@ from prompts import edited, ids, question
 from report import Row, at_most, rate, share, sooner
 from stories import OneCodex
 
+from orchestrator.engine.builtin import ensure
+
 Figures = TypeVar("Figures")
 ROOM = 2_048  # cells beside the floor, for questions and answers
 KIB = 1_024
@@ -46,6 +48,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "a pool for one codex and 8 tails": small_pool,
         "a long prompt beside a streaming answer": stall,
         "decoding": decoding,
+        "decoding with a larger model": decoding_larger,
         "own time per step": own_time,
     }
 
@@ -138,7 +141,7 @@ def decoding(bench: Bench) -> Iterator[Row]:
     """Of short answers one run says little: what else the machine does in that second counts. So they take turns."""
     for depth, name in ((0, "without a floor"), (2 * KIB, "at 2k")):
         for answers in (1, 4, 8):
-            ours, theirs = in_turns(bench, answers, depth)
+            ours, theirs = in_turns(bench, answers, depth, tokens=256)
             yield rate(f"decoding, {answers} at once, {name}", "all answers together", ours, theirs, 0.97)
     case, figure = f"decoding, 8 at once at {thousands(bench.depth)}", "all answers together"
     story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
@@ -149,8 +152,18 @@ def decoding(bench: Bench) -> Iterator[Row]:
     yield unflashed(case, figure, ours, plain, "tokens/s")
 
 
-def in_turns(bench: Bench, answers: int, depth: int) -> tuple[float, float]:
-    story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=256)
+def decoding_larger(bench: Bench) -> Iterator[Row]:
+    """What a step costs beside the weights is a matter of its many small parts, and weighs less the larger a model is."""
+    larger = replace(bench, model=ensure("builtin:noise-m", bench.model.parent), runs=min(bench.runs, 3))
+    for answers in (1, 4, 8):
+        ours, theirs = in_turns(larger, answers, 0, tokens=96)
+        size = round(larger.model.stat().st_size / 1e6)
+        case = f"decoding, {answers} at once, a model of {size} MB, without a floor"
+        yield rate(case, "all answers together", ours, theirs, 0.97)
+
+
+def in_turns(bench: Bench, answers: int, depth: int, tokens: int) -> tuple[float, float]:
+    story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=tokens)
     turns = [both(bench, story, cells=8 * (depth + ROOM), slots=8) for _ in range(bench.runs)]
     return median(ours for ours, _ in turns), median(theirs for _, theirs in turns)
 
