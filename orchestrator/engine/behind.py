@@ -20,6 +20,7 @@ from orchestrator.engine.tiers.keeping import Keeping
 from orchestrator.engine.worth import Price
 
 SLICE_SECONDS = 0.02  # of a round
+MOMENT_SECONDS = 0.002  # of one without tickets: who comes meanwhile waits for it
 
 
 class Behind:
@@ -75,10 +76,10 @@ class Behind:
         """Whether something could be done now. What waits for the writer is not: `settle` follows when it is done."""
         return self._keeper is not None and self._keeper.pending() > 0 and not self._keeper.tiers.crowded()
 
-    def work(self) -> None:
-        """A slice of it."""
+    def work(self, *, alone: bool) -> None:
+        """A slice of it; `alone` a short one, because the next round follows at once where nobody has come."""
         if self._keeper is not None and self.left():
-            self._keeper.work(self._clock() + SLICE_SECONDS)
+            self._keeper.work(self._clock() + (MOMENT_SECONDS if alone else SLICE_SECONDS))
 
     def settle(self) -> None:
         """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""

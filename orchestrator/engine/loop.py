@@ -18,6 +18,7 @@ from orchestrator.engine.behind import Behind
 from orchestrator.engine.cells import conservation
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cells.sizes import scale_of
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.entry import Entry
@@ -34,10 +35,11 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.engine.outbox import Outbox, Post
 from orchestrator.engine.path import deepest
-from orchestrator.engine.picture import pictured
+from orchestrator.engine.picture import per_token, pictured
 from orchestrator.engine.plan import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
 from orchestrator.engine.ranges import out_of_range
 from orchestrator.engine.recovery import Recovery
+from orchestrator.engine.shadow import Picture, cast
 from orchestrator.engine.slack import OutOfTime, endless
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.stepping import Stepping
@@ -45,6 +47,7 @@ from orchestrator.engine.text import TextStream
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers.keepers import keeper_of
 from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.tiers.view import View
 from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.timing import Timing, answered, timing_of
 from orchestrator.engine.worth import Price
@@ -65,9 +68,8 @@ class Loop:
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self._tickets: dict[int, Ticket] = {}
-        self.admission = Admission(
-            backend, sequences, self._behind.evicting, lambda: answered(self._tickets), self._price
-        )
+        scale = scale_of(backend, sequences, limits.batch)
+        self.admission = Admission(backend, scale, self._behind.evicting, lambda: answered(self._tickets), self._price)
         self._limits = limits
         self._clock = clock
         self._arrivals = self._moments = 0
@@ -162,7 +164,7 @@ class Loop:
         finally:
             self._tell(self._clock() if self.busy() else float("inf"))
         if timing.may_write():
-            self._behind.work()
+            self._behind.work(alone=not self.busy())
 
     def _carry(self, timing: Timing) -> None:
         """What the round has time for of moves and restores, and of what has to go for them; then who can enter does."""
@@ -261,15 +263,13 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         kept = self.keeper.tiers.figures() if self.keeper is not None else {}
-        figures = {**vars(self.counters), **self._per_token(), **kept}
+        figures = {**vars(self.counters), **per_token(self._price(), self.admission.pools.values()), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)
 
-    def _per_token(self) -> dict[str, float]:
-        """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
-        price = self._price()
-        cells = max((pool.cells_used() for pool in self.admission.pools.values()), default=0)
-        full = price.again(cells, cells)
-        return {"ms_per_token": full, "ms_per_token_empty": price.empty, "ms_per_token_cell": price.cell}
+    def picture(self) -> Picture:
+        """What stands and what is kept, for another thread to look at."""
+        kept = self.keeper.tiers.view() if self.keeper is not None else View()
+        return cast(self.admission.pools, kept, ranges=self.backend.info.ranges)
 
     def _price(self) -> Price:
         return Price(*self.costs.per_token(self._limits.batch))
