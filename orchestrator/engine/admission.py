@@ -1,9 +1,9 @@
 """Who may come in: floors, pools and their growth, under the governor's grant.
 
-A ticket enters when its pool holds its whole prompt and all it may answer; until then it waits, and what could not even
-fit an empty machine is refused at the door. Pools are opened per floor, grown by re-creating, and closed when idle and
-another floor needs their cells. While somebody is answered all of it is done in pieces that the round has time for
-(`slack`), and a pool grows beside its old context or not at all. One writer calls all of it.
+A ticket enters when its pool holds its whole prompt and all it may answer, and has a sequence for it; until then it waits,
+and what could not even fit an empty machine is refused at the door. Pools are opened per floor, grown by re-creating, and
+closed when idle and another floor needs their cells. While somebody is answered all of it is done in pieces that the
+round has time for (`slack`), and a pool grows beside its old context or not at all. One writer calls all of it.
 """
 
 import logging
@@ -15,6 +15,7 @@ from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cells.moving import Moving
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import SCRATCH_CELLS, Pool
+from orchestrator.engine.cells.sizes import ROUND, Growth, Scale, Size, rounded, size_of
 from orchestrator.engine.cells.transfer import move
 from orchestrator.engine.messages import Grant, Job, Reason
 from orchestrator.engine.slack import Slack, endless
@@ -22,7 +23,6 @@ from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.worth import UNSEEN, Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
-ROUND = 256  # llama.cpp pads a context to a multiple of this
 
 log = logging.getLogger("lorekeep.engine")
 
@@ -51,7 +51,7 @@ class Admission:
     def __init__(
         self,
         backend: Backend,
-        sequences: int,
+        scale: Scale,
         on_evict: Callable[[Pool, Node, Slack], None],
         answering: Callable[[], bool],
         price: Callable[[], Price] = lambda: UNSEEN,
@@ -60,7 +60,7 @@ class Admission:
         self.floors: dict[str, Floor] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
-        self._sequences = sequences
+        self._scale = scale
         self._on_evict = on_evict
         self._answering = answering
         self._price = price
@@ -106,7 +106,17 @@ class Admission:
         self.shrink_to_grant()
         if self.held() > self.grant.cells:
             return None
-        return self._pool(self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS)
+        name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS
+        if self._too_wide(name, need):
+            self.close(name)
+        return self._pool(name, need)
+
+    def _too_wide(self, name: str, need: int) -> bool:
+        """Whether the buffers of an idle pool's further sequences take what a ticket needs, however much else goes."""
+        pool = self.pools.get(name)
+        if pool is None or not pool.idle() or need <= pool.memory.cells:
+            return False
+        return rounded(need) + self._scale.beside(pool.memory.sequences) > self.grant.cells
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
         """Gives the ticket its path and its reservation in the pool; False when it has to wait. Raises OutOfTime."""
@@ -127,58 +137,63 @@ class Admission:
 
     def _pool(self, name: str, need: int) -> Pool | None:
         if name not in self.pools:
-            cells = self._affordable(need, need + TAIL_ROOM, ())
-            if cells is None:
+            least, most = (Size(rounded(cells), self._scale.sequences) for cells in (need, need + TAIL_ROOM))
+            size = self._affordable(Growth(least, most), ())
+            if size is None:
                 return None
-            memory = self._open(name, rounded(need), cells)
+            memory = self._open(name, least, size)
             self._grown_out.discard(name)
             self.pools[name] = Pool(name, memory, self._leaving, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
-    def _open(self, name: str, least: int, cells: int) -> Memory:
-        """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
+    def _open(self, name: str, least: Size, size: Size) -> Memory:
+        """A context of `size`, or, where the machine has less than was granted, the least once idle pools are gone."""
         self.slack.take()
         if name not in self._refused:
             try:
-                return self._backend.open(cells, self._sequences)
+                return self._context(size)
             except BackendError as error:
-                log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
+                log.warning("%s; idle pools are closed to try again with %d tokens", error, least.cells)
         self._refused.add(name)  # until they are gone: that may take more than this round
         for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
             self.close(idle)
         self._refused.discard(name)
-        return self._backend.open(least, self._sequences)
+        return self._context(least)
+
+    def _context(self, size: Size) -> Memory:
+        return self._backend.open(size.cells, size.sequences)
 
     def _grow(self, pool: Pool) -> bool:
         """Whether a pool is in a larger context now; sequences keep their numbers, so running tickets go on."""
-        if pool.wanted <= pool.memory.cells or pool.name in self._moves:
+        growth = self._scale.grown(size_of(pool.memory), pool.wanted, pool.tree.evictable())
+        if growth is None or pool.name in self._moves:
             return False
         if pool.name in self._grown_out:
             if pool.idle():
                 self.close(pool.name)  # and opened as large as it must be, or not at all
             return False
-        return self._move_beside(pool) if self._answering() else self._move(pool)
+        return self._move_beside(pool, growth) if self._answering() else self._move(pool, growth)
 
-    def _move(self, pool: Pool) -> bool:
+    def _move(self, pool: Pool, growth: Growth) -> bool:
         """Through host memory, at once: nobody is answered."""
-        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (pool.name,))
-        if cells is None:
+        size = self._affordable(growth, (pool.name,))
+        if size is None:
             return False
-        if not move(pool, cells, lambda size: self._backend.open(size, self._sequences)):
+        if not move(pool, size, self._context):
             self._grown_out.add(pool.name)
             return False
         return True
 
-    def _move_beside(self, pool: Pool) -> bool:
+    def _move_beside(self, pool: Pool, growth: Growth) -> bool:
         """Begins a move that answers do not notice, where both contexts fit; else it grows once nobody is answered."""
         if not pool.tree.ranges:
             return False
-        cells = self._affordable(pool.wanted, max(pool.wanted, 2 * pool.memory.cells), (), spared=pool.name)
-        if cells is None:
+        size = self._affordable(growth, (), spared=pool.name)
+        if size is None:
             return False
         self.slack.take()
         try:
-            larger = self._backend.open(cells, self._sequences)
+            larger = self._context(size)
         except BackendError as error:
             log.warning("%s; pool %s grows when nobody is answered", error, pool.name[:12])
             return False
@@ -201,12 +216,12 @@ class Admission:
     def moving(self) -> bool:
         return bool(self._moves)
 
-    def _affordable(self, least: int, most: int, kept: Iterable[str], spared: str | None = None) -> int | None:
-        """Cells for a pool between `least` and `most` once idle pools made room; None when not even the least is there.
+    def _affordable(self, growth: Growth, kept: Iterable[str], spared: str | None = None) -> Size | None:
+        """A size between least and most once idle pools made room; None when not even the least is there.
 
-        Those of pools in `kept` count as free; `spared` is not closed.
+        Cells of pools in `kept` count as free; `spared` is not closed.
         """
-        least = rounded(least)
+        least = self._scale.weight(growth.least)
         held = {name: self._held_by(name) for name in self.pools if name not in kept}
         idle = sorted((self.pools[name].used, name) for name in held if self.pools[name].idle() and name != spared)
         if self.grant.cells - sum(held.values()) + sum(held[name] for _, name in idle) < least:
@@ -215,7 +230,8 @@ class Admission:
             name = idle.pop(0)[1]
             self.close(name)
             del held[name]
-        return min(self.grant.cells - sum(held.values()), rounded(most))
+        free = self.grant.cells - sum(held.values()) - self._scale.beside(growth.least.sequences)
+        return replace(growth.most, cells=min(free // ROUND * ROUND, growth.most.cells))
 
     def forget(self, name: str) -> Floor | None:
         """Forgets a floor; its pool goes with the last floor in it. Nothing of it may run."""
@@ -262,9 +278,6 @@ class Admission:
         return sum(map(self._held_by, self.pools))
 
     def _held_by(self, name: str) -> int:
-        beside = self._moves[name].cells if name in self._moves else 0
-        return self.pools[name].memory.cells + beside
-
-
-def rounded(cells: int) -> int:
-    return -(-cells // ROUND) * ROUND
+        """Cells of the grant."""
+        sizes = self._moves[name].sizes if name in self._moves else (size_of(self.pools[name].memory),)
+        return sum(map(self._scale.weight, sizes))

@@ -71,6 +71,8 @@ class FakeMemory:
         return Sampled(END, True) if end else Sampled(97 + digest[5] % 26, False)
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
+        if not 0 <= target < self.sequences:
+            raise BackendError(f"sequence {target} of {self.sequences}")
         wanted = {at: cell for at, cell in self.members.get(source, {}).items() if start <= at < end}
         if not self.ranges and end != self.length(source):
             raise BackendError(f"sequence {source} does not end at {end}")
@@ -120,6 +122,7 @@ class FakeBackend:
 
     tile = 1
     threads = 1
+    sequence_bytes = 8
 
     def __init__(
         self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True, constant: bool = False

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.admission import ROUND
 from orchestrator.engine.cells.pools import SCRATCH_CELLS
+from orchestrator.engine.cells.sizes import ROUND
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,

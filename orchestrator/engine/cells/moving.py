@@ -5,13 +5,15 @@
     at the end, nothing is missing: the larger one takes its place
 
 What happens to sequences meanwhile (copied, cut, let go) happens in both, there as far as their cells stand there. So a
-sequence's length in the larger one tells what is still to come, however the tree changed, and nothing else is noted. For
-memories that can be cut in ranges. `transfer.move` is for when both do not fit.
+sequence's length in the larger one tells what is still to come, however the tree changed, and nothing else is noted. The
+larger one may have more sequences, which are the pool's once it is there, and then fewer cells, which bind it from now on.
+For memories that can be cut in ranges. `transfer.move` is for when both do not fit.
 """
 
 from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled, Sampler
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cells.sizes import Size, size_of
 from orchestrator.engine.cells.transfer import restore_range
 from orchestrator.engine.slack import Slack
 
@@ -23,7 +25,7 @@ class Twin:
 
     def __init__(self, now: Memory, larger: Memory) -> None:
         self.now, self.larger = now, larger
-        self.cells, self.sequences = now.cells, now.sequences
+        self.cells, self.sequences = min(now.cells, larger.cells), now.sequences
         self.footprint = now.footprint + larger.footprint
 
     def decode(self, batch: Batch) -> None:
@@ -35,7 +37,7 @@ class Twin:
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         self.now.copy(source, target, start, end)
         stands = min(end, self.larger.length(source))
-        if start < stands and target != self.sequences - 1:  # the scratch carries pieces there
+        if start < stands and target != self.sequences - 1:  # the scratch belongs to each of them alone
             self.larger.copy(source, target, start, stands)
 
     def remove(self, sequence: int, start: int, end: int) -> None:
@@ -65,29 +67,25 @@ class Moving:
     def __init__(self, pool: Pool, larger: Memory) -> None:
         self._pool = pool
         self._twin = Twin(pool.memory, larger)
-        self._bind(self._twin)
+        self._pool.rebind(self._twin)
 
     @property
-    def cells(self) -> int:
-        """That it holds beside those of its pool."""
-        return self._twin.larger.cells
+    def sizes(self) -> tuple[Size, Size]:
+        """Of the two contexts that it holds."""
+        return size_of(self._twin.now), size_of(self._twin.larger)
 
     def go_on(self, slack: Slack) -> None:
         """Copies what is missing; then the pool is in the larger context. Raises OutOfTime, BackendError."""
         while (node := self._missing()) is not None:
             slack.take()
             self._copy(node)
-        self._bind(self._twin.larger)
+        self._pool.rebind(self._twin.larger)
         self._twin.now.close()
 
     def abandon(self) -> None:
         """The pool stays where it is."""
-        self._bind(self._twin.now)
+        self._pool.rebind(self._twin.now)
         self._twin.larger.close()
-
-    def _bind(self, memory: Memory) -> None:
-        self._pool.memory = memory
-        self._pool.tree.rebind(memory)
 
     def _missing(self) -> Node | None:
         """The node with most to copy, among those behind which nothing is missing: the few tokens of answers come last."""
@@ -108,5 +106,5 @@ class Moving:
             state = now.save(pool.scratch)
         finally:
             now.remove(pool.scratch, 0, -1)
-        if not restore_range(larger, pool.scratch, state, end - start, (start, end), pool.tree.members(node)):
+        if not restore_range(larger, larger.sequences - 1, state, end - start, (start, end), pool.tree.members(node)):
             raise BackendError(f"a range of {end - start} cells did not survive its move")

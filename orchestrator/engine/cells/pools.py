@@ -11,6 +11,7 @@ from collections.abc import Callable
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.cells.anchored_tree import AnchoredTree
 from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.sizes import Size
 from orchestrator.engine.cells.tree import Tree
 from orchestrator.engine.messages import PoolState
 from orchestrator.engine.slack import OutOfTime
@@ -33,14 +34,25 @@ class Pool:
     ) -> None:
         self.name = name
         self.memory = memory
-        self.scratch = memory.sequences - 1
         plant = Tree if ranges else AnchoredTree
         self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), price)
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
-        self._most = memory.sequences - 1 if ranges else (memory.sequences - 1) // 2
+        self._each = 1 if ranges else 2
         self.used = 0  # round of the last admission
-        self.wanted = 0  # cells that the last ticket which did not fit would have needed in all
+        self.wanted = Size(0, 0)  # that the last ticket which did not fit would have needed in all
         self._growth: dict[int, int] = {}
+
+    @property
+    def scratch(self) -> int:
+        """The sequence that pads steps and carries ranges: the last one, which the tree does not have."""
+        return self.memory.sequences - 1
+
+    def rebind(self, memory: Memory) -> None:
+        """From now on it is in another memory, which holds the same cells, and has its sequences and perhaps more."""
+        more = range(self.scratch, memory.sequences - 1)
+        self.memory = memory
+        self.tree.rebind(memory)
+        self.tree.widen(more)
 
     def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
         """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
@@ -48,8 +60,6 @@ class Pool:
         The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
         Raises OutOfTime while more is to be evicted than the round has time for.
         """
-        if len(self._growth) >= self._most:
-            return None
         limit = len(ids) - 1 if max_tokens else len(ids)
         tip = self.tree.lease(ids, cut, owner, limit)
         if max_tokens:
@@ -57,16 +67,20 @@ class Pool:
         self._growth[ticket] = max_tokens
         for node in tip.path():
             node.handed = 0  # it stays
+        self.wanted = Size(self.in_use(), len(self._growth) * self._each + 1)
         try:
-            self._make_sequences()
-            if self.make_room(0):
+            if self._fits(self.wanted):
+                self._make_sequences()
+                self.make_room(0)
                 return tip
         except OutOfTime:
             self.release(ticket, tip)
             raise
-        self.wanted = self.in_use()
         self.release(ticket, tip)
         return None
+
+    def _fits(self, wanted: Size) -> bool:
+        return wanted.cells <= self.memory.cells and wanted.sequences <= self.memory.sequences
 
     def make_room(self, cells: int) -> bool:
         """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""

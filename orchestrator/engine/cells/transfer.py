@@ -10,6 +10,7 @@ from collections.abc import Callable
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cells.sizes import Size, size_of
 
 
 def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
@@ -37,20 +38,21 @@ def restore_range(
     return sound
 
 
-def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
-    """Re-creates a pool's context with so many cells, through host memory, because both sizes need not fit at once.
+def move(pool: Pool, size: Size, open_memory: Callable[[Size], Memory]) -> bool:
+    """Re-creates a pool's context in another size, through host memory, because both sizes need not fit at once.
 
-    Sequences keep their numbers, so running tickets go on. False when a context of that size cannot be had: then the pool
-    has its former size again. Raises BackendError when that fails too, or a range does not survive.
+    It may have more sequences, not fewer: they keep their numbers, so running tickets go on. False when a context of that
+    size cannot be had: then the pool has its former size again. Raises BackendError when that fails too, or a range does
+    not survive.
     """
     kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.filled]
-    former = pool.memory.cells
+    former = size_of(pool.memory)
     pool.memory.close()
     try:
-        pool.memory, moved = open_memory(cells), True
+        memory, moved = open_memory(size), True
     except BackendError:
-        pool.memory, moved = open_memory(former), False
-    pool.tree.rebind(pool.memory)
+        memory, moved = open_memory(former), False
+    pool.rebind(memory)
     for node, state in kept:
         put_back(pool, node, state)
     return moved

@@ -52,7 +52,6 @@ class Tree:
         self._on_evict = on_evict
         self._price = price
         self._spare = list(reversed(sequences))
-        self._sequences = sequences
         self._clock = 0
         self._walked = 0.0
 
@@ -100,6 +99,10 @@ class Tree:
     def rebind(self, cells: Cells) -> None:
         """From now on the tree's decisions are done in another memory, which holds the same cells."""
         self._cells = cells
+
+    def widen(self, more: range) -> None:
+        """Further sequences that it may hand out."""
+        self._spare[:0] = reversed(more)
 
     # -- leasing
 

@@ -1,7 +1,7 @@
 """A pool that moves into another context of llama.cpp: what stood in it stands, is shared as before, and goes on."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from support.driven import Driven
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cells.conservation import check
+from orchestrator.engine.cells.sizes import Size
 from orchestrator.engine.cells.transfer import move
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant, Outcome
@@ -40,6 +41,10 @@ def encoded(backend: LlamaBackend, text: str) -> list[int]:
     return list(ids)
 
 
+def opened(backend: LlamaBackend) -> Callable[[Size], Memory]:
+    return lambda size: backend.open(size.cells, size.sequences)
+
+
 def test_a_pool_grows_under_running_answers_and_each_goes_on_to_its_end(quoter: LlamaBackend) -> None:
     driven = Driven(quoter, cells=1024, window=8192)
     driven.floor("code", encoded(quoter, codex(range(10, 30))))
@@ -56,6 +61,30 @@ def test_a_pool_grows_under_running_answers_and_each_goes_on_to_its_end(quoter: 
     driven.close()
 
 
+def test_more_answers_than_sequences_are_all_right_and_after_the_pool_has_moved_nobody_waits(
+    quoter: LlamaBackend,
+) -> None:
+    driven, vaults = Driven(quoter, cells=1280, window=1024, sequences=4), range(11, 22)
+    driven.floor("code", encoded(quoter, codex(range(10, 30))))
+    for ticket in vaults:
+        driven.ask(ticket, "code", encoded(quoter, line(ticket)), 12)
+        while ticket == 13 and not driven.text(13):
+            driven.round()
+    driven.round()
+    assert (driven.loop.snapshot().running, driven.loop.snapshot().waiting) == (3, 8)
+    driven.loop.handle(Grant(2, 8192, 1024))
+    driven.round()
+    driven.round()
+    assert (driven.loop.snapshot().running, driven.loop.snapshot().waiting) == (11, 0)
+    assert driven.pool("code").memory.sequences >= 12
+    driven.finish()
+    assert {ticket: driven.text(ticket) for ticket in vaults} == {ticket: code(ticket) for ticket in vaults}
+    assert driven.loop.counters.computed_tokens <= len(driven.floors["code"]) + sum(
+        len(encoded(quoter, line(ticket))) for ticket in vaults
+    )
+    driven.close()
+
+
 def test_what_stands_after_a_move_is_what_a_full_computation_gives(quoter: LlamaBackend) -> None:
     driven = Driven(quoter, cells=2048, window=2048)
     floor = encoded(quoter, codex(range(10, 30)))
@@ -68,7 +97,7 @@ def test_what_stands_after_a_move_is_what_a_full_computation_gives(quoter: Llama
     pool = driven.pool("code")
     for cells in (4096, 1024):  # a larger one, a smaller one
         shape = [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()]
-        assert move(pool, cells, lambda size: quoter.open(size, driven.sequences))
+        assert move(pool, Size(cells, driven.sequences), opened(quoter))
         assert pool.memory.cells == cells
         check(pool)
         assert [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()] == shape
@@ -85,12 +114,12 @@ def test_a_larger_context_that_cannot_be_had_leaves_the_pool_as_it_was(quoter: L
     driven.ask(1, "code", encoded(quoter, line(12)), 12)
     driven.finish()
 
-    def small_machine(cells: int) -> Memory:
-        if cells > 1024:
+    def small_machine(size: Size) -> Memory:
+        if size.cells > 1024:
             raise BackendError("no memory")
-        return quoter.open(cells, driven.sequences)
+        return quoter.open(size.cells, size.sequences)
 
-    assert move(driven.pool("code"), 4096, small_machine) is False
+    assert move(driven.pool("code"), Size(4096, 64), small_machine) is False
     check(driven.pool("code"))
     driven.ask(2, "code", encoded(quoter, line(25)), 12)
     driven.finish()
@@ -109,7 +138,7 @@ def test_a_memory_without_ranges_moves_with_its_anchors(kind: str, tmp_path: Pat
         driven.ask(ticket, "code", tail, 0)
         driven.finish()
     driven.loop.handle(Grant(2, 8192, 2048))
-    assert move(driven.pool("code"), 4096, lambda size: backend.open(size, driven.sequences))
+    assert move(driven.pool("code"), Size(4096, driven.sequences), opened(backend))
     check(driven.pool("code"))
     for ticket, tail in enumerate(([1, 2, 3, 8], [1, 2, 3, 4, 5, 8], [*[9] * 20, 8]), start=11):
         view, fresh = driven.views(ticket, "code", tail, 3), driven.recomputed([*floor, *tail], 3)
