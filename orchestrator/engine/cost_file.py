@@ -1,8 +1,13 @@
-"""The learned costs of steps, kept from one process to the next beside the checkpoints of the same model and settings."""
+"""The learned costs of steps, kept from one process to the next beside the checkpoints of the same model and settings.
+
+Each way to compute has its file, and who tries settings leaves many: the few that were used last are kept.
+"""
 
 import hashlib
 import json
 import logging
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.engine.costs import Costs, Kinds
@@ -14,6 +19,9 @@ log = logging.getLogger("lorekeep.engine")
 PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
 MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
 
+PREFIX = "costs-"
+KEPT = 32  # files; each has a few kilobytes
+
 
 def cost_path(info: ModelInfo, spec: EngineSpec) -> Path | None:
     """A file for each way to compute: the fingerprint covers model, KV types and attention, the rest is where it runs."""
@@ -21,7 +29,7 @@ def cost_path(info: ModelInfo, spec: EngineSpec) -> Path | None:
         return None
     place = [spec.threads, info.device, info.gpu_layers, spec.split_mode, spec.tensor_split, spec.main_gpu]
     name = hashlib.sha256(repr(place).encode()).hexdigest()[:12]
-    return Path(spec.cache_folder) / f"costs-{info.fingerprint[:32]}-{name}"
+    return Path(spec.cache_folder) / f"{PREFIX}{info.fingerprint[:32]}-{name}"
 
 
 class CostFile:
@@ -31,6 +39,7 @@ class CostFile:
         self._costs, self._path = costs, path
         if path is not None:
             load(costs, path)
+            sweep(path)
         self._kept = predictions(costs)
 
     def keep(self) -> None:
@@ -58,6 +67,23 @@ def load(costs: Costs, path: Path) -> None:
         return
     except (OSError, ValueError) as error:
         log.warning("%s is not usable, costs are learned anew: %s", path, error)
+
+
+def sweep(own: Path) -> None:
+    """Deletes those of its folder that were not used for longest, `own` never; anybody may delete any of them."""
+    with suppress(OSError):
+        os.utime(own)  # a file is used by whoever starts with it, also where it then learns nothing new
+    others = [path for path in own.parent.glob(f"{PREFIX}*") if path != own]
+    for path in sorted(others, key=used, reverse=True)[KEPT - 1 :]:
+        with suppress(OSError):
+            path.unlink()
+
+
+def used(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0  # gone meanwhile
 
 
 def checked(data: bytes) -> Kinds:

@@ -1,5 +1,6 @@
 """What steps cost is kept for each way to compute, and a damaged file is as none."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.cost_file import MATERIAL, CostFile, cost_path, predictions
+from orchestrator.engine.cost_file import KEPT, MATERIAL, PREFIX, CostFile, cost_path, predictions, used
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.model import EngineSpec
@@ -100,6 +101,37 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert cost_path(INFO, EngineSpec("fake")) is None
     CostFile(taught(Costs(64)), None).save()
     assert list(tmp_path.iterdir()) == []
+
+
+def aged(folder: Path, count: int) -> list[Path]:
+    """Files of other ways to compute, the first one unused for longest."""
+    paths = [folder / f"{PREFIX}{number:032x}-other" for number in range(count)]
+    for age, path in enumerate(paths):
+        path.write_bytes(b"x")
+        os.utime(path, (1000 + age, 1000 + age))
+    return paths
+
+
+def test_only_those_used_last_are_kept_and_its_own_in_any_case(tmp_path: Path):
+    own = cost_path(INFO, EngineSpec("fake", cache_folder=str(tmp_path)))
+    assert own is not None
+    CostFile(taught(Costs(64)), own).save()
+    os.utime(own, (1, 1))
+    others = aged(tmp_path, KEPT + 5)
+    (tmp_path / "a folder of checkpoints").mkdir()
+    (tmp_path / "models.json").write_bytes(b"{}")
+    assert read(own).kept()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted([own.name, "a folder of checkpoints", "models.json", *(one.name for one in others[6:])])
+    assert used(own) > 1000 + KEPT + 5, "it is the one used last now"
+
+
+def test_what_is_left_of_a_write_that_was_cut_off_counts_as_a_file_and_goes_in_its_turn(tmp_path: Path):
+    others = aged(tmp_path, KEPT)
+    others[0].rename(others[0].with_suffix(".tmp"))
+    CostFile(Costs(64), tmp_path / f"{PREFIX}new")
+    assert not others[0].with_suffix(".tmp").exists()
+    assert all(path.exists() for path in others[1:])
 
 
 def test_each_way_to_compute_has_a_file_of_its_own(tmp_path: Path):
