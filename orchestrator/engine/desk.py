@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 
 from orchestrator.engine.backend import Backend
+from orchestrator.engine.forecast import foretold
 from orchestrator.engine.messages import (
     Decode,
     Decoded,
@@ -15,24 +16,23 @@ from orchestrator.engine.messages import (
     Match,
     Matched,
     PutFloor,
-    Reuse,
-    Tier,
     bytes_to_ids,
     ids_to_bytes,
 )
-from orchestrator.engine.shadow import Shadows, matched
+from orchestrator.engine.path import Path
+from orchestrator.engine.shadow import Picture
 from orchestrator.engine.transport import Wire
 
 
 class Desk:
-    """`shadows` returns the latest picture; `forward` puts a message into the loop's inbox."""
+    """`picture` returns the latest one; `forward` puts a message into the loop's inbox."""
 
     def __init__(
-        self, backend: Backend, wire: Wire, shadows: Callable[[], Shadows], forward: Callable[[object], None]
+        self, backend: Backend, wire: Wire, picture: Callable[[], Picture], forward: Callable[[object], None]
     ) -> None:
         self._backend = backend
         self._wire = wire
-        self._shadows = shadows
+        self._picture = picture
         self._forward = forward
         self._floors: dict[str, array[int]] = {}
         self._pools: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Desk:
             text = self._backend.pieces(bytes_to_ids(message.ids)).decode("utf-8", "replace")
             return Decoded(message.call, text)
         if isinstance(message, Match):
-            return self._match(message, self._shadows())
+            return self._match(message, self._picture())
         if isinstance(message, PutFloor):
             floor = array("I")
             floor.frombytes(message.ids)
@@ -62,10 +62,8 @@ class Desk:
             self._pools[message.name] = message.pool or message.name
         return None
 
-    def _match(self, message: Match, shadows: Shadows) -> Matched:
-        ids = array("I", self._floors.get(message.floor, array("I")))
-        ids.frombytes(message.tail)
-        shape = shadows.get(self._pools.get(message.floor, ""))
-        length = matched(shape, ids, message.owner) if shape is not None else 0
-        reuse = (Reuse(0, length, Tier.VRAM),) if length else ()
+    def _match(self, message: Match, picture: Picture) -> Matched:
+        floor = self._floors.get(message.floor, array("I"))
+        path = Path(floor + array("I", bytes_to_ids(message.tail)), len(floor), message.owner)
+        reuse, length = foretold(picture, self._pools.get(message.floor, ""), path, message.max_tokens)
         return Matched(message.call, length, reuse)

@@ -128,12 +128,13 @@ class Decode:
 
 @dataclass(frozen=True)
 class Match:
-    """Asks what of a prompt stands in the cache now; answered beside a running step."""
+    """Asks what a job of these settings would find in the cache now; answered beside a running step."""
 
     call: int
     floor: str
     tail: Ids
     owner: int
+    max_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,10 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Matched:
+    """`reuse` covers [0, prompt) without gaps, as `Admitted` will tell it; what others compute now counts as in cells."""
+
     call: int
-    length: int  # tokens of the prompt that need no computing
+    length: int  # tokens of the prompt that need no computing by anybody
     reuse: tuple[Reuse, ...]
 
 

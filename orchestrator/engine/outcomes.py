@@ -1,6 +1,7 @@
 """What is told of a ticket: what of its prompt it reuses, and how it ended."""
 
-from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, Tier, Timings
+from orchestrator.engine.forecast import covering
+from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, Timings
 from orchestrator.engine.tickets import Ticket
 
 
@@ -14,11 +15,7 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
             end = node.stands
             break
         end = node.end
-    parts, at = [], 0
-    for restored in [*ticket.restored, Reuse(end, len(ticket.ids), Tier.COMPUTED)]:
-        parts += [Reuse(at, restored.start, Tier.VRAM), restored]
-        at = restored.end
-    return tuple(part for part in parts if part.end > part.start)
+    return covering(ticket.restored, end, len(ticket.ids))
 
 
 def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:

@@ -1,10 +1,12 @@
 """The engine after a round, as a value: what the daemon is told of it. Decides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.engine.admission import Admission
+from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.messages import Snapshot
 from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.worth import Price
 
 
 def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> Snapshot:
@@ -23,3 +25,10 @@ def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[s
         steps=int(figures["steps"]),
         counters=figures,
     )
+
+
+def per_token(price: Price, pools: Iterable[Pool]) -> dict[str, float]:
+    """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
+    cells = max((pool.cells_used() for pool in pools), default=0)
+    full = price.again(cells, cells)
+    return {"ms_per_token": full, "ms_per_token_empty": price.empty, "ms_per_token_cell": price.cell}

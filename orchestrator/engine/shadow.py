@@ -6,64 +6,84 @@ are shared, not copied: they only grow, and never below the length that the pict
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.engine.cells.node import Node, common_prefix
 from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.tiers.view import View
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A node. `ranges`: whether its memory can be cut, so that a part of it can be shared."""
+    """A node: `length` tokens of `ids`, of which `filled` have cells; the rest are being computed by somebody."""
 
     ids: "array[int]"
+    length: int
     filled: int
     owner: int | None
-    below: tuple["Shape", ...]
+    below: tuple["Shape", ...] = ()
+
+
+EMPTY = Shape(array("I"), 0, 0, None)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Pools by name, and what lies below them. `ranges`: whether memory can be cut, so that a part can be shared."""
+
+    pools: Mapping[str, Shape] = field(default_factory=dict)
+    kept: View = field(default_factory=View)
     ranges: bool = True
 
 
-Shadows = Mapping[str, Shape]
+@dataclass(frozen=True)
+class Standing:
+    """How far a path leads in a pool: to `depth`, with cells as far as `stands`; `ends` are where its nodes do."""
+
+    depth: int
+    stands: int
+    ends: tuple[int, ...] = (0,)
 
 
-def cast(pools: Mapping[str, Pool]) -> Shadows:
-    """Pictures of all pools, by name."""
-    return {name: _shape(pool.tree.root, pool.tree.ranges) for name, pool in pools.items()}
+def cast(pools: Mapping[str, Pool], kept: View, *, ranges: bool) -> Picture:
+    return Picture({name: _shape(pool.tree.root) for name, pool in pools.items()}, kept, ranges)
 
 
-def matched(shape: Shape, ids: "array[int]", owner: int) -> int:
-    """How many leading tokens of `ids` stand and could be shared."""
-    return _matched(shape, ids, owner) if shape.ranges else _anchored(shape, ids, owner, 0)
+def _shape(node: Node) -> Shape:
+    below = tuple(_shape(child) for child in node.children if child.ids)
+    return Shape(node.ids, len(node.ids), node.filled, node.owner, below)
 
 
-def _anchored(shape: Shape, ids: "array[int]", owner: int, depth: int) -> int:
+def matched(root: Shape, ids: "array[int]", owner: int) -> Standing:
+    """The furthest that `ids` share with what stands or is being computed. All siblings are followed: equal ones exist."""
+    best, stack = Standing(0, 0), [(root, 0, 0)]  # nodes, where they begin, and how far `ids` lead in them
+    while stack:
+        node, start, depth = stack.pop()
+        if (depth, start + node.filled) > (best.depth, best.stands):
+            best = Standing(depth, start + node.filled)
+        end = start + node.length
+        if depth == end:
+            shared = ((child, _shared(child, ids, end, owner)) for child in node.below)
+            stack.extend((child, end, end + common) for child, common in shared if common)
+    return best
+
+
+def anchored(root: Shape, ids: "array[int]", owner: int) -> Standing:
     """The same where only the ends of nodes are shared."""
-    furthest = depth
-    for child in shape.below:
-        end = depth + child.filled
-        mine = child.owner is None or child.owner == owner
-        if mine and child.filled == len(child.ids) and common_prefix(child.ids, ids, depth) == child.filled:
-            furthest = max(furthest, _anchored(child, ids, owner, end))
-    return furthest
+    best, stack = Standing(0, 0), [(root, Standing(0, 0))]
+    while stack:
+        node, here = stack.pop()
+        if (here.depth, here.stands) > (best.depth, best.stands):
+            best = here
+        for child in node.below:
+            grown = len(child.ids) > child.length  # its end has moved on
+            if not grown and _shared(child, ids, here.depth, owner) == child.length:
+                end = here.depth + child.length
+                stack.append((child, Standing(end, here.depth + child.filled, (*here.ends, end))))
+    return best
 
 
-def _matched(shape: Shape, ids: "array[int]", owner: int) -> int:
-    depth = 0
-    while True:
-        best, most = None, 0
-        for child in shape.below:
-            if child.owner is None or child.owner == owner:
-                shared = common_prefix(child.ids[: child.filled], ids, depth)
-                if shared > most:
-                    best, most = child, shared
-        if best is None:
-            return depth
-        depth += most
-        if most < best.filled:
-            return depth
-        shape = best
-
-
-def _shape(node: Node, ranges: bool) -> Shape:
-    below = tuple(_shape(child, ranges) for child in node.children if child.filled)
-    return Shape(node.ids, node.filled, node.owner, below, ranges)
+def _shared(child: Shape, ids: "array[int]", depth: int, owner: int) -> int:
+    if child.owner is not None and child.owner != owner:
+        return 0
+    return min(child.length, common_prefix(child.ids, ids, depth))

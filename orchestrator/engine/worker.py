@@ -31,7 +31,7 @@ from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.plan import Limits
-from orchestrator.engine.shadow import Shadows, cast
+from orchestrator.engine.shadow import Picture
 from orchestrator.engine.tiers.sweeping import sweep
 from orchestrator.engine.tiers.tiers import Tiers
 from orchestrator.engine.tiers.writer import Written
@@ -120,9 +120,9 @@ class Worker:
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
         embedding = spec.embedding
         self._lanes = Lanes(partial(load_embedding, embedding) if embedding else None, wire.send)
-        self._shadows: Shadows = {}
+        self._picture = Picture()
         self._closing = False
-        self._desk = Desk(backend, wire, lambda: self._shadows, self._forward)
+        self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
         self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
         self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
@@ -183,14 +183,14 @@ class Worker:
     def _post(self, messages: list[FromChild]) -> None:
         """Who hears that an answer ended may ask at once what stands: the picture is never older than that."""
         if any(isinstance(message, Completion) for message in messages):
-            self._shadows = cast(self._loop.admission.pools)
+            self._picture = self._loop.picture()
         self._wire.send(messages)
 
     def _tell(self) -> None:
         now = time.monotonic()
         if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
             self._told = now
-            self._shadows = cast(self._loop.admission.pools)
+            self._picture = self._loop.picture()
             self._wire.send([self._loop.snapshot()])
 
 

@@ -146,8 +146,9 @@ class EngineClient:
         assert isinstance(answer, Decoded)
         return answer.text
 
-    async def match(self, floor: str, tail: bytes, owner: int) -> Matched:
-        answer = await self._calls.call(lambda call: Match(call, floor, tail, owner))
+    async def match(self, floor: str, tail: bytes, owner: int, max_tokens: int = 0) -> Matched:
+        """What a job would find in the cache now. With an answer wanted the prompt's last token is computed in any case."""
+        answer = await self._calls.call(lambda call: Match(call, floor, tail, owner, max_tokens))
         assert isinstance(answer, Matched)
         return answer
 

@@ -5,13 +5,12 @@ root ─▶ [0, 256) ─▶ [256, 512) ─┬─▶ alice [512, 600)      the la
 """
 
 import heapq
-from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from orchestrator.engine.cells.node import common_prefix
+from orchestrator.engine.messages import Tier
 from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.segments import named
+from orchestrator.engine.tiers.view import Lies, View
 from orchestrator.engine.worth import Price, worth
 
 
@@ -33,6 +32,9 @@ class Index:
         self._kept: dict[str, Kept] = {}
         self._below: dict[str, dict[str, None]] = {}
         self._clock = 0
+        self._lying: dict[str, tuple[Lies, ...]] = {}
+        self._changed: set[str] = set()  # what something was kept behind, or went, since the last view
+        self._view = View(root)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -46,11 +48,13 @@ class Index:
         self._below.setdefault(header.parent, {})[header.name] = None
         self._clock += 1
         kept.used = self._clock
+        self.moved(kept)
         return kept
 
     def remove(self, name: str) -> Kept | None:
         kept = self._kept.pop(name, None)
         if kept is not None:
+            self.moved(kept)
             siblings = self._below[kept.header.parent]
             del siblings[name]
             if not siblings:
@@ -61,14 +65,20 @@ class Index:
         """The segments that go on from this one."""
         return [self._kept[below].header for below in self._below.get(name, ())]
 
-    def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
-        """The segment behind `parent`, named on `ground`, that shares most with `ids` from `at` on, and how much."""
-        best: tuple[Header, int] | None = None
-        for header in self.below(parent):
-            shared = common_prefix(header.ids, ids, at) if header.start == at else 0
-            if shared > (best[1] if best else 0) and named(ground, header.ids) == header.name:
-                best = header, shared
-        return best
+    def moved(self, kept: Kept) -> None:
+        """It came to another tier."""
+        self._changed.add(kept.header.parent)
+
+    def view(self) -> View:
+        """What is here now, for other threads. A copy is made only where something changed since the last one."""
+        for parent in self._changed:
+            kept = [self._kept[name] for name in self._below.get(parent, ())]
+            self._lying[parent] = tuple(Lies(one.header, Tier.DISK if one.state is None else Tier.RAM) for one in kept)
+            if not kept:
+                del self._lying[parent]
+        if self._changed:
+            self._view, self._changed = View(self._root, dict(self._lying)), set()
+        return self._view
 
     def leaving(self, there: Callable[[Kept], bool], price: Price) -> Iterator[Kept]:
         """What leaves a tier, worth least first, each after all in that tier that go on from it.

@@ -20,7 +20,8 @@ from orchestrator.engine.messages import Reuse, Tier
 from orchestrator.engine.path import Path, deepest, path_of
 from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.segments import Boundary, Segment, boundary, ground, segments
+from orchestrator.engine.tiers.onward import Onward, onward
+from orchestrator.engine.tiers.segments import Boundary, Segment, segments
 from orchestrator.engine.tiers.tiers import Tiers
 
 
@@ -31,15 +32,6 @@ class Saving:
     pool: Pool
     tip: Node
     segment: Segment
-
-
-@dataclass(frozen=True)
-class Onward:
-    """A segment in the tiers that goes on with a prompt: what stands before it, and the position to which it does."""
-
-    place: Boundary
-    header: Header
-    end: int
 
 
 class Keeper:
@@ -108,24 +100,15 @@ class Keeper:
         node, depth = pool.tree.match(path.ids[:limit], path.owner)
         if depth > node.stands:
             return  # another ticket is computing it
-        found = self._onward(path, Boundary(self.tiers.root, 0), depth)
+        found = onward(self.tiers.below, path, Boundary(self.tiers.root, 0), depth)
         while depth < limit and found is not None:
             end = min(found.end, limit)
-            after = self._onward(path, found.place, end) if end < limit else None
+            after = onward(self.tiers.below, path, found.place, end) if end < limit else None
             tier = self._restore(pool, path, found.header, after, (depth, end), slack)
             if tier is None:
                 return
             restored.append(Reuse(depth, end, tier))
             depth, found = end, after
-
-    def _onward(self, path: Path, known: Boundary, depth: int) -> Onward | None:
-        """The kept segment that goes on from `depth`; it may begin before. `known` is a place on the way there."""
-        place = boundary(path.ids, path.cut, path.owner, depth, known)
-        own = ground(place.parent, place.start, path.cut, path.owner)
-        found = self.tiers.find(place.parent, own, path.ids, place.start)
-        if found is None or place.start + found[1] <= depth:
-            return None
-        return Onward(place, found[0], place.start + found[1])
 
     def _restore(
         self, pool: Pool, path: Path, header: Header, after: Onward | None, wanted: tuple[int, int], slack: Slack

@@ -9,7 +9,6 @@ is logged. Knows no tree and no llama.cpp.
 
 import logging
 import os
-from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from orchestrator.engine.tiers.checkpoint_file import Damaged, Header
 from orchestrator.engine.tiers.checkpoint_folder import SUFFIX, checkpoints, delete, usable
 from orchestrator.engine.tiers.index import Index, Kept
 from orchestrator.engine.tiers.reading import Reader
+from orchestrator.engine.tiers.view import View
 from orchestrator.engine.tiers.writer import Writer
 from orchestrator.engine.worth import UNSEEN, Price
 
@@ -100,10 +100,6 @@ class Tiers:
             self._write(kept)
         self._fit_ram()
 
-    def find(self, parent: str, ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
-        """See `Index.find`."""
-        return self._index.find(parent, ground, ids, at)
-
     def load(self, header: Header) -> tuple[bytes, Tier] | None:
         """The state of a segment and where it was; None when it is gone or damaged, and then forgotten."""
         kept = self._index.get(header.name)
@@ -147,6 +143,10 @@ class Tiers:
     def below(self, name: str) -> list[Header]:
         """The segments that go on from this one."""
         return self._index.below(name)
+
+    def view(self) -> View:
+        """What they hold now, for another thread to search."""
+        return self._index.view()
 
     def has_below(self, name: str) -> bool:
         return bool(self._index.below(name))
@@ -213,6 +213,7 @@ class Tiers:
         assert kept.state is not None and kept.on_disk
         self.ram_bytes -= len(kept.state)
         kept.state = None
+        self._index.moved(kept)
 
     def _write(self, kept: Kept) -> None:
         if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):

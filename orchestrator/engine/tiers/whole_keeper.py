@@ -10,10 +10,10 @@ each tail is one piece behind its floor, and those of turns that others followed
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from orchestrator.engine.cells.anchored_tree import AnchoredTree
-from orchestrator.engine.cells.node import Node, common_prefix
+from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.transfer import restore_range, save_range
 from orchestrator.engine.cells.tree import NoSequence
@@ -21,6 +21,7 @@ from orchestrator.engine.messages import Reuse
 from orchestrator.engine.path import Path, path_of
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tiers.checkpoint_file import Header
+from orchestrator.engine.tiers.onward import behind, end_of, meeting, reaching
 from orchestrator.engine.tiers.segments import ground, named
 from orchestrator.engine.tiers.tiers import Tiers
 
@@ -108,8 +109,9 @@ class WholeKeeper:
             pieces = self._reaching(path, limit)
             if not above.whole or end_of(pieces) <= above.end:
                 return  # another ticket is computing it, or there is nothing to bring
-            node, pieces = meeting(above, pieces, path.cut)
-            if not self._restore(pool, path, node, pieces, slack, restored):
+            nodes = {node.end: node for node in (pool.tree.root, *above.path())}
+            end, joined = meeting(nodes, pieces, path.cut)
+            if not self._restore(pool, path, nodes[end], joined, slack, restored):
                 return
 
     def forget_floor(self, ids: "array[int]") -> None:
@@ -157,39 +159,7 @@ class WholeKeeper:
     # -- pieces
 
     def _reaching(self, path: Path, limit: int) -> list[Header]:
-        """The kept pieces, each behind the one before, that lead furthest within [0, limit)."""
-        best: list[Header] = []
-        stack: list[list[Header]] = [[]]
-        while stack:
-            pieces = stack.pop()
-            if end_of(pieces) > end_of(best):
-                best = pieces
-            stack.extend([*pieces, piece] for piece in self._behind(path, pieces, limit))
-        return best
+        return reaching(self.tiers.root, self.tiers.below, path, limit)
 
-    def _behind(self, path: Path, pieces: list[Header], limit: int) -> Iterator[Header]:
-        """The kept pieces that go on from `pieces` as the path does; none of them crosses the end of the floor."""
-        parent, at = (pieces[-1].name, pieces[-1].end) if pieces else (self.tiers.root, 0)
-        most = limit if at >= path.cut else min(limit, path.cut)
-        for piece in self.tiers.below(parent):
-            fits = piece.start == at < piece.end <= most and common_prefix(piece.ids, path.ids, at) == len(piece.ids)
-            if fits and named(ground(parent, at, path.cut, path.owner), piece.ids) == piece.name:
-                yield piece
-
-
-def end_of(pieces: list[Header]) -> int:
-    return pieces[-1].end if pieces else 0
-
-
-def meeting(above: Node, pieces: list[Header], cut: int) -> tuple[Node, list[Header]]:
-    """The deepest node down to `above` where a piece begins, and the pieces to join behind it: the floor's, or a tail's.
-
-    above   ├──────── floor ────────┤── first turn ──┤
-    pieces  ├──────── floor ────────┤──── both turns as one ────┤      they meet at the end of the floor
-    """
-    node, starts = above, {piece.start for piece in pieces}
-    while node.end not in starts:
-        assert node.parent is not None, "the first piece begins at 0, where the root ends"
-        node = node.parent
-    floor = [piece for piece in pieces if node.end <= piece.start < cut]
-    return node, floor or [piece for piece in pieces if piece.start >= node.end]
+    def _behind(self, path: Path, pieces: list[Header], limit: int) -> list[Header]:
+        return behind(self.tiers.root, self.tiers.below, path, pieces, limit)

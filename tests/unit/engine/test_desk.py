@@ -20,11 +20,12 @@ from orchestrator.engine.messages import (
     Tier,
     ids_to_bytes,
 )
-from orchestrator.engine.shadow import Shape
+from orchestrator.engine.shadow import Picture, Shape
 from orchestrator.engine.transport import Wire, pack
 
 FLOOR = array("I", range(10))
-STANDS = {"f": Shape(array("I"), 0, None, (Shape(FLOOR, 10, None, (Shape(array("I", [7, 8]), 2, 1, ()),)),))}
+TAIL = Shape(array("I", [7, 8]), 2, 2, 1)
+STANDS = Picture({"f": Shape(array("I"), 0, 0, None, (Shape(FLOOR, 10, 10, None, (TAIL,)),))})
 
 
 def answered(*messages: object) -> tuple[list[object], list[object]]:
@@ -52,11 +53,14 @@ def test_what_it_does_not_know_goes_to_the_loop_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "owner", "length"), [([7, 8, 9], 1, 12), ([7, 9], 1, 11), ([7, 8], 2, 10), ([], 1, 10)]
+    ("tail", "owner", "most", "length"),
+    [([7, 8, 9], 1, 5, 12), ([7, 9], 1, 5, 11), ([7, 8], 2, 5, 10), ([], 1, 0, 10), ([], 1, 5, 9), ([7, 8], 1, 5, 11)],
 )
-def test_it_says_what_of_a_prompt_stands_for_its_owner(tail: list[int], owner: int, length: int) -> None:
-    sent, _ = answered(PutFloor("f", FLOOR.tobytes()), Match(5, "f", ids_to_bytes(tail), owner))
-    assert sent == [Matched(5, length, (Reuse(0, length, Tier.VRAM),))]
+def test_it_says_what_of_a_prompt_stands_for_its_owner(tail: list[int], owner: int, most: int, length: int) -> None:
+    sent, _ = answered(PutFloor("f", FLOOR.tobytes()), Match(5, "f", ids_to_bytes(tail), owner, most))
+    computed = Reuse(length, 10 + len(tail), Tier.COMPUTED)
+    parts = (Reuse(0, length, Tier.VRAM), *([computed] if computed.end > length else ()))
+    assert sent == [Matched(5, length, parts)]
 
 
 def test_of_a_floor_that_nobody_told_nothing_stands() -> None:

@@ -1,0 +1,155 @@
+"""What is foretold of a prompt is what its ticket then has: of cells, of RAM, of the disk, and computed."""
+
+import random
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.machine import END_EVERY, Machine
+
+from orchestrator.engine import path as paths
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.forecast import foretold
+from orchestrator.engine.messages import Admitted, DropFloor, Grant, Reuse, Tier
+
+KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
+CODICES = {"code": [n % 50 for n in range(600)], "more": [n % 50 for n in range(700)], "other": [9] * 300}
+GRANT = 60_000
+
+
+class Told:
+    """A machine in whose tiers nothing is on its way, and what is foretold and then had there."""
+
+    def __init__(self, kind: str, folder: Path | None, ram_budget: int) -> None:
+        self.machine = Machine(
+            cells=GRANT, window=4000, sequences=40, batch=96, folder=folder, ram_budget=ram_budget,
+            backend=FakeBackend(END_EVERY, **KINDS[kind]),
+        )  # fmt: skip
+        for name, ids in CODICES.items():
+            self.machine.floor(name, ids)
+        self.tickets = 0
+
+    def still(self) -> None:
+        while self.machine.loop.behind():
+            self.machine.round()
+        if self.machine.tiers is not None:
+            self.machine.tiers.flush()
+
+    def foretold(self, floor: str, tail: list[int], most: int, owner: int) -> tuple[tuple[Reuse, ...], int]:
+        ids = array("I", [*CODICES[floor], *tail])
+        return foretold(self.machine.loop.picture(), floor, paths.Path(ids, len(CODICES[floor]), owner), most)
+
+    def had(self, floor: str, tail: list[int], most: int, owner: int) -> tuple[tuple[Reuse, ...], int]:
+        """Asks; what the ticket was admitted with, and how many tokens nobody computed for it, when it was alone."""
+        self.tickets += 1
+        self.machine.ask(self.tickets, floor, tail, most, owner)
+        self.machine.finish()
+        (admitted,) = (one for one in self.machine.told if isinstance(one, Admitted) and one.ticket == self.tickets)
+        return admitted.reuse, self.machine.ends[self.tickets][0].cached
+
+
+@pytest.fixture(params=KINDS)
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Told]:
+    made = Told(request.param, tmp_path, 1 << 20)
+    yield made
+    made.machine.loop.close()
+
+
+def tiers_of(reuse: tuple[Reuse, ...]) -> list[Tier]:
+    return [part.tier for part in reuse]
+
+
+def test_on_an_empty_machine_all_of_it_is_computed(told: Told) -> None:
+    assert told.foretold("other", [1], 5, 1) == ((Reuse(0, 301, Tier.COMPUTED),), 0)
+
+
+def test_after_a_restart_a_floor_is_foretold_from_the_disk_and_its_question_to_be_computed(told: Told) -> None:
+    told.had("code", [1, 2, 3], 5, 1)
+    told.machine.restart()
+    reuse, ready = told.foretold("code", [4, 5], 5, 1)
+    assert (ready, {part.tier for part in reuse}) == (600, {Tier.DISK, Tier.COMPUTED})
+    assert (reuse, ready) == told.had("code", [4, 5], 5, 1)
+
+
+def test_what_a_smaller_grant_took_is_foretold_from_ram() -> None:
+    one = Told("ranges", None, 1 << 20)
+    one.had("code", [1, 2, 3], 5, 1)
+    one.machine.loop.handle(Grant(2, 0, 4000))
+    one.machine.loop.handle(Grant(3, GRANT, 4000))
+    reuse, ready = one.foretold("code", [1, 2, 9], 5, 1)
+    assert (tiers_of(reuse), ready) == ([Tier.RAM, Tier.RAM, Tier.RAM, Tier.RAM, Tier.COMPUTED], 602)
+    assert (reuse, ready) == one.had("code", [1, 2, 9], 5, 1)
+
+
+def test_a_prompt_asked_again_computes_its_last_token_where_an_answer_is_wanted_and_else_none(told: Told) -> None:
+    told.had("code", [1, 2, 3], 0, 1)
+    assert told.foretold("code", [1, 2, 3], 0, 1) == ((Reuse(0, 603, Tier.VRAM),), 603)
+    assert told.foretold("code", [1, 2, 3], 5, 1) == told.had("code", [1, 2, 3], 5, 1)
+
+
+def test_what_another_ticket_computes_is_told_as_cells_and_not_as_ready() -> None:
+    one = Told("ranges", None, 0)
+    one.machine.ask(50, "code", [1], 5, 1)
+    one.machine.round()
+    reuse, ready = one.foretold("code", [2], 5, 1)
+    assert reuse == (Reuse(0, 600, Tier.VRAM), Reuse(600, 601, Tier.COMPUTED))
+    assert 0 < ready < 600
+    assert one.had("code", [2], 5, 1)[0] == reuse
+
+
+tails = st.lists(st.integers(1, 2), min_size=1, max_size=6).map(
+    lambda runs: [token for token in runs for _ in range(70)]
+)
+asks = st.tuples(st.sampled_from(sorted(CODICES)), tails, st.sampled_from([0, 1, 8]), st.sampled_from([1, 2]))
+events = st.sampled_from(["", "", "again", "restart", "kill", "evict", "shrink", "drop"])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(asks, events), min_size=1, max_size=8), st.sampled_from(sorted(KINDS)), st.booleans(),
+    st.sampled_from([0, 4000, 1 << 20]), st.integers(0, 2**32),
+)  # fmt: skip
+def test_what_is_foretold_is_what_the_ticket_then_has(
+    script: list[tuple[tuple[str, list[int], int, int], str]], kind: str, disk: bool, ram: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with TemporaryDirectory() as folder:
+        told = Told(kind, Path(folder) if disk else None, ram)
+        for asked, event in script:
+            told.still()
+            foretold_of_it = told.foretold(*asked)
+            had = told.had(*asked)
+            assert foretold_of_it == had
+            happen(told, event, asked, chance)
+        told.machine.loop.close()
+
+
+def happen(told: Told, event: str, asked: tuple[str, list[int], int, int], chance: random.Random) -> None:
+    machine = told.machine
+    if event == "again":
+        floor, tail, _, owner = asked
+        told.still()
+        follow = [*tail, *machine.answer(told.tickets), 7]
+        assert told.foretold(floor, follow, 3, owner) == told.had(floor, follow, 3, owner)
+    elif event == "restart":
+        machine.restart()
+    elif event == "kill":
+        told.still()
+        tiers = machine.tiers
+        machine.start()
+        if tiers is not None:
+            tiers.close()
+    elif event == "evict":
+        for pool in machine.loop.admission.pools.values():
+            while (tip := pool.tree.stalest()) is not None and chance.random() < 0.8:
+                pool.tree.evict(tip)
+    elif event == "shrink":
+        machine.loop.handle(Grant(2, chance.choice([0, 1024]), 4000))
+        machine.loop.handle(Grant(3, GRANT, 4000))
+    elif event == "drop":
+        machine.loop.handle(DropFloor(asked[0]))
+        machine.floor(asked[0], CODICES[asked[0]])
