@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from orchestrator.engine.choice import Chosen
 from orchestrator.wire.lore import Lore
 
+BARE = "none"  # the codex that is none: the bare model answers
+
 
 @dataclass(frozen=True)
 class Principal:
@@ -54,7 +56,7 @@ class Ask:
 
     principal: Principal
     messages: tuple[Message, ...]
-    codex: str | None = None  # None: by `client["cwd"]`, else the only one; "none": the bare model
+    codex: str | None = None  # None: by `client["cwd"]`, else the only one; BARE: no codex
     session: str | None = None  # "" starts a new one, None is stateless
     continue_last: bool = False
     identity: str | None = None

@@ -1,5 +1,7 @@
 """Routes of OpenAI's protocol: chat completions and models; and the plan, which takes the same body."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,10 +13,8 @@ from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import started, while_connected
 from orchestrator.errors import NotFound
 from orchestrator.nearest import instead
-from orchestrator.service import Ask, Principal, Service
+from orchestrator.service import BARE, Ask, Principal, Service
 from orchestrator.wire.chat import ChatRequest
-
-BARE = "none"  # the codex that is none: the model alone
 
 
 async def completions(request: Request) -> Response:
@@ -74,8 +74,7 @@ async def ids(service: Service, principal: Principal) -> list[str]:
 async def models(request: Request) -> Response:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
     known = await ids(service_of(request), permitted(request, "query", "codex:read"))
-    cards = [{"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"} for name in known]
-    return Reply({"object": "list", "data": cards})
+    return Reply({"object": "list", "data": [card(name) for name in known]})
 
 
 async def model(request: Request) -> Response:
@@ -84,4 +83,8 @@ async def model(request: Request) -> Response:
     known = await ids(service_of(request), permitted(request, "query", "codex:read"))
     if wanted not in known and f"{CODEX_PREFIX}{wanted}" not in known:
         raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")
-    return Reply({"id": wanted, "object": "model", "created": 0, "owned_by": "lorekeep"})
+    return Reply(card(wanted))
+
+
+def card(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"}

@@ -8,25 +8,14 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.api.replies import packed
+from orchestrator.api.server_sent import DONE, closing, comment, data
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
 
 LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity
-DONE = b"data: [DONE]\n\n"
-
-
-def data(value: Any) -> bytes:
-    return b"data: " + packed(value) + b"\n\n"
-
-
-def comment(value: Any) -> bytes:
-    """A line that clients of server-sent events ignore by their standard; our command line reads it."""
-    return b": " + packed(value) + b"\n\n"
 
 
 def usage_of(answered: Answered) -> dict[str, Any]:
@@ -152,11 +141,6 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, An
         "usage": usage_of(answered),
         "lore": answered.lore.model_dump(mode="json"),
     }
-
-
-def closing(events: AsyncIterator[Any]) -> Any:
-    """Streams of the port are async generators: what runs behind them ends when they are closed."""
-    return aclosing(events)
 
 
 def new_id() -> str:

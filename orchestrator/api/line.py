@@ -7,10 +7,11 @@ take the time that the settings give it, one that has not would only begin.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
+from orchestrator.api.server_sent import closing
 from orchestrator.errors import Full, NotReady
+from orchestrator.racing import unless
 from orchestrator.service import AskEvent, Waiting
 
 T = TypeVar("T")
@@ -30,11 +31,11 @@ class Line:
 
         Closing this closes `events`.
         """
-        async with aclosing(cast(Any, events)):
+        async with closing(events):
             if self.waiting >= self._most:
                 raise Full(f"{self.waiting} questions wait already", "ask again later, or raise serve.queue")
             begun = False
-            async with aclosing(cast(Any, self._turn(events))) as turn:
+            async with closing(self._turn(events)) as turn:
                 async for event in turn:
                     begun = not isinstance(event, Waiting)
                     yield event
@@ -47,7 +48,7 @@ class Line:
         waits = True
         self.waiting += 1
         try:
-            while (event := await unless(self._stopping, anext(events, None))) is not None:
+            while (event := await while_running(self._stopping, anext(events, None))) is not None:
                 if waits and not (isinstance(event, Waiting) and event.phase not in COMPUTED):
                     waits = False
                     self.waiting -= 1
@@ -62,25 +63,15 @@ async def while_serving(
     events: AsyncIterator[T], stopping: asyncio.Event, *, silently: bool = False
 ) -> AsyncIterator[T]:
     """The events; when the daemon stops they end, `silently` or with NotReady."""
-    async with aclosing(cast(Any, events)):
+    async with closing(events):
         try:
-            while (event := await unless(stopping, anext(events, None))) is not None:
+            while (event := await while_running(stopping, anext(events, None))) is not None:
                 yield event
         except NotReady:
             if not silently or not stopping.is_set():
                 raise
 
 
-async def unless(stopping: asyncio.Event, work: Awaitable[T]) -> T:
+async def while_running(stopping: asyncio.Event, work: Awaitable[T]) -> T:
     """The work's result. Cancels it and raises NotReady when the daemon stops first."""
-    job, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
-    try:
-        racing: set[asyncio.Future[Any]] = {job, stop}
-        await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
-        if not job.done():
-            raise NotReady("the daemon is stopping", "ask again when it runs")
-        return job.result()
-    finally:
-        job.cancel()
-        stop.cancel()
-        await asyncio.gather(job, stop, return_exceptions=True)
+    return await unless(stopping.wait(), work, NotReady("the daemon is stopping", "ask again when it runs"))

@@ -6,10 +6,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from orchestrator.api.completions import closing
 from orchestrator.api.line import while_serving
 from orchestrator.api.replies import Reply
 from orchestrator.api.requests import parsed, permitted, service_of
+from orchestrator.api.server_sent import closing
 from orchestrator.api.streams import lines, started
 from orchestrator.reports.metrics import metrics
 from orchestrator.service import Principal, Report

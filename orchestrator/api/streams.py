@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from orchestrator.api.completions import closing, data
 from orchestrator.api.problems import body_of
+from orchestrator.api.server_sent import closing, data
 from orchestrator.errors import LoreError
 from orchestrator.racing import unless
 

@@ -17,8 +17,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.nearest import instead
-
-BARE = "none"
+from orchestrator.service import BARE
 
 
 @dataclass(frozen=True)
