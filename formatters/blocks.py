@@ -8,7 +8,6 @@ what an item says, which model reads it, or how it is tokenised.
 """
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -135,12 +134,6 @@ class Prompt:
             for item in self[kind].items:
                 gathered.setdefault((kind, item.turn), []).append(item)
         return whole | {slot: tuple(items) for slot, items in gathered.items()}
-
-
-def prompt_of(blocks: Iterable[Block], failures: tuple[BrokenFormatter, ...] = ()) -> Prompt:
-    """A prompt from some blocks in any order; those not given are empty. Raises InvalidPrompt."""
-    given = {block.kind: block for block in blocks}
-    return Prompt(tuple(given.get(kind) or Block(kind) for kind in ORDER), failures)
 
 
 def turns_of(state: Block) -> tuple[Role, ...]:

@@ -5,8 +5,9 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.prompts import prompt_of
 
-from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role, prompt_of
+from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role
 from formatters.template import ChatTemplate, parts
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.assembly import Assembler

@@ -4,8 +4,9 @@ import hashlib
 import random
 
 import pytest
+from support.prompts import prompt_of
 
-from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt, Role, prompt_of
+from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt, Role
 from formatters.errors import InvalidPrompt
 
 ASKED = Block(BlockKind.QUERY, (Item("1", "Why?", role=Role.USER),))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from formatters.blocks import ORDER, Block, BlockKind, Item, Role, prompt_of
+from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role
 from formatters.conversation import Slot, Way, conversation
 from formatters.errors import InvalidPrompt, TemplateRefused
 from formatters.probe import NoThink, Placement, probe
@@ -162,13 +162,12 @@ def test_asking_not_to_think_is_known_by_what_it_would_cost() -> None:
 
 
 def test_the_plain_lines_end_where_an_answer_begins() -> None:
-    prompt = prompt_of(
-        [
-            Block(BlockKind.IDENTITY, (Item("1", "You are X.\n"),)),
-            Block(BlockKind.STATE, (Item("9", "Hi.", role=U, turn=0), Item("9", "Ho.", role=A, turn=1))),
-            Block(BlockKind.QUERY, (Item("1", "Why?", role=U),)),
-        ]
-    )
+    items = {
+        BlockKind.IDENTITY: (Item("1", "You are X.\n"),),
+        BlockKind.STATE: (Item("9", "Hi.", role=U, turn=0), Item("9", "Ho.", role=A, turn=1)),
+        BlockKind.QUERY: (Item("1", "Why?", role=U),),
+    }
+    prompt = Prompt(tuple(Block(kind, items.get(kind, ())) for kind in ORDER))
     assert joined(ChatTemplate("").layout(prompt.turns, way=Way.NONE), prompt) == (
         "You are X.\n\n### User:\nHi.\n\n### Assistant:\nHo.\n\n### User:\nWhy?\n\n### Assistant:\n"
     )
