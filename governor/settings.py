@@ -17,8 +17,8 @@ GIB = 1024 * MIB
 class MemorySettings:
     """What we may take of the memory that holds weights and KV: VRAM, or RAM where there is no GPU.
 
-    `vram_limit` bounds what is ours, not all programs' use: bytes ("12GiB", "800 MB", "6442450944") or a share of what
-    was free at start ("90%"), which is what others left us.
+    `vram_limit` bounds what is ours, not all programs' use: bytes ("6442450944") or a share of what was free at start
+    ("90%"), which is what others left us.
     `gpu` is an NVML index or the start of a UUID; None takes the first visible one.
     """
 
@@ -97,35 +97,18 @@ class GovernorSettings:
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
 
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 1000,
-    "mb": 1000**2,
-    "gb": 1000**3,
-    "kib": KIB,
-    "mib": MIB,
-    "gib": GIB,
-    "tib": 1024 * GIB,
-}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*|%)")
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)(%?)")
 
 
 def limit_bytes(text: str, free_at_start: int) -> int:
-    """A limit as bytes: '12GiB', '800 MB', a plain number of bytes, or a share such as '90%' of `free_at_start` bytes.
+    """A limit as bytes: a number of them, or a share such as '90%' of `free_at_start` bytes.
 
     SettingError where it is none of them, nothing, or a share above 100 %.
     """
-    matched = _SIZE.fullmatch(text.strip().lower())
+    matched = _LIMIT.fullmatch(text)
     if matched is None:
-        raise SettingError(f"{text!r} is no size; write bytes, 12GiB, 800MB or a share such as 90%")
-    number, unit = float(matched[1]), matched[2]
-    if unit == "%" and number <= 100:
-        size = int(free_at_start * number / 100)
-    elif unit in _UNITS:
-        size = int(number * _UNITS[unit])
-    else:
-        raise SettingError(f"{text!r} is no size; write bytes, 12GiB, 800MB or a share up to 100%")
-    if number == 0:
-        raise SettingError(f"{text!r} leaves no memory at all; give a size above 0")
-    return size
+        raise SettingError(f"{text!r} is no limit; write a number of bytes, or a share such as 90%")
+    number, is_share = float(matched[1]), bool(matched[2])
+    if number == 0 or (is_share and number > 100):
+        raise SettingError(f"{text!r} is no limit; write more than 0, and a share up to 100%")
+    return int(free_at_start * number / 100) if is_share else int(number)

@@ -42,10 +42,13 @@ def as_limit(value: object) -> str:
     """Bytes, or a share of something that is known only later: "6442450944" or "90%"."""
     number, unit = split(value, '"6 GiB" or "90 %"')
     if unit != "%":
+        if not in_bytes(value):
+            raise ValueError('leaves no memory at all; write it like "6 GiB" or "90 %"')
         return str(in_bytes(value))
-    if not 0 < number <= 100:
+    share = round(number, 3)
+    if not 0 < share <= 100:
         raise ValueError("is not between 0 % and 100 %")
-    return f"{number:g}%"
+    return f"{share:g}%"
 
 
 Bytes = Annotated[int, BeforeValidator(in_bytes)]

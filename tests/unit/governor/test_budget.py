@@ -154,15 +154,12 @@ def test_what_stands_beside_the_model_is_taken_from_its_kv() -> None:
     assert beside.others + beside.weights + beside.working + beside.embedding_bytes + beside.kv_hard == beside.ceiling
 
 
-@pytest.mark.parametrize(
-    ("text", "bytes_"),
-    [("90%", 9 * GIB), ("12GiB", 12 * GIB), ("800 MB", 800_000_000), ("1.5 gib", 3 * GIB // 2), ("4096", 4_096)],
-)
+@pytest.mark.parametrize(("text", "bytes_"), [("90%", 9 * GIB), ("0.5%", GIB // 20), ("4096", 4_096)])
 def test_a_limit_is_bytes_or_a_share_of_what_was_free(text: str, bytes_: int) -> None:
     assert limit_bytes(text, 10 * GIB) == bytes_
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1", "120%", "0", "0%", "12 parsecs", "1e9"])
+@pytest.mark.parametrize("text", ["", "much", "-1", "120%", "0", "0%", "12GiB", "1e9"])
 def test_a_limit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingError):
         limit_bytes(text, 10 * GIB)

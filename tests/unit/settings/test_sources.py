@@ -74,6 +74,8 @@ def test_a_named_file_replaces_both_and_must_exist(files, tmp_path):
         ('[serve]\nmax_body = "5 XB"', "unknown unit"),
         ("[serve]\nmax_body = true", "not an amount"),
         ('[governor]\nvram_limit = "120 %"', "between 0 % and 100 %"),
+        ('[governor]\nvram_limit = "0.0001 %"', "between 0 % and 100 %"),
+        ("[governor]\nvram_limit = 0", "leaves no memory"),
         ('[sigils.x]\nscopes = ["fly"]', 'unknown scope "fly"'),
         ('[sigils.x]\nscope = ["query"]', "unknown setting sigils.x.scope"),
         ('[tokens.x]\nsha256 = "abc"', "tokens.x.sha256"),
