@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-import sys
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 
 import pytest
+from support.small_reports import KINDS
+from support.small_service import SmallService
 from support.waiting import SOON
 
 from orchestrator import bootstrap
@@ -14,11 +14,6 @@ from orchestrator.errors import NotFound
 from orchestrator.service import Answered, Ask, LoadRequest, Message, Principal, Text
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api" / "support"))
-
-from small_reports import KINDS
-from small_service import SmallService
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 

@@ -1,14 +1,8 @@
 """The memory holds one floor of a codex and not two: its new generation takes the old one's place, and answers go on."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from support.house import CODES, ask, begun, codebase, living, question, reply, until
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
-
-from stand_in import GIB, StandIn, compiled
+from support.nvml import GIB, StandIn, compiled
 
 TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
 CEILING = TOTAL - GIB // 2  # the margin

@@ -4,15 +4,9 @@ The real NVML wrapper reads a stand-in of the driver's library whose values the 
 its memory counts although the engine computes on the CPU.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 from support.house import CODES, ask, blocks, codebase, living, reply, until
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "nvml"))
-
-from stand_in import GIB, StandIn, compiled
+from support.nvml import GIB, StandIn, compiled
 
 TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4  # at the start; what is ours is told after it and stays the same
 CEILING = TOTAL - GIB // 2  # the margin

@@ -1,6 +1,5 @@
 """The API's tests talk to a real socket."""
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,7 @@ import httpx2
 import openai
 import pytest
 from support.openai_client import openai_client
-
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-from served import Served, served
+from support.served import Served, served
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from served import served
+from support.served import served
 
 from orchestrator.api.peers import Peer, peer_of
 from orchestrator.api.sigils import Rule, Sigils, token_hash

@@ -6,7 +6,7 @@ import socket
 
 import httpx2
 import pytest
-from small_service import REFUSALS, SmallService
+from support.small_service import REFUSALS, SmallService
 
 from orchestrator.service import Service
 

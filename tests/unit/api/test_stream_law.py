@@ -3,7 +3,7 @@
 import anyio
 from hypothesis import given
 from hypothesis import strategies as st
-from small_reports import lore_of
+from support.small_reports import lore_of
 
 from orchestrator.api.completions import Chunks, completed
 from orchestrator.cli.ask import received

@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.served import Served, served
 from support.waiting import SOON
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "api" / "support"))
-
-from served import Served, served
 
 LORE = Path(sys.executable).parent / "lore"
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -2,14 +2,9 @@
 
 import json
 import sqlite3
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "nvml"))
-
-from stand_in import StandIn, compiled
+from support.nvml import StandIn, compiled
 
 from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
 from orchestrator.cli.model_checks import embedding

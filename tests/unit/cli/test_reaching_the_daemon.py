@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from served import served
+from support.served import served
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_in import GIB, StandIn, compiled
+from support.nvml import GIB, StandIn, compiled
 
 HERE = Path(__file__).resolve().parent
 LOST, UNKNOWN_ERROR, NO_DRIVER = 15, 999, 9

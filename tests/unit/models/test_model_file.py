@@ -1,6 +1,5 @@
 """What is no model to talk with is refused by its header, with what it is and what to do."""
 
-import importlib.util
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +11,9 @@ from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.models.model_file import find_model
 from orchestrator.hosting.offloading import noted, suited, usable
+from orchestrator.models.model_file import find_model
 from orchestrator.models.using import setting_of
-
-spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
-tiny = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tiny)
-recipes, tiny_model = tiny.recipes, tiny.tiny_model
 
 PLAIN = Offload(KvPlan())
 

@@ -1,6 +1,5 @@
 """Whether a model fits, and what the settings cost with it, from its header alone."""
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -15,17 +14,12 @@ from governor.settings import GIB, MemorySettings
 from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.hosting.engine_build import unused_gpu
-from orchestrator.reports.fits import Ground, fitting
 from orchestrator.models.at_hand import Header, at_hand, chosen, header
+from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 from orchestrator.settings.model import KvType
 from orchestrator.wire.models import ModelReport
-
-spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "governor" / "conftest.py")
-tiny = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tiny)
-recipes, tiny_model = tiny.recipes, tiny.tiny_model
 
 PLAN = KvPlan(sequences=4)
 

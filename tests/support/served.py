@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from small_service import SmallService
 from starlette.applications import Starlette
+from support.small_service import SmallService
 
 from orchestrator.api.app import create_app
 from orchestrator.api.server import serve

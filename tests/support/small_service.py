@@ -10,7 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
+from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 
 from orchestrator.engine.messages import Snapshot
 from orchestrator.errors import (

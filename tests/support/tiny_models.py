@@ -1,44 +1,31 @@
-"""Tiny models of many architectures, written with the format's own package, and the stand-in NVIDIA driver.
+"""Tiny models of many architectures, written with the format's own package.
 
 `tiny_models.json` holds, per architecture, a small header and the shapes of every tensor that llama.cpp asks for. Weights
 are zero and there is no vocabulary: enough to open contexts and see what memory they take.
 """
 
+import functools
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
-import pytest
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "nvml"))
-
-Writer = Callable[..., Path]
 
 
-@pytest.fixture(scope="session")
+@functools.cache
 def recipes() -> dict[str, Any]:
     """Metadata and tensor shapes by architecture."""
-    return dict(json.loads((HERE / "tiny_models.json").read_text()))
+    return dict(json.loads(Path(__file__).with_suffix(".json").read_text()))
 
 
-@pytest.fixture(scope="session")
-def tiny_model(recipes: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Writer:
-    """`tiny_model("llama", **{"context_length": 512})` writes a model and gives its path; None removes a key."""
-    folder = tmp_path_factory.mktemp("tiny")
-
-    def write(architecture: str, recipe: str | None = None, **changed: object) -> Path:
-        made = recipes[recipe or architecture]
-        metadata = {key: value for key, value in (made["metadata"] | changed).items() if value is not None}
-        path = folder / f"{architecture}-{len(list(folder.iterdir()))}.gguf"
-        _write(path, architecture, metadata, _tensors(made))
-        return path
-
-    return write
+def written(folder: Path, architecture: str, recipe: str | None = None, **changed: object) -> Path:
+    """A model of that architecture, made like that of `recipe`; `changed` keys of its header, None removes one."""
+    made = recipes()[recipe or architecture]
+    metadata = {key: value for key, value in (made["metadata"] | changed).items() if value is not None}
+    path = folder / f"{architecture}-{len(list(folder.iterdir()))}.gguf"
+    _write(path, architecture, metadata, _tensors(made))
+    return path
 
 
 def _tensors(recipe: dict[str, Any]) -> dict[str, list[int]]:
