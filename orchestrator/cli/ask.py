@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli import options as given
+from orchestrator.cli.ask_options import UNSAID, AskOptions, Question, with_ask_options
 from orchestrator.cli.connect import daemon
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import about, count
 from orchestrator.cli.footer import footer, notice_of
 from orchestrator.cli.once import first_time
-from orchestrator.cli.question import Options, body_of
+from orchestrator.cli.question import body_of
 from orchestrator.cli.terminal import clear_progress, faint, is_terminal, note, progress, result, result_json, safe
 from orchestrator.wire import faults
 
@@ -34,49 +35,23 @@ class Answer:
     told: bool = False  # that a floor is waited for, where no terminal shows how far it is
 
 
+@with_ask_options
 def ask(
-    question: given.Question = None,
-    codex: given.Codex = None,
-    session: given.Session = None,
-    continue_last: given.Continue = False,
-    identity: given.Identity = None,
-    strategy: given.Strategy = None,
-    max_tokens: given.MaxTokens = 2048,
-    temperature: given.Temperature = None,
-    stop: given.Stop = None,
-    file: given.Files = None,
-    no_wait: given.NoWait = False,
-    timeout: given.Timeout = None,
-    no_think: given.NoThink = False,
-    private: given.Private = False,
+    question: Question = None,
+    options: AskOptions = UNSAID,
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
     """Asks one question and streams the answer. A pipe adds standard input."""
-    options = Options(
-        codex=codex,
-        session=session,
-        continue_last=continue_last,
-        identity=identity,
-        strategy=strategy,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        stop=stop or (),
-        files=file or (),
-        no_wait=no_wait,
-        timeout_s=timeout,
-        no_think=no_think,
-        private=private,
-    )
     body = body_of(question, options)
     for attachment in body["lore"]["attachments"]:
         note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
     answer = received(daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
     if as_json:
-        about = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
-        result_json({"answer": "".join(answer.text), **about})
+        told = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
+        result_json({"answer": "".join(answer.text), **told})
     else:
-        finish(answer, max_tokens, session)
+        finish(answer, options)
 
 
 def received(events: "Iterator[Event]", *, show: bool) -> Answer:
@@ -141,16 +116,16 @@ def waiting(at: dict[str, Any]) -> str:
     return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
 
 
-def finish(answer: Answer, max_tokens: int, session: str | None = None) -> None:
-    """What stands under the answer. `session`: as it was named, which may have been a slip."""
+def finish(answer: Answer, options: AskOptions) -> None:
+    """What stands under the answer; also that a conversation began, whose name may have been a slip."""
     if answer.text and not answer.text[-1].endswith("\n"):
         result("")
     if not "".join(answer.text).strip():
         note("the model answered nothing")
     if answer.finish_reason == "length":
-        note(f"cut at {max_tokens:,} tokens; --max-tokens allows more")
-    if session and answer.lore.get("began"):
-        note(f"a new conversation, {session}")
+        note(f"cut at {options.max_tokens:,} tokens; --max-tokens allows more")
+    if options.session and answer.lore.get("began"):
+        note(f"a new conversation, {options.session}")
     notice = notice_of(answer.lore)
     for line in footer(answer.lore, known=bool(notice) and not first_time(notice)):
         note(line)

@@ -1,6 +1,6 @@
 """`lore config`: settings in force, and where they came from. Needs no daemon."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,13 +11,10 @@ from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
-Config = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="read this file instead of the usual ones")
-]
 
 
 @app.command()
-def show(config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def show(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Prints every setting with its value, origin, range and meaning."""
     rows = local.settings_table(config, socket)
     if as_json:
@@ -38,7 +35,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 @app.command()
-def check(config: Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def check(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Reads all settings and says whether they can be used, as lore serve would: models are looked into, none is loaded."""
     loaded = local.settings(config, {"serve.socket": socket})
     faults = local.unusable(loaded)
@@ -60,7 +57,7 @@ def told(fault: dict[str, str]) -> list[str]:
 
 
 @app.command()
-def path(config: Config = None, as_json: given.Json = False) -> None:
+def path(config: given.Config = None, as_json: given.Json = False) -> None:
     """Prints the files that are read, in their order."""
     files = local.settings_files(config)
     if as_json:

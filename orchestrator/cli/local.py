@@ -16,14 +16,11 @@ if TYPE_CHECKING:
 
 def settings(config: str | None = None, options: Mapping[str, Any] | None = None) -> "Loaded":
     """Raises Failure for what cannot be used."""
-    from orchestrator.errors import LoreError
     from orchestrator.settings import load
 
     chosen = {key: value for key, value in (options or {}).items() if value is not None}
-    try:
+    with told():
         return load(os.environ, config=Path(config) if config else None, options=chosen)
-    except LoreError as error:
-        raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
 def unusable(loaded: "Loaded") -> list[dict[str, str]]:
@@ -54,11 +51,9 @@ def settings_table(config: str | None, socket: str | None) -> list[dict[str, Any
 
 def settings_files(config: str | None = None) -> list[dict[str, Any]]:
     """Every file that is looked for, in its order, and whether it is there."""
-    from orchestrator.settings.paths import SYSTEM_CONFIG
-    from orchestrator.settings.sources import user_file
+    from orchestrator.settings.sources import looked_for
 
-    named = config or os.environ.get("LORE_CONFIG")
-    files = [Path(named)] if named else [SYSTEM_CONFIG, user_file(os.environ)]
+    files = looked_for(os.environ, Path(config) if config else None)
     return [{"path": str(file), "exists": file.is_file()} for file in files]
 
 
@@ -68,14 +63,12 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
     from orchestrator.settings import Paths
 
     loaded = settings(config, options)
-    try:
+    with told():
         refuse_second(loaded.settings.serve, Paths.of(os.environ))
 
         from orchestrator.daemon import run
 
         return run(loaded.settings)
-    except LoreError as error:
-        raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
 
 
 def unit(*, user: bool, tcp: bool) -> Any:

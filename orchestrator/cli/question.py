@@ -3,37 +3,17 @@
 import os
 import stat
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cli.ask_options import AskOptions
 from orchestrator.cli.faults import Failure
 from orchestrator.wire import faults
 
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
 
 
-@dataclass(frozen=True)
-class Options:
-    """What `ask` and `plan` were called with."""
-
-    codex: str | None = None
-    session: str | None = None
-    continue_last: bool = False
-    identity: str | None = None
-    strategy: str | None = None
-    max_tokens: int = 2048
-    temperature: float | None = None
-    stop: Sequence[str] = ()
-    files: Sequence[str] = ()
-    no_wait: bool = False
-    timeout_s: float | None = None
-    no_think: bool = False
-    private: bool = False
-
-
-def body_of(question: str | None, options: Options) -> dict[str, Any]:
+def body_of(question: str | None, options: AskOptions) -> dict[str, Any]:
     """Raises Failure when there is nothing to ask, or a file cannot be read."""
     if options.session is not None and options.continue_last:
         raise Failure(faults.USAGE, "-s and --continue exclude each other", "give one of them")
@@ -46,13 +26,13 @@ def body_of(question: str | None, options: Options) -> dict[str, Any]:
         text = question
     if not text.strip():
         raise Failure(faults.USAGE, "the question is empty", 'lore ask "how does it start?"')
-    attachments = [attached(file) for file in options.files]
+    attachments = [attached(file) for file in options.files or ()]
     if piped.strip():
         attachments.append({"name": "standard input", "text": piped})
     return request(text, attachments, options)
 
 
-def request(text: str, attachments: list[dict[str, str]], options: Options) -> dict[str, Any]:
+def request(text: str, attachments: list[dict[str, str]], options: AskOptions) -> dict[str, Any]:
     lore: dict[str, Any] = {
         "codex": options.codex,
         "session": session_of(options),
@@ -71,13 +51,13 @@ def request(text: str, attachments: list[dict[str, str]], options: Options) -> d
         "messages": [{"role": "user", "content": text}],
         "max_completion_tokens": options.max_tokens,
         "temperature": options.temperature,
-        "stop": list(options.stop) or None,
+        "stop": options.stop or None,
         "lore": {key: value for key, value in lore.items() if value is not None},
     }
     return {key: value for key, value in body.items() if value is not None}
 
 
-def session_of(options: Options) -> str | None:
+def session_of(options: AskOptions) -> str | None:
     """Without a name a new one begins; a private question belongs to none."""
     if options.continue_last or options.private:
         return None

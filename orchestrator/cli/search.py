@@ -8,10 +8,12 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
 from orchestrator.cli.figures import plural
+from orchestrator.cli.options import WHICH
 from orchestrator.cli.question import working_directory
 from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire import faults
 
+Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
 Number = Annotated[int, typer.Option("-n", min=1, max=1000, metavar="N", help="most places to show")]
 Graph = Annotated[bool, typer.Option("--graph", help="also places that call, or are called")]
@@ -19,7 +21,7 @@ Graph = Annotated[bool, typer.Option("--graph", help="also places that call, or 
 
 def search(
     query: Query,
-    codex: given.Searched = None,
+    codex: Codex = None,
     number: Number = 10,
     graph: Graph = False,
     as_json: given.Json = False,
