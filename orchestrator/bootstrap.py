@@ -40,6 +40,7 @@ from orchestrator.shelf.freshness import Gauge
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.moving import Moving
+from orchestrator.shelf.personas import Personas
 from orchestrator.shelf.raising import Raising
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.tending import Tending
@@ -68,17 +69,16 @@ def build(settings: Settings, paths: Paths) -> Program:
     filling = meaning.filling
     disk = disk_of(settings, paths, archive, filling)
     voice, loads, registry = Awaited(), Loads(), discover()
-    identities = Identities(paths.identities)
-    shelf = Shelf(
-        disk.library, identities, host.machine, Floors(host.client), loads, disk.ledger, forced_tier(settings)
-    )
+    floors = Floors(host.client)
+    personas = Personas(Identities(paths.identities), disk.ledger, floors)
+    shelf = Shelf(disk.library, personas, host.machine, floors, loads, disk.ledger, forced_tier(settings))
     watching = Watching(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
     tending = Tending(disk.library, archive, shelf.disk, filling.wanted)
     gauge = Gauge(shelf, loads, tending, watching)
     blind = joined(gauge.blind, filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin, gauge.outdated)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
-    answers = answers_of(settings, host, disk, shelf, gauge, identities, searcher, answerer, voice)
+    answers = answers_of(settings, host, disk, shelf, gauge, searcher, answerer, voice)
     operations = Operations(
         shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, filling.report, voice
     )
@@ -138,7 +138,6 @@ def answers_of(
     disk: Disk,
     shelf: Shelf,
     gauge: Gauge,
-    identities: Identities,
     searcher: ArchiveSearch,
     answerer: Answerer,
     voice: Awaited,
@@ -148,7 +147,6 @@ def answers_of(
         shelf,
         disk.sessions,
         conversations,
-        identities,
         machine,
         searcher,
         host.governor.claims,

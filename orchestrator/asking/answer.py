@@ -32,7 +32,6 @@ from orchestrator.engine.parent.foresight import prompt_s
 from orchestrator.errors import NotReady
 from orchestrator.hosting.voice import Voice
 from orchestrator.service import Answered, Ask, AskEvent, Report, Text, Thought, ToolCall, Waiting
-from orchestrator.shelf.floors import pool_name
 from orchestrator.wire.lore import Citation, Lore
 
 
@@ -86,7 +85,7 @@ class Answers:
         if prepared.ask.wait:
             return
         prompt = prepared.composed.assembled
-        with self.preparing.shelf.floors.held(prompt.floor, pool_of(prepared), asked=False):
+        with self.preparing.shelf.floors.held(prompt.floor, prepared.place, asked=False):
             matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
         if matched.length < prompt.floor.tokens and prepared.standing is not None:
             raise NotReady(
@@ -102,7 +101,7 @@ class Answers:
         heard = Heard()
         ids: dict[str, bytes] = {}
         model = self._model(prepared, voice, ids)
-        with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, pool_of(prepared)):
+        with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, prepared.place):
             async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(events, deadline, lambda: heard.first_token > 0):
                     told = self._told(event, heard, prepared)
@@ -183,9 +182,7 @@ class Answers:
                 "citations": citations,
             }
         )
-        if prepared.standing is not None:
-            used = used_of(citations, prepared.turn.state.evidence)
-            self.preparing.shelf.answered(prepared.standing.name, used)
+        self.preparing.shelf.answered(prepared.place, used_of(citations, prepared.turn.state.evidence))
         return Answered(
             finish_reason=heard.finished.finish_reason,
             lore=lore,
@@ -201,12 +198,14 @@ class Answers:
         machine = self.preparing.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
+        told = prepared.served.notice
         return Lore(
             session=prepared.session.name if prepared.session else None,
             began=prepared.began,
             model=self.model_name,
             notice=self.notice,
-            notices=tuple(dict.fromkeys((*accounts.not_used(prepared.ask), *prepared.unseen))),
+            notices=tuple(dict.fromkeys(filter(None, (*accounts.not_used(prepared.ask), told, *prepared.unseen)))),
+            identity=prepared.served.state(),
             codex=standing.state(indexing=prepared.indexing) if standing else None,
             strategy=accounts.strategy_state(prepared.decision),
             blocks=accounts.block_states(prompt, parts),
@@ -230,16 +229,12 @@ class Answers:
         voice = await within(deadline_of(ask, time.monotonic()), self.voice(), "the model is loading")
         prepared = await self.preparing.prepare(ask, voice)
         assembled = prepared.composed.assembled
-        with self.preparing.shelf.floors.held(assembled.floor, pool_of(prepared), asked=False):
+        with self.preparing.shelf.floors.held(assembled.floor, prepared.place, asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
         # The last token is computed in any case: the answer's first one comes from it.
         lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
         report = plan_report(prepared, lore, self.client.snapshot, self.preparing.machine.budget)
         return report | ({"text": prepared.composed.text} if prompt else {})
-
-
-def pool_of(prepared: Prepared) -> str:
-    return pool_name(prepared.turn.identity.name, prepared.standing.name if prepared.standing else "")
 
 
 def ground_of(prepared: Prepared, finished: Finished) -> Ground:

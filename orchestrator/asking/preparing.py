@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formatters.context import Attachment, ToolView, TurnContext
+from formatters.context import Attachment, IdentityView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.asking.news import codex_of, news_for, told_anew
@@ -39,12 +39,13 @@ from orchestrator.engine.messages import Sampling
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
-from orchestrator.identities import Identities
 from orchestrator.service import Ask, Message
 from orchestrator.sessions.records import Session
 from orchestrator.sessions.store import SessionStore
 from orchestrator.shelf.freshness import Freshness
+from orchestrator.shelf.place import Place
 from orchestrator.shelf.raising import one_line
+from orchestrator.shelf.serving import Served
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 
@@ -67,6 +68,7 @@ class Prepared:
     standing: Standing | None
     session: Session | None
     conversation: Conversation
+    served: Served
     gathered: Gathered
     selection: Selection | None
     max_tokens: int
@@ -79,6 +81,11 @@ class Prepared:
     began: bool = False  # the session, with this question
     assemble_ms: float = 0.0
 
+    @property
+    def place(self) -> Place:
+        """Whose floor it stands on."""
+        return Place.of(self.turn.codex, self.turn.identity)
+
 
 @dataclass(frozen=True)
 class Preparing:
@@ -88,7 +95,6 @@ class Preparing:
     shelf: Shelf
     sessions: SessionStore
     conversations: Conversations
-    identities: Identities
     machine: Machine
     searcher: Searcher
     claims: ClaimSettings
@@ -103,7 +109,8 @@ class Preparing:
         conversation = self._conversation(ask, session, standing, earlier, voice)
         raised = time.monotonic()
         where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else None
-        turn, why = self._turn(ask, question, system, conversation, standing, voice, where)
+        served = await self.shelf.served(standing, ask.identity)
+        turn, why = self._turn(ask, question, system, conversation, standing, served.view, voice, where)
         composed = await voice.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
         decision = self._decide(ask, question, task, standing, composed, voice)
@@ -127,6 +134,7 @@ class Preparing:
             standing=standing,
             session=session,
             conversation=conversation,
+            served=served,
             gathered=gathered,
             selection=where.selection if where is not None else None,
             max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
@@ -179,6 +187,7 @@ class Preparing:
         system: tuple[str, ...],
         conversation: Conversation,
         standing: Standing | None,
+        identity: IdentityView,
         voice: Voice,
         where: Pointed | None,
     ) -> tuple[TurnContext, str]:
@@ -193,7 +202,7 @@ class Preparing:
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}
         )
         turn = TurnContext(
-            identity=self.identities.get(ask.identity, voice.tools),
+            identity=identity,
             sigil=sigil,
             codex=codex_of(conversation, standing),
             environment=renewal.environment,

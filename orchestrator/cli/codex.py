@@ -48,12 +48,27 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
     else:
         codex = report["codex"]
         words = state(codex)
-        rows = (("taken in", taken_in(codex)), ("because", codex.get("generation_reason")), ("state", words))
+        rows = (
+            ("taken in", taken_in(codex)),
+            ("because", codex.get("generation_reason")),
+            ("identity", identity(codex)),
+            ("state", words),
+        )
         loaded(codex, [f"  {label:10}{text}" for label, text in rows if text])
         if codex.get("fresh_notice"):
             note(codex["fresh_notice"])
         if faulty(codex.get("embedding")):
             note(codex["embedding"]["fault"])
+
+
+def identity(codex: dict[str, Any]) -> str:
+    """`lorekeep 1a2b3c4d5e6f, 6f5e4d3c2b1a is being prepared`."""
+    found = codex.get("identity") or {}
+    if not found:
+        return ""
+    coming = f", {found['preparing']} is being prepared" if found["preparing"] else ""
+    fault = f"; {found['fault']}" if found["fault"] else ""
+    return f"{found['name']} {found['version']}{coming}{fault}"
 
 
 def taken_in(codex: dict[str, Any]) -> str:

@@ -127,6 +127,7 @@ def short(name: str) -> str:
 def codices(found: Sequence[Part]) -> list[str]:
     rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
     notes = [f"{codex['name']}: {codex['fresh_notice']}" for codex in found if codex.get("fresh_notice")]
+    notes += [f"{codex['name']}: {identity_fault(codex)}" for codex in found if identity_fault(codex)]
     notes += [f"{codex['name']}: {codex['embedding']['fault']}" for codex in found if faulty(codex.get("embedding"))]
     notes += [f"{codex['name']}: {unembeddable(codex)}" for codex in found if unembeddable(codex)]
     return [table(("codex", "tier", "state", "files", "root"), rows), *notes] if rows else []
@@ -135,6 +136,10 @@ def codices(found: Sequence[Part]) -> list[str]:
 def unembeddable(codex: Part) -> str:
     refused = (codex.get("embedding") or {}).get("refused", 0)
     return f"{plural(refused, 'text')} cannot be embedded: found by words alone" if refused else ""
+
+
+def identity_fault(codex: Part) -> str:
+    return str((codex.get("identity") or {}).get("fault", ""))
 
 
 def faulty(embedding: Part | None) -> bool:
@@ -154,6 +159,8 @@ def state(codex: Part) -> str:
         parts.append(plural(codex["amendments"], "amendment"))
     if prefill and prefill["total"]:
         parts.append(f"computing {100 * prefill['done'] // prefill['total']} %")
+    if (codex.get("identity") or {}).get("preparing"):
+        parts.append("its new identity waits for an idle moment")
     embedding = codex.get("embedding")
     if embedding and embedding["embedded"] < embedding["texts"]:
         parts.append(f"embedding {100 * embedding['embedded'] // embedding['texts']} %")

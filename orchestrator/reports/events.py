@@ -9,6 +9,7 @@ from typing import Any
 from governor.outlook import Outlook
 from orchestrator.engine.messages import Snapshot
 from orchestrator.reports.prefill import Prefill
+from orchestrator.shelf.place import parts
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,6 @@ def events_between(before: Picture, after: Picture) -> list[dict[str, Any]]:
 
 
 def pool(name: str) -> dict[str, str]:
-    """A pool holds the floors and conversations of one codex under one identity."""
-    identity, _, codex = name.partition("/")
+    """A pool holds the floors and conversations of one codex under one version of an identity."""
+    identity, _, codex = parts(name)
     return {"pool": name, "identity": identity, "codex": codex}

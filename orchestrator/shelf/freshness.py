@@ -113,7 +113,7 @@ class Gauge:
             indexing=self.tending.blind(name),
             archive=self.tending.notice(name),
             failed=self.loads.failed(name),
-            rebasing=self.shelf.rebasing(name),
+            rebasing=self.shelf.generations.under_way(name),
             stands=stands,
             since=None if followed.watched or followed.still else compared_at(self.shelf.ledger, name),
         )

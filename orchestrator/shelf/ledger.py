@@ -1,12 +1,15 @@
-"""What must outlast a restart beside the generations: what people wished of a codex, its hot files, what questions touched.
+"""What must outlast a restart beside the generations: what people wished of a codex, its hot files, what questions touched,
+which version of an identity its floor was made of.
 
 The hot subset is frozen with its generation: a floor that is raised again after a restart must be the same prefix, though
-git, the room and what was asked have changed since. Small, in one SQLite file. Thread-safe. A damaged file is begun again,
+git, the room and what was asked have changed since; so the identity's text is kept, which may have changed too. Small, in
+one SQLite file. Thread-safe. A damaged file is begun again,
 also when the damage shows late: floors are then chosen anew, and wishes must be said again.
 """
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 
 from codex.catalog.renewable import Renewable
 from codex.errors import CatalogError
+from formatters.context import IdentityView
 
 log = logging.getLogger("lorekeep.shelf")
 
@@ -29,9 +33,24 @@ SCHEMA = (
     """
     CREATE TABLE compared (codex TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
+    """
+    CREATE TABLE asked (codex TEXT PRIMARY KEY, at REAL NOT NULL);
+    CREATE TABLE stood (
+        codex TEXT NOT NULL, identity TEXT NOT NULL, base TEXT NOT NULL, view TEXT NOT NULL,
+        PRIMARY KEY (codex, identity)
+    );
+    """,
 )
-TABLES = ("touched", "frozen", "wished", "compared")
+TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood")
 _MOST = 1 << 20  # a count beyond says nothing more
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A version of an identity whose floor stood, and on what: equal bases are the same codex in the same model."""
+
+    base: str
+    view: IdentityView
 
 
 @dataclass(frozen=True)
@@ -43,7 +62,7 @@ class Wishes:
 
 
 class Ledger:
-    """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze` and `forget`."""
+    """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze`, `stood` and `forget`."""
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
@@ -96,18 +115,34 @@ class Ledger:
 
     # -- what questions touched
 
-    def touch(self, codex: str, paths: Iterable[str]) -> None:
-        """One question more whose answer used these files."""
+    def touch(self, codex: str, paths: Iterable[str], at: float = 0.0) -> None:
+        """One question more, asked then (seconds since 1970), whose answer used these files."""
         rows = [(codex, path, _MOST) for path in dict.fromkeys(paths)]
-        if rows:
-            self._write(
-                codex,
-                lambda database: database.executemany(
-                    "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
-                    "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
-                    rows,
-                ),
+
+        def write(database: Connection) -> None:
+            database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?)", (codex, at))
+            database.executemany(
+                "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
+                "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
+                rows,
             )
+
+        self._write(codex, write)
+
+    def asked(self, codex: str, paths: Iterable[str]) -> None:
+        """The same, now, and behind an answer: where it cannot be written it is done without."""
+        try:
+            self.touch(codex, paths, time.time())
+        except CatalogError as fault:
+            log.warning("what a question about %s touched was not kept: %s", codex, fault)
+
+    def used(self, codex: str) -> float:
+        """When it was asked about last, in seconds since 1970; 0.0 where that is not known."""
+        try:
+            rows = self._read("SELECT at FROM asked WHERE codex = ?", codex)
+        except CatalogError:
+            return 0.0
+        return float(rows[0][0]) if rows else 0.0
 
     def touched(self, codex: str) -> Mapping[str, int]:
         """Questions by path."""
@@ -137,6 +172,24 @@ class Ledger:
             return unkept
         rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
         return tuple(json.loads(rows[0][0])) if rows else None
+
+    def stood(self, codex: str, what: Stood) -> None:
+        """From now on this version is the one whose floor stood last; where it cannot be written, a restart computes the
+        newest one while somebody waits."""
+        row = (codex, what.view.name, what.base, what.view.model_dump_json())
+        try:
+            self._write(
+                codex, lambda database: database.execute("INSERT OR REPLACE INTO stood VALUES (?, ?, ?, ?)", row)
+            )
+        except CatalogError as fault:
+            log.warning("which identity the floor of %s is made of was not kept: %s", codex, fault)
+
+    def last_stood(self, codex: str, identity: str) -> Stood | None:
+        rows = self._read("SELECT base, view FROM stood WHERE codex = ? AND identity = ?", codex, identity)
+        try:
+            return Stood(rows[0][0], IdentityView.model_validate_json(rows[0][1])) if rows else None
+        except ValueError:  # as another version of the program wrote it
+            return None
 
     # -- what is dropped
 

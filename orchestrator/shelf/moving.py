@@ -26,18 +26,18 @@ class Moving:
 
     async def reconsider(self) -> float | None:
         """After a new reading. Returns the seconds after which the next wish has lasted long enough, None without one."""
-        if not self._shelf.can_raise or self._machine.outlook.budget is None:
+        if self._machine.outlook.budget is None:
             return None
-        identity_tokens = await self._shelf.identity_tokens()
-        waits = [await self._reconsidered(one, identity_tokens) for one in self._shelf.all_seen()]
-        self._shelf.reconsider()
+        waits = [await self._reconsidered(one) for one in self._shelf.all_seen()]
+        self._shelf.generations.reconsider(self._shelf.all_seen())
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _reconsidered(self, standing: Standing, identity_tokens: int) -> float | None:
+    async def _reconsidered(self, standing: Standing) -> float | None:
         """Moves one codex when that is due; else the seconds until it is, None when it may stay."""
         name, stands = standing.name, standing.decision
         if standing.forced is not None:
             return None
+        identity_tokens = await self._shelf.identity_tokens(name)
         room, level = self._machine.room(identity_tokens), self._machine.levels.memory or "calm"
         wanted = redecide(stands, standing.sizes, room, level, settings=standing.settings).decision
         now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)

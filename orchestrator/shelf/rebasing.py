@@ -1,10 +1,11 @@
-"""New generations in the background: when a codex's log has grown too long, and while nobody asks.
+"""New floors in the background: when a codex's log has grown too long or its identity has changed, and while nobody asks.
 
-    log too long? ─▶ idle? ─▶ take in, raise ─▶ compute the new floor beside the old one ─▶ the codex moves to it
-                       ▲                                   │ a question comes
-                       └───────────────────────────────────┘ what was computed stays
+    due? ─▶ idle, and its turn? ─▶ take in, raise ─▶ compute the new floor beside the old one ─▶ the codex moves to it
+                     ▲                                   │ a question comes
+                     └───────────────────────────────────┘ what was computed stays
 
-The old generation serves until the new floor stands. Knows neither disk nor engine; what the steps do is handed in.
+The old floor serves until the new one stands. One codex at a time, in order of last use. Knows neither disk nor engine;
+what the steps do is handed in.
 """
 
 import asyncio
@@ -13,11 +14,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from codex.amendments import RebaseCase, RebaseDecision, should_rebase
 from codex.errors import CodexError
 from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotReady
-from orchestrator.shelf.floors import Floors
+from orchestrator.shelf.questions import Questions
 
 log = logging.getLogger("lorekeep.shelf")
 
@@ -30,36 +30,44 @@ Grown = TypeVar("Grown")
 
 
 @dataclass(frozen=True)
-class Steps(Generic[Grown]):
-    """What rebasing does to one codex.
+class Due:
+    """What a codex is to get, and why: a new generation, or the new version of an identity; '' for nothing."""
 
-    `case`: its numbers, None when it does not stand; `share`: of its tokens that a log may reach; `urgent`: nobody can ask
-    about it before, so it neither waits for an idle moment nor gives way to other questions. `prepare` takes a new
-    generation in and raises it, `grow` computes its floor and may be cancelled, `install` moves the codex to it.
+    what: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Steps(Generic[Grown]):
+    """What a new floor takes, of one codex.
+
+    `due`: what it is to get now; `used`: when it was asked about last, any clock; `urgent`: nobody can ask about
+    it before, so it neither waits for an idle moment nor gives way to other questions. `prepare` makes what will stand,
+    `grow` computes its floor, may be cancelled, and gives it back as one that stands; `install` moves the codex to it.
     `back` returns when the engine answers again, and raises EngineUnavailable where it will not.
     """
 
-    case: Callable[[str], RebaseCase | None]
-    share: Callable[[str], float]
+    due: Callable[[str], Due]
+    used: Callable[[str], float]
     urgent: Callable[[str], bool]
     prepare: Callable[[str], Awaitable[Grown]]
-    grow: Callable[[Grown], Awaitable[bool]]
+    grow: Callable[[Grown], Awaitable[Grown]]
     install: Callable[[Grown], Awaitable[None]]
     back: Callable[[], Awaitable[object]]
 
 
 class Rebasing(Generic[Grown]):
-    """At most one rebase of each codex at a time. One event loop calls all of it."""
+    """At most one attempt at a time, but for urgent ones. One event loop calls all of it."""
 
     def __init__(
         self,
-        floors: Floors,
+        questions: Questions,
         steps: Steps[Grown],
         idle_s: float = IDLE_S,
         again_s: float = AGAIN_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self._floors = floors
+        self._asking = questions
         self._steps = steps
         self._idle_s = idle_s
         self._again_s = again_s
@@ -67,14 +75,16 @@ class Rebasing(Generic[Grown]):
         self._hindered: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._waiting: set[str] = set()
+        self._at_work = ""  # whose turn it is
 
     def consider(self, name: str) -> None:
-        """Begins a rebase where the numbers call for one; it waits for its idle moment by itself."""
+        """Begins where one is due; it waits for its idle moment by itself."""
         if self.running(name):
             return
-        decision = self._decided(name)
-        if decision.rebase:
-            log.info("codex %s gets a new generation when idle: %s", name, decision.reason)
+        due = self._steps.due(name)
+        if due.what:
+            log.info("codex %s gets a new %s when idle: %s", name, due.what, due.reason)
             self._hindered.pop(name, None)
             self._tasks[name] = asyncio.create_task(self._run(name), name=f"rebase of {name}")
 
@@ -83,7 +93,7 @@ class Rebasing(Generic[Grown]):
         return task is not None and not task.done()
 
     def reason(self, name: str) -> str:
-        """Why the newest rebase of this codex was begun; '' where there was none."""
+        """Why the newest one of this codex was begun; '' where there was none."""
         return self._reasons.get(name, "")
 
     def hindered(self, name: str) -> str:
@@ -91,7 +101,7 @@ class Rebasing(Generic[Grown]):
         return self._hindered.get(name, "")
 
     async def ended(self, name: str) -> None:
-        """Returns when no rebase of this codex is under way, or it was hindered for as long as anybody should wait."""
+        """Returns when none of this codex is under way, or it was hindered for as long as anybody should wait."""
         task, waited = self._tasks.get(name), 0.0
         while task is not None and not task.done() and waited < self._patience_s:
             await asyncio.wait([task], timeout=LOOK_S)
@@ -109,72 +119,91 @@ class Rebasing(Generic[Grown]):
         for name in list(self._tasks):
             await self.give_up(name)
 
-    def _decided(self, name: str) -> RebaseDecision:
-        case = self._steps.case(name)
-        if case is None:
-            return RebaseDecision(False, "it does not stand")
-        return should_rebase(case, self._steps.share(name))
-
     def _due(self, name: str) -> bool:
-        decision = self._decided(name)
-        if decision.rebase:
-            self._reasons[name] = decision.reason
-        return decision.rebase
+        due = self._steps.due(name)
+        if due.what:
+            self._reasons[name] = due.reason
+        return bool(due.what)
 
     async def _run(self, name: str) -> None:
         try:
-            await self._moment(name)
-            while self._due(name) and not await self._unhindered(name):
+            while self._due(name):
                 await self._moment(name)
+                if self._due(name):  # also where the moment was long in coming
+                    await self._unhindered(name)
             self._hindered.pop(name, None)
         except (CodexError, LoreError, EngineUnavailable) as fault:
             self._hindered[name] = str(fault)
-            log.warning("codex %s keeps its amendments: %s", name, fault)
+            log.warning("codex %s stays as it is: %s", name, fault)
 
-    async def _unhindered(self, name: str) -> bool:
+    async def _unhindered(self, name: str) -> None:
         """An attempt; what passes by itself is waited for. Raises what does not."""
         try:
-            done = await self._attempt(name)
+            await self._in_turn(name)
         except PASSING as fault:
             if self.hindered(name) != str(fault):
-                log.info("codex %s: its new generation is tried again: %s", name, fault)
+                log.info("codex %s: its new floor is tried again: %s", name, fault)
             self._hindered[name] = str(fault)
             await self._steps.back()
             await asyncio.sleep(self._again_s)
-            return False
-        self._hindered.pop(name, None)
-        return done
+        else:
+            self._hindered.pop(name, None)
+
+    # -- when
 
     async def _moment(self, name: str) -> None:
-        """Returns when nobody asks, or nobody can."""
-        idle = asyncio.ensure_future(self._floors.idle(self._idle_s))
+        """Returns when nobody asks and it is this codex's turn, or nobody can ask."""
+        self._waiting.add(name)
         try:
-            while not idle.done() and not self._steps.urgent(name):
-                await asyncio.wait({idle}, timeout=LOOK_S)
+            await asyncio.sleep(0)  # others that were found due with it say that they wait too
+            while not self._steps.urgent(name):
+                if await self._quiet():
+                    if self._is_next(name):
+                        return
+                    await asyncio.sleep(LOOK_S)
         finally:
-            idle.cancel()
-            await asyncio.gather(idle, return_exceptions=True)
+            self._waiting.discard(name)
 
-    async def _attempt(self, name: str) -> bool:
-        """False when a question came in between."""
-        urgent = self._steps.urgent(name)
-        grown = await self._steps.prepare(name)
-        if urgent:
-            await self._steps.install(grown)
-            return True
-        growing = asyncio.ensure_future(self._steps.grow(grown))
-        asked = asyncio.ensure_future(self._floors.asked())
+    async def _quiet(self) -> bool:
+        """Whether nobody has asked for long enough, or soon will not have."""
         try:
-            await asyncio.wait({growing, asked}, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(LOOK_S):
+                await self._asking.idle(self._idle_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _is_next(self, name: str) -> bool:
+        return not self._at_work and name == max(self._waiting, key=lambda one: (self._steps.used(one), one))
+
+    # -- one attempt
+
+    async def _in_turn(self, name: str) -> None:
+        mine = not self._at_work
+        self._at_work = self._at_work or name
+        try:
+            await self._attempt(name)
+        finally:
+            if mine:
+                self._at_work = ""
+
+    async def _attempt(self, name: str) -> None:
+        """Ends without installing anything when a question comes in between."""
+        urgent = self._steps.urgent(name)
+        prepared = await self._steps.prepare(name)
+        grown = prepared if urgent else await self._grown(name, prepared)
+        if grown is not None:
+            await self._steps.install(grown)
+
+    async def _grown(self, name: str, prepared: Grown) -> Grown | None:
+        """None when a question came in between, it is no longer wanted, or became urgent. Raises what `grow` does."""
+        growing = asyncio.ensure_future(self._steps.grow(prepared))
+        asked = asyncio.ensure_future(self._asking.asked())
+        try:
+            while not growing.done() and not asked.done() and self._due(name) and not self._steps.urgent(name):
+                await asyncio.wait({growing, asked}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-            if not growing.done():
-                growing.cancel()
+            growing.cancel()  # does nothing to one that has ended
             await asyncio.gather(growing, asked, return_exceptions=True)
-        if growing.cancelled():
-            return False
-        if not growing.result():
-            # Both floors do not fit, or the engine ended: nobody asks now, so the new one takes the old one's place.
-            log.info("codex %s: its new generation replaces the old one in place", name)
-        await self._steps.install(grown)
-        return True
+        return None if growing.cancelled() else growing.result()

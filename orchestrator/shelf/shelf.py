@@ -9,27 +9,26 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from codex.errors import CodexError
 from codex.library import Library
 from codex.progress import Report
-from formatters.context import IdentityView
-from orchestrator.context.assembled import Floor
 from orchestrator.context.codex_choice import Candidate
 from orchestrator.context.tier import FloorTier, Room, TierDecision, tier_named
 from orchestrator.errors import NotReady
 from orchestrator.hosting.machine import Machine
-from orchestrator.identities import Identities
+from orchestrator.identities import DEFAULT
 from orchestrator.shelf.before import Before, before, note_compared, take_back
-from orchestrator.shelf.changed import changed_parts
-from orchestrator.shelf.faults import mended, translated
-from orchestrator.shelf.floor_of import floor_of
-from orchestrator.shelf.floors import Floors, pool_name
+from orchestrator.shelf.faults import translated
+from orchestrator.shelf.floors import Floors
 from orchestrator.shelf.generations import Generations, Grown
 from orchestrator.shelf.ledger import Ledger
 from orchestrator.shelf.loads import Loads
-from orchestrator.shelf.raising import Raising, Wanted, quiet, tokens_of
+from orchestrator.shelf.personas import Personas
+from orchestrator.shelf.place import Place
+from orchestrator.shelf.raising import Raising, Wanted, quiet
 from orchestrator.shelf.rebasing import IDLE_S
+from orchestrator.shelf.serving import Served
 from orchestrator.shelf.standing import Standing
+from orchestrator.shelf.taking_in import taken_in
 from orchestrator.shelf.unready import candidates_of
 from orchestrator.shelf.wake import raise_all
 
@@ -42,7 +41,7 @@ class Shelf:
     def __init__(
         self,
         library: Library,
-        identities: Identities,
+        personas: Personas,
         machine: Machine,
         floors: Floors,
         loads: Loads,
@@ -54,7 +53,7 @@ class Shelf:
         self.floors = floors
         self.loads = loads
         self.ledger = ledger
-        self._identities = identities
+        self.personas = personas
         self._machine = machine
         self._forced_by_settings = forced
         self._raising: Raising | None = None
@@ -62,7 +61,8 @@ class Shelf:
         self._standing: dict[str, Standing] = {}
         self._raise_locks: dict[str, asyncio.Lock] = {}
         self._disk_locks: dict[str, asyncio.Lock] = {}
-        self._generations = Generations(library, floors, self, idle_s)
+        self.generations = Generations(library, floors, self, personas, idle_s)
+        floors.on_stood(self._computed)
 
     # -- looking
 
@@ -93,7 +93,7 @@ class Shelf:
         if found is None:
             return await self.raise_codex(name)
         if found.amended and found.overfull(self._room()):
-            await self._generations.now(name)
+            await self.generations.now(name)
         return self._standing.get(name, found)
 
     def overfull(self, standing: Standing) -> bool:
@@ -103,23 +103,12 @@ class Shelf:
     def _room(self) -> Room:
         return self._machine.room(self._identity_size)
 
-    def reconsider(self) -> None:
-        """The machine has changed: what fitted may do so no longer."""
-        for standing in self.all_seen():
-            if standing.amended and self.overfull(standing):
-                self._generations.amended(standing.name)
-
-    def answered(self, name: str, paths: list[str]) -> None:
-        """A question about a codex was answered from these of its files."""
-        try:
-            self.ledger.touch(name, paths)
-        except CodexError as fault:
-            log.warning("what questions touched was not kept: %s", fault)
-        self._generations.answered(name)
-
-    def rebasing(self, name: str) -> bool:
-        """Whether a new generation is on its way."""
-        return self._generations.under_way(name)
+    def answered(self, place: Place, paths: list[str]) -> None:
+        """A question was answered on this floor, from these files."""
+        self._computed(place)
+        if place.codex:
+            self.ledger.asked(place.codex, paths)
+            self.generations.answered(place.codex)
 
     def disk(self, name: str) -> asyncio.Lock:
         """Held by whoever compares a codex with the disk: a load, or a watcher's news."""
@@ -127,13 +116,11 @@ class Shelf:
 
     # -- raising
 
-    @property
-    def can_raise(self) -> bool:
-        return self._raising is not None
-
     def speak(self, raising: Raising) -> None:
         """The model is known from now on: codices can be counted and their floors computed."""
         self._raising = raising
+        self.personas.speak(raising.voice)
+        self.generations.follow(self.all_seen)
 
     async def raise_codex(
         self,
@@ -148,21 +135,22 @@ class Shelf:
         `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced tier that does not fit, instead of
         letting another one stand.
         """
-        await self._generations.give_up(name)
+        await self.generations.give_up(name)
         async with self._raise_locks.setdefault(name, asyncio.Lock()):
             standing = await self._raised(name, report, keep, strict=strict)
             return await self._take(standing, settle=settle)
 
     async def _raised(self, name: str, report: Report, keep: TierDecision | None, *, strict: bool) -> Standing:
         raising = self._ready()
-        room = self._machine.room(await self.identity_tokens())
+        room = self._machine.room(await self.identity_tokens(name))
+        identity = self.personas.newest(name)
         with translated():
             tier = (await asyncio.to_thread(self.ledger.wishes, name)).tier
             forced = self._forced_by_settings if tier is None else tier_named(tier)
-            return await raising.raised(Wanted(name, room, forced, keep, strict), self._identity(), report)
+            return await raising.raised(Wanted(name, room, forced, keep, strict), identity, report)
 
-    async def _take(self, standing: Standing, *, settle: bool = True) -> Standing:
-        """The codex stands as this from now on, with what was logged since it was raised."""
+    async def _take(self, standing: Standing, *, settle: bool = True, grown: Place | None = None) -> Standing:
+        """The codex stands as this from now on, with what was logged since it was raised; its floor may be grown there."""
         name = standing.name
         async with self.disk(name):
             with translated():
@@ -171,12 +159,14 @@ class Shelf:
                     standing = await self._ready().amended(standing, log_now)
                 before = self._standing.get(name)
                 self._standing[name] = standing if before is None else standing.behind(before)
+                if grown is not None:
+                    self.personas.stood(grown)
                 is_new = before is None or before.generation.number != standing.generation.number
                 if is_new:
-                    self._generations.began(name)
+                    self.generations.began(name)
                 if is_new and settle:
                     await asyncio.to_thread(self.library.release, name)
-        self.floors.warm(name, await self._floor(standing), self.pool(name), new_generation=is_new and settle)
+        await self._warm(standing, to_stay=is_new and settle)
         return standing
 
     def _ready(self) -> Raising:
@@ -184,24 +174,36 @@ class Shelf:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._raising
 
-    def _identity(self) -> IdentityView:
-        return self._identities.get(None, self._ready().voice.tools)
+    async def _warm(self, standing: Standing, *, to_stay: bool = False) -> None:
+        floor, place = await self.personas.floor(standing.view)
+        self.floors.warm(floor, place, to_stay=to_stay)
+        self.generations.consider(standing.name)
 
-    async def identity_tokens(self) -> int:
-        (self._identity_size,) = await self._ready().voice.tokens.count([self._identity().text])
+    # -- identities
+
+    async def identity_tokens(self, name: str) -> int:
+        self._identity_size = await self.personas.tokens(name)
         return self._identity_size
 
-    def pool(self, name: str) -> str:
-        return pool_name(self._identity().name, name)
+    async def served(self, standing: Standing | None, identity: str | None = None) -> Served:
+        """The version of an identity that answers now; a newer one is prepared. Raises NotFound, InvalidRequest."""
+        served = await self.personas.served(standing.view if standing else None, identity)
+        if standing is not None and served.coming is not None:
+            self.generations.consider(standing.name)
+        elif standing is not None and self.floors.is_of_another(Place.of(standing.view, served.view)):
+            await self._warm(standing)  # it changed before its floor stood
+        return served
 
-    async def _floor(self, standing: Standing) -> Floor:
-        return await floor_of(standing.view, self._identity(), self._ready().voice)
+    def _computed(self, place: Place) -> None:
+        standing = self._standing.get(place.codex)
+        if standing is not None or not place.codex:
+            self.personas.computed(standing.view if standing else None, place)
 
     # -- a load's end
 
     async def before(self, name: str) -> Before:
         """What a load of this codex must leave when it is cancelled. No new generation is made beside a load."""
-        await self._generations.give_up(name)
+        await self.generations.give_up(name)
         with translated():
             return await asyncio.to_thread(before, self.library, self.ledger, name, self._standing.get(name))
 
@@ -231,61 +233,55 @@ class Shelf:
 
     async def changed(self, name: str) -> None:
         """Files of a codex may have changed: its log grows, its index follows, its floor gets the new entries behind it.
-
-        Needs no model where the codex does not stand yet. Raises Conflict while another process loads it.
-        """
+        Needs no model where the codex does not stand yet. Raises Conflict while another process loads it."""
         async with self.disk(name):
             standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
-            number = None if standing is None else standing.generation.number
-            with translated():
-                followed = await mended(
-                    lambda: self.library.follow(
-                        name,
-                        number,
-                        count=lambda text: tokens_of(text, self._raising),
-                        changed_definitions=changed_parts,
-                    )
-                )
-            if standing is None:
+            seen = await taken_in(self.library, self._raising, name, standing)
+            if standing is None or seen is None:
                 return
-            with translated():
-                chunks = await asyncio.to_thread(self._ready().chunks, name)
-            now = replace(standing, tree=followed.changes.state)
-            if not followed.new:
-                self.restate(standing, now)
+            amended = seen.standing
+            if not seen.new:
+                self.restate(standing, amended)
                 return
-            amended = await self._ready().amended(replace(now, chunks=chunks), followed.log)
             if self._standing.get(name) is not standing:
                 amended = replace(amended, decision=self._standing[name].decision)
             self._standing[name] = amended
-        log.info("codex %s: %d %s taken in", name, followed.new, "change" if followed.new == 1 else "changes")
+        log.info("codex %s: %d %s taken in", name, seen.new, "change" if seen.new == 1 else "changes")
         if not self.overfull(amended):
-            self.floors.warm(name, await self._floor(amended), self.pool(name))
-        self._generations.amended(name)
+            await self._warm(amended)
+        self.generations.consider(name)
 
-    # -- new generations
+    # -- new floors
 
-    async def beside(self, name: str) -> Grown:
-        """The newest generation, raised beside the one that stands."""
-        standing = await self._raised(name, quiet, None, strict=False)
-        return Grown(standing, await self._floor(standing))
+    async def beside(self, name: str) -> Standing:
+        """The newest generation, raised; nothing is changed by that."""
+        return await self._raised(name, quiet, None, strict=False)
 
     async def move(self, grown: Grown) -> None:
-        """The codex stands as this from now on."""
-        async with self._raise_locks.setdefault(grown.standing.name, asyncio.Lock()):
-            await self._take(grown.standing)
+        """The codex stands as this from now on. Older generations and versions of its identity are released."""
+        name, place = grown.place.codex, grown.place
+        async with self._raise_locks.setdefault(name, asyncio.Lock()):
+            if grown.standing is not None:
+                await self._take(grown.standing, grown=place if grown.stands else None)
+                return
+            self.personas.stood(place)
+            if place.identity.name != DEFAULT:
+                self.floors.replace(place)
+            elif (standing := self._standing.get(name)) is not None:
+                await self._warm(standing, to_stay=True)
 
     # -- ends
 
     async def drop(self, name: str) -> None:
         """Raises NotFound, Conflict."""
-        await self._generations.give_up(name)
+        await self.generations.give_up(name)
         async with self.disk(name):
             with translated():
                 await asyncio.to_thread(self.library.drop, name)
                 await asyncio.to_thread(self.ledger.forget, name)
             self._standing.pop(name, None)
-        self._generations.forget(name)
+        self.personas.forget(name)
+        self.generations.forget(name)
         self.loads.forget(name)
         self.floors.drop(name)
 
@@ -294,7 +290,7 @@ class Shelf:
         await raise_all(self, told)
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
-        await self._generations.stop()
+        await self.generations.stop()
         await self.loads.stop(why)
         await self.floors.stop()
         self.ledger.close()

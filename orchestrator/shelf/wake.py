@@ -1,4 +1,4 @@
-"""After a start: what was loaded before is raised again, one codex after the other."""
+"""After a start: what was loaded before is raised again, one codex after the other, in order of last use."""
 
 import asyncio
 import logging
@@ -22,12 +22,13 @@ class Raised(Protocol):
 
 
 def codices_of(library: Library, ledger: Ledger) -> list[str]:
-    """Names of what can be raised; whatever is noted of others is forgotten. Raises CodexError."""
+    """Names of what can be raised, asked about last first; what is noted of others is forgotten. Raises CodexError."""
     noted = ledger.noted()  # first: what is loaded meanwhile is in the catalog before anything is noted of it
     codices = library.codices()
     for name in noted - {one.name for one in codices}:
         ledger.forget(name)
-    return [one.name for one in codices if one.newest is not None]
+    names = [one.name for one in codices if one.newest is not None]
+    return sorted(names, key=ledger.used, reverse=True)
 
 
 async def raise_all(shelf: Raised, told: Callable[[int, int], None]) -> None:

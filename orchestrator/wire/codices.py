@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import Shape
+from orchestrator.wire.lore import IdentityState, Shape
 
 
 class TierTokens(Shape):
@@ -62,6 +62,7 @@ class CodexReport(Shape):
     fresh: str = Field("", description="how true it is to the disk, in a word or a few")
     fresh_notice: str = Field("", description="what should be known of that")
     unseen: str = Field("", description="what a search may not see now")
+    identity: IdentityState | None = Field(None, description="the persona that answers unless another is named")
     prefill: FloorProgress | None = Field(None, description="none where nothing is computed")
     embedding: EmbeddedTexts | None = Field(None, description="none without a model that embeds")
 

@@ -17,7 +17,7 @@ class NowEvent(Shape):
     engine: str = Field(description="the engine's state")
     prefill: PrefillReport | None = Field(description="what is computed in advance")
     computed: int = Field(description="prompt tokens since the engine's start")
-    pools: tuple[str, ...] = Field(description="IDENTITY/CODEX of each")
+    pools: tuple[str, ...] = Field(description="IDENTITY@VERSION/CODEX of each")
     evicted_tokens: int = Field(description="since the engine's start")
     evicted_segments: int = Field(description="checkpoints, since the engine's start")
 
@@ -41,7 +41,7 @@ class PoolEvent(Shape):
     """A live cache was opened or closed."""
 
     event: Literal["opened", "closed"] = Field(description="which of the two")
-    pool: str = Field(description="IDENTITY/CODEX")
+    pool: str = Field(description="IDENTITY@VERSION/CODEX")
     identity: str = Field(description="the persona")
     codex: str = Field(description="empty: the bare model")
 

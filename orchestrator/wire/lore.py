@@ -14,6 +14,15 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
+class IdentityState(Shape):
+    """The persona that answered."""
+
+    name: str = Field(description="its name")
+    version: str = Field(description="12 hex digits of what it says and of the tools that it tells of")
+    preparing: str | None = Field(None, description="the version that follows when its prefix is computed")
+    fault: str = Field("", description="why its newest version cannot be read")
+
+
 class CodexState(Shape):
     """The codex that was asked, in the state that the answer saw."""
 
@@ -116,6 +125,7 @@ class Lore(Shape):
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
+    identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
     codex: CodexState | None = Field(None, description="none: the bare model answered")
     strategy: StrategyState = Field(description="how the codex reached the model")
     blocks: tuple[BlockState, ...] = Field(description="six, in their order")

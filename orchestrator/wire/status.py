@@ -32,7 +32,7 @@ class PrefillReport(Shape):
 class PoolReport(Shape):
     """A live cache, of one codex under one identity. free + reserved + evictable + leased = size, in tokens."""
 
-    name: str = Field(description="IDENTITY/CODEX")
+    name: str = Field(description="IDENTITY@VERSION/CODEX")
     size: int = Field(description="cells")
     free: int = Field(description="that hold nothing")
     reserved: int = Field(description="for answers that run")

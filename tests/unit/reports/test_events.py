@@ -9,7 +9,7 @@ from orchestrator.reports.events import Picture, events_between
 from orchestrator.reports.prefill import Prefill
 
 FLOOR = Prefill("5ab1", "demo", "map", 2, 512, 4000)
-CALM = Picture("calm", "normal", "ready", None, 0, ("lore/demo",), 0, 0)
+CALM = Picture("calm", "normal", "ready", None, 0, ("lore@1a2b/demo",), 0, 0)
 pictures = st.builds(
     Picture,
     level=st.sampled_from(["calm", "high"]),
@@ -59,7 +59,7 @@ def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
 
 def test_a_pool_is_told_by_its_codex_and_identity():
     assert events_between(replace(CALM, pools=()), CALM) == [
-        {"event": "opened", "pool": "lore/demo", "identity": "lore", "codex": "demo"}
+        {"event": "opened", "pool": "lore@1a2b/demo", "identity": "lore", "codex": "demo"}
     ]
 
 

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from formatters.context import IdentityView
 from orchestrator.context.assembled import Floor
 from orchestrator.engine.messages import Progress, Snapshot
-from orchestrator.shelf.floors import Floors, pool_name
+from orchestrator.shelf.floors import Floors
+from orchestrator.shelf.place import Place
 
 
 class Engine:
@@ -30,13 +32,17 @@ def floor(name: str) -> Floor:
     return Floor(name, ())
 
 
+def place(codex: str) -> Place:
+    return Place(codex, 1, "full", IdentityView(name="lorekeep", version="v1"))
+
+
 @pytest.mark.anyio
 async def test_the_rest_of_a_floor_takes_what_was_measured_and_nothing_is_said_before():
     for measured, left in (((30.0,), 30.0), ((30.0, 0.1), 100.0), ((), None)):
         engine = Engine(*measured)
         floors = Floors(engine)
         assert floors.left_s("demo") is None
-        floors.warm("demo", floor("f" * 64), pool_name("lorekeep", "demo"))
+        floors.warm(floor("f" * 64), place("demo"))
         await engine.told.wait()
         assert floors.left_s("demo") == left
         await floors.stop()
@@ -45,5 +51,5 @@ async def test_the_rest_of_a_floor_takes_what_was_measured_and_nothing_is_said_b
 @pytest.mark.anyio
 async def test_a_floor_is_known_by_its_codex():
     floors = Floors(Engine(1.0))
-    with floors.held(floor("a"), pool_name("lorekeep", "demo")), floors.held(floor("b"), pool_name("lorekeep", "")):
+    with floors.held(floor("a"), place("demo")), floors.held(floor("b"), place("")):
         assert [floors.codex_of(name) for name in ("a", "b", "unknown")] == ["demo", "", ""]
