@@ -14,7 +14,7 @@ from codex.citations import Files, Shown, check
 from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
-from orchestrator.asking.pointing import Selection
+from orchestrator.asking.passages import Passage
 from orchestrator.shelf.changed import laid_over
 from orchestrator.shelf.known_lines import EXCERPT, Span, base_of, known_now, spans_now
 from orchestrator.wire.lore import Citation
@@ -26,15 +26,6 @@ FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every ques
 
 
 @dataclass(frozen=True)
-class Passage:
-    """Lines of a file that stood in the prompt; `start` is the number of the first."""
-
-    path: str
-    start: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Ground:
     """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now, and what the
     user selected in one of them."""
@@ -43,7 +34,7 @@ class Ground:
     running: Sequence[Turn] = ()
     log: Sequence[Amendment] = ()
     files: Files = field(default_factory=lambda: Files({}))
-    selection: Selection | None = None
+    selection: Passage | None = None
 
     @property
     def pieces(self) -> Sequence[CodexPiece]:
@@ -137,13 +128,12 @@ def line_count(text: str) -> int:
 def passages_of(ground: Ground) -> list[Passage]:
     """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
     evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
-    if ground.selection is not None:
-        evidence.insert(0, Passage(ground.selection.path, ground.selection.start, ground.selection.text))
+    selected = [ground.selection] if ground.selection is not None else []
     base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
     latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
     untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
-    return [*evidence, *(one for entry in changed for one in _told(entry, base, ground.log)), *untouched]
+    return [*selected, *evidence, *(one for entry in changed for one in _told(entry, base, ground.log)), *untouched]
 
 
 def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:

@@ -10,20 +10,12 @@ from dataclasses import dataclass
 from codex.amendments import effective
 from codex.errors import CodexError
 from formatters.context import Attachment
+from orchestrator.asking.passages import Passage
 from orchestrator.shelf.standing import Standing
 
 NAME = "where the user is"
 
 Read = Callable[[str, str], str]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Lines of a file of the codex; `start` is the number of the first."""
-
-    path: str
-    start: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,7 @@ class Pointed:
     """
 
     attachment: Attachment
-    selection: Selection | None = None
+    selection: Passage | None = None
 
 
 def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) -> Pointed | None:
@@ -45,7 +37,7 @@ def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) ->
     path = standing.files.meant(file) if standing is not None and file else None
     text = text_of(path, standing, read) if path and standing is not None and marked.strip() else ""
     lines, marked = lines_of(marked, text), marked.strip("\n")
-    found = Selection(path, lines[0], marked) if path and lines else None
+    found = Passage(path, lines[0], marked) if path and lines else None
     return Pointed(Attachment(name=NAME, text=words(path or file, marked, lines)), found)
 
 

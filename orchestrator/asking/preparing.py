@@ -16,7 +16,8 @@ from formatters.context import Attachment, IdentityView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.asking.news import codex_of, news_for, told_anew
-from orchestrator.asking.pointing import Pointed, Selection, pointed, pointing
+from orchestrator.asking.passages import Passage
+from orchestrator.asking.pointing import Pointed, pointed, pointing
 from orchestrator.asking.turn_state import (
     Conversation,
     Conversations,
@@ -70,7 +71,7 @@ class Prepared:
     conversation: Conversation
     served: Served
     gathered: Gathered
-    selection: Selection | None
+    selection: Passage | None
     max_tokens: int
     sampling: Sampling
     stop: tuple[str, ...]

@@ -48,9 +48,6 @@ class Conversations:
         while len(self._kept) > MOST_CONVERSATIONS:
             self._kept.popitem(last=False)
 
-    def forget(self, key: str) -> None:
-        self._kept.pop(key, None)
-
 
 def key_of(uid: int, codex: str | None, messages: Sequence[Message]) -> str:
     """The name of a stateless conversation that consists of these messages. One user never continues another's."""

@@ -39,6 +39,8 @@ class SessionStore:
         self.connection = opened(path)
         self.clock = clock
         self.lock = threading.RLock()
+        # SQLite would give a dropped one's number again, to which an answer that still runs may belong.
+        self.last_number = int(self.read("SELECT coalesce(max(id), 0) FROM sessions")[0][0])
 
     def create(self, uid: int, codex: str | None, name: str | None = None) -> Session:
         """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
@@ -47,11 +49,12 @@ class SessionStore:
             now = self._now(database)
             try:
                 database.execute(
-                    "INSERT INTO sessions (name, uid, codex, title, created, used) VALUES (?, ?, ?, '', ?, ?)",
-                    (chosen, uid, codex, now, now),
+                    "INSERT INTO sessions (id, name, uid, codex, title, created, used) VALUES (?, ?, ?, ?, '', ?, ?)",
+                    (self.last_number + 1, chosen, uid, codex, now, now),
                 )
             except sqlite3.IntegrityError:
                 raise taken(chosen) from None
+            self.last_number += 1
             found = self.row(uid, chosen)
         assert found is not None
         return found
@@ -78,8 +81,10 @@ class SessionStore:
         return found[0] if found else None
 
     def append(self, session: int, turns: Sequence[Turn]) -> None:
-        """Adds turns at the end, all or none. The first user's message becomes the title."""
+        """Adds turns at the end, all or none. The first user's message becomes the title. Raises NotFound."""
         with self.writing() as database:
+            if not self.select("WHERE id = ?", session):
+                raise NotFound("the session was dropped meanwhile", "ask again without it")
             now = self._now(database)
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(

@@ -21,7 +21,8 @@ from formatters.context import (
     TurnContext,
 )
 from orchestrator.asking.grounding import Ground, citations_of, used_of
-from orchestrator.asking.pointing import NAME, Selection
+from orchestrator.asking.passages import Passage
+from orchestrator.asking.pointing import NAME
 
 LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
 SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"
@@ -218,7 +219,7 @@ def test_a_quoted_line_of_a_changed_file_is_given_its_place_in_the_file_as_it_is
 
 
 def test_what_the_user_selected_is_cited_where_it_stands() -> None:
-    on = replace(ground(), selection=Selection("src/a.py", 3, "a line that was selected\nand one more of them"))
+    on = replace(ground(), selection=Passage("src/a.py", 3, "a line that was selected\nand one more of them"))
     assert said("and one more of them", on) == [("src/a.py:4-4", "")]
 
 

@@ -9,7 +9,8 @@ from codex.catalog.generations import Entry, Generation
 from codex.citations import Files
 from codex.trees.port import TreeState
 from formatters.context import CodexView
-from orchestrator.asking.pointing import Selection, lines_of, pointed, pointing
+from orchestrator.asking.passages import Passage
+from orchestrator.asking.pointing import lines_of, pointed, pointing
 from orchestrator.context.tier import FloorTier, TierDecision, TierSizes
 from orchestrator.shelf.standing import Standing
 
@@ -58,7 +59,7 @@ def test_a_selection_without_a_file_is_told():
 def test_a_selection_that_stands_in_the_codex_goes_with_its_place():
     client = {"file": "main.py", "selection": "\ndef run():\n    return os.name\n"}
     found = pointed(client, standing(), lambda path, digest: TEXT)
-    assert found.selection == Selection("src/app/main.py", 4, "def run():\n    return os.name")
+    assert found.selection == Passage("src/app/main.py", 4, "def run():\n    return os.name")
 
 
 def test_a_selection_that_was_not_saved_or_of_no_file_of_the_codex_has_no_place():

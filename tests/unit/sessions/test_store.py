@@ -142,6 +142,15 @@ def test_a_dropped_session_takes_its_turns_with_it(store, path):
     assert store.count() == 0
 
 
+def test_what_a_dropped_session_was_still_to_get_goes_to_no_other(store):
+    dropped = store.create(ALICE, "demo")
+    store.drop(ALICE, dropped.name)
+    assert store.create(BOB, "demo", "another").id != dropped.id
+    with pytest.raises(NotFound, match="dropped meanwhile"):
+        store.append(dropped.id, [Turn("user", "Alice's own")])
+    assert store.export(BOB, "another")["turns"] == []
+
+
 def test_the_nearest_name_is_told(store):
     store.create(ALICE, "demo", "brave-otter")
     with pytest.raises(NotFound) as caught:
