@@ -23,8 +23,6 @@ from llama_sources import build_cache
 
 LORE = Path(sys.executable).parent / "lore"
 XDG = {"XDG_CONFIG_HOME": "config", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state"}
-
-
 RULES = "KF_RULE_CACHE_DIR"  # Kingfisher's own variable
 LIBC = ctypes.CDLL(None)
 SET_PARENT_DEATH_SIGNAL = 1

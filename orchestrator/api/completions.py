@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from orchestrator.api.server_sent import DONE, closing, comment, data
@@ -104,40 +104,57 @@ class Chunks:
         ]
 
 
+@dataclass
+class Whole:
+    """All that an ask told."""
+
+    text: list[str] = field(default_factory=list)
+    chosen: list[Chosen] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    answered: Answered | None = None
+
+    def take(self, event: AskEvent) -> None:
+        match event:
+            case Text():
+                self.text.append(event.delta)
+                self.chosen += event.chosen
+            case Thought():
+                self.thoughts.append(event.delta)
+            case ToolCall():
+                self.calls.append(call_of(event))
+            case Answered():
+                self.answered = event
+            case Waiting():
+                pass
+
+    def message(self) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "role": "assistant",
+            "content": "".join(self.text) if self.text or not self.calls else None,
+        }
+        if self.thoughts:
+            said["reasoning_content"] = "".join(self.thoughts)
+        if self.calls:
+            said["tool_calls"] = self.calls
+        return said
+
+
 async def completed(model: str, events: AsyncIterator[AskEvent]) -> dict[str, Any]:
     """The whole answer as one object."""
-    text: list[str] = []
-    chosen: list[Chosen] = []
-    thoughts: list[str] = []
-    calls: list[dict[str, Any]] = []
-    answered: Answered | None = None
+    whole = Whole()
     async with closing(events):
         async for event in events:
-            match event:
-                case Text():
-                    text.append(event.delta)
-                    chosen += event.chosen
-                case Thought():
-                    thoughts.append(event.delta)
-                case ToolCall():
-                    calls.append(call_of(event))
-                case Answered():
-                    answered = event
-                case Waiting():
-                    pass
+            whole.take(event)
+    answered = whole.answered
     assert answered is not None, "an ask ends with Answered or raises"
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(text) if text or not calls else None}
-    if thoughts:
-        message["reasoning_content"] = "".join(thoughts)
-    if calls:
-        message["tool_calls"] = calls
-    about = {"logprobs": logprobs_of(chosen)} if chosen else {}
+    about = {"logprobs": logprobs_of(whole.chosen)} if whole.chosen else {}
     return {
         "id": new_id(),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [{"index": 0, "message": message, **about, "finish_reason": answered.finish_reason}],
+        "choices": [{"index": 0, "message": whole.message(), **about, "finish_reason": answered.finish_reason}],
         "usage": usage_of(answered),
         "lore": answered.lore.model_dump(mode="json"),
     }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from governor.budget import Budget
 from governor.embedding import embedding_cost
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
@@ -75,19 +76,21 @@ def described(
         "weights": {"total": shape.weights, "by_type": dict(shape.by_type)},
         "kv": kv_report(shape, chosen, ground),
         "ranges": ranges(shape),
-        "memory": None
-        if budget is None
-        else {
-            "where": budget.where,
-            "kv_bytes": budget.kv,
-            "cells": budget.cells,
-            "gpu_layers": budget.gpu_layers,
-            "layers": budget.layers,
-            "buffers": working_bytes(shape, chosen.plan, budget.window),
-            "gpus": placed(shape, chosen, budget, gpus),
-        },
+        "memory": memory_report(shape, chosen, budget, gpus) if budget is not None else None,
         "template": placement_report(placement_of(header.gguf)),
         "settings": [asdict(one) for one in choices(shape, chosen, budget, gpus)],
+    }
+
+
+def memory_report(shape: ModelShape, chosen: Offload, budget: Budget, gpus: Sequence[Gpu]) -> dict[str, Any]:
+    return {
+        "where": budget.where,
+        "kv_bytes": budget.kv,
+        "cells": budget.cells,
+        "gpu_layers": budget.gpu_layers,
+        "layers": budget.layers,
+        "buffers": working_bytes(shape, chosen.plan, budget.window),
+        "gpus": placed(shape, chosen, budget, gpus),
     }
 
 
