@@ -32,16 +32,12 @@ class TokenCache:
         self._budget = budget
         self._held = 0
         self._ids: OrderedDict[bytes, Ids] = OrderedDict()
-        self.hits = 0
-        self.misses = 0
 
     async def encode(self, texts: Sequence[str], control: bool = False) -> list[Ids]:
         """Ids of each text. Texts that are not known yet cross to the encoder in one call, each once."""
         keys = [_key(text, control) for text in texts]
         known = {key: self._touched(key) for key in keys if key in self._ids}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        self.hits += len(keys) - len(missing)
-        self.misses += len(missing)
         if missing:
             encoded = await self._encoder.encode(list(missing.values()), control)
             for key, ids in zip(missing, encoded, strict=True):
