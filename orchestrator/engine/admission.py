@@ -15,6 +15,7 @@ from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cells.moving import Moving
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import SCRATCH_CELLS, Pool
+from orchestrator.engine.cells.releasing import release
 from orchestrator.engine.cells.sizes import ROUND, Growth, Scale, Size, rounded, size_of
 from orchestrator.engine.cells.transfer import move
 from orchestrator.engine.messages import Grant, Job, Reason
@@ -234,10 +235,16 @@ class Admission:
         return replace(growth.most, cells=min(free // ROUND * ROUND, growth.most.cells))
 
     def forget(self, name: str) -> Floor | None:
-        """Forgets a floor; its pool goes with the last floor in it. Nothing of it may run."""
+        """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
+        Nothing of it may run. The tiers forget it too."""
         floor = self.floors.pop(name, None)
-        if floor is not None and floor.pool in self.pools and all(f.pool != floor.pool for f in self.floors.values()):
-            self.discard(floor.pool)  # the tiers forget it too
+        if floor is None or floor.pool not in self.pools:
+            return floor
+        others = [other.ids for other in self.floors.values() if other.pool == floor.pool]
+        if others:
+            release(self.pools[floor.pool], floor.ids, others)
+        else:
+            self.discard(floor.pool)
         return floor
 
     def close(self, name: str) -> None:
