@@ -7,46 +7,34 @@ round has time for (`slack`), and a pool grows beside its old context or not at 
 """
 
 import logging
-from array import array
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
+from orchestrator.engine.cells.leaving import Idle, leaving, room
 from orchestrator.engine.cells.moving import Moving
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import SCRATCH_CELLS, Pool
 from orchestrator.engine.cells.releasing import release
 from orchestrator.engine.cells.sizes import ROUND, Growth, Scale, Size, rounded, size_of
 from orchestrator.engine.cells.transfer import move
-from orchestrator.engine.messages import Grant, Job, Reason
+from orchestrator.engine.door import Floor, Refusal, refused
+from orchestrator.engine.messages import Grant, Job
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tickets import Ticket
-from orchestrator.engine.worth import UNSEEN, Price
+from orchestrator.engine.worth import Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 
 log = logging.getLogger("lorekeep.engine")
 
 
-@dataclass(frozen=True)
-class Floor:
-    """A floor's ids, and the name of the pool that it stands in."""
-
-    ids: "array[int]"
-    pool: str
-
-
-@dataclass(frozen=True)
-class Refusal:
-    reason: Reason
-    detail: str
-
-
 class Admission:
     """The floors known and the pools that stand.
 
-    `on_evict` sees each node before its cells are given up, again where it raised OutOfTime. `answering` says whether
-    somebody would notice that a round takes long. `slack` is the round's; the loop sets it.
+    `on_evict` sees each node before its cells are given up, again where it raised OutOfTime. `lost_ms` is what it would
+    take to have again what stands in a pool. `answering` says whether somebody would notice that a round takes long.
+    `slack` is the round's; the loop sets it.
     """
 
     def __init__(
@@ -54,8 +42,9 @@ class Admission:
         backend: Backend,
         scale: Scale,
         on_evict: Callable[[Pool, Node, Slack], None],
+        lost_ms: Callable[[Pool], float],
         answering: Callable[[], bool],
-        price: Callable[[], Price] = lambda: UNSEEN,
+        price: Callable[[], Price],
     ) -> None:
         self.grant = Grant(0, 0, 0)
         self.floors: dict[str, Floor] = {}
@@ -63,6 +52,7 @@ class Admission:
         self._backend = backend
         self._scale = scale
         self._on_evict = on_evict
+        self._lost_ms = lost_ms
         self._answering = answering
         self._price = price
         self._round = 0
@@ -81,19 +71,7 @@ class Admission:
 
     def refusal(self, job: Job) -> Refusal | None:
         """Why this job can never run, as things stand; None when it may wait for its turn."""
-        if job.floor not in self.floors:
-            return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
-        prompt = len(self.floors[job.floor].ids) + len(job.tail) // 4
-        need = prompt + job.max_tokens
-        if need > self.grant.window:
-            return Refusal(
-                Reason.WINDOW, f"{prompt} + {job.max_tokens} tokens exceed the window of {self.grant.window}"
-            )
-        if need + SCRATCH_CELLS > self.grant.cells:
-            stale = job.grant not in (0, self.grant.number)
-            reason = Reason.STALE if stale else Reason.CELLS
-            return Refusal(reason, f"{need} tokens of KV are needed, {self.grant.cells - SCRATCH_CELLS} are granted")
-        return None
+        return refused(job, self.floors, self.grant)
 
     def pool_name(self, ticket: Ticket) -> str:
         return self.floors[ticket.job.floor].pool
@@ -144,7 +122,7 @@ class Admission:
                 return None
             memory = self._open(name, least, size)
             self._grown_out.discard(name)
-            self.pools[name] = Pool(name, memory, self._leaving, self._price, ranges=self._backend.info.ranges)
+            self.pools[name] = Pool(name, memory, self._evicting, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
     def _open(self, name: str, least: Size, size: Size) -> Memory:
@@ -222,17 +200,19 @@ class Admission:
 
         Cells of pools in `kept` count as free; `spared` is not closed.
         """
-        least = self._scale.weight(growth.least)
-        held = {name: self._held_by(name) for name in self.pools if name not in kept}
-        idle = sorted((self.pools[name].used, name) for name in held if self.pools[name].idle() and name != spared)
-        if self.grant.cells - sum(held.values()) + sum(held[name] for _, name in idle) < least:
+        least, free = self._scale.weight(growth.least), self.grant.cells - self.held() + sum(map(self._held_by, kept))
+        made = room(free, self._leaving({*kept, spared}) if free < least else (), least)
+        if made is None:
             return None
-        while self.grant.cells - sum(held.values()) < least:
-            name = idle.pop(0)[1]
-            self.close(name)
-            del held[name]
-        free = self.grant.cells - sum(held.values()) - self._scale.beside(growth.least.sequences)
-        return replace(growth.most, cells=min(free // ROUND * ROUND, growth.most.cells))
+        for pool in made.closing:
+            self.close(pool.name)
+        cells = (made.free - self._scale.beside(growth.least.sequences)) // ROUND * ROUND
+        return replace(growth.most, cells=min(cells, growth.most.cells))
+
+    def _leaving(self, spared: Container[str | None] = ()) -> list[Idle]:
+        """Idle pools, worth least first."""
+        idle = [pool for pool in self.pools.values() if pool.idle() and pool.name not in spared]
+        return leaving(idle, lambda pool: self._held_by(pool.name), self._lost_ms, self._round)
 
     def forget(self, name: str) -> Floor | None:
         """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
@@ -253,12 +233,12 @@ class Admission:
         assert pool.idle()
         try:
             for node in pool.tree.nodes():
-                self._leaving(pool, node)
+                self._evicting(pool, node)
         except BackendError as error:
             log.warning("what stood in pool %s was not kept: %s", name, error)
         self.discard(name)
 
-    def _leaving(self, pool: Pool, node: Node) -> None:
+    def _evicting(self, pool: Pool, node: Node) -> None:
         self._on_evict(pool, node, self.slack)
 
     def discard(self, name: str) -> None:
@@ -270,16 +250,16 @@ class Admission:
         pool.memory.close()
 
     def shrink_to_grant(self) -> None:
-        """After a smaller grant moves are abandoned and idle pools go, longest unused first, until it is kept to."""
-        if self.held() > self.grant.cells:
-            for moving in self._moves.values():
-                moving.abandon()
-            self._moves.clear()
-        for pool in sorted(self.pools.values(), key=lambda pool: pool.used):
+        """After a smaller grant moves are abandoned and idle pools go, worth least first, until it is kept to."""
+        if self.held() <= self.grant.cells:
+            return
+        for moving in self._moves.values():
+            moving.abandon()
+        self._moves.clear()
+        for pool in self._leaving():
             if self.held() <= self.grant.cells:
                 return
-            if pool.idle():
-                self.close(pool.name)
+            self.close(pool.name)
 
     def held(self) -> int:
         return sum(map(self._held_by, self.pools))

@@ -32,6 +32,7 @@ class Behind:
         if keeper is not None:
             keeper.tiers.price = price
         self._keeper = keeper
+        self._price = price
         self._counters = counters
         self._clock = clock
 
@@ -54,6 +55,16 @@ class Behind:
             self._keeper.evicting(pool, node, slack)
         if not counted:
             self._counters.evicted_tokens += node.filled
+
+    def lost_ms(self, pool: Pool) -> float:
+        """What it takes to have again all that stands in a pool: restored where it arrived below, else computed."""
+        return sum(self._lost_ms(node) for node in pool.tree.nodes() if node.filled)
+
+    def _lost_ms(self, node: Node) -> float:
+        again = self._price().again(node.start, node.stands)
+        if self._keeper is not None and self._keeper.keeps(node):
+            again = min(again, self._keeper.tiers.restore_ms())
+        return again * node.filled
 
     def stepped(self, pool: Pool, costs: Costs, rows: int) -> None:
         """A step of so many rows was made, which walked all cells of the pool: tails that outstayed their welcome go.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from orchestrator.engine import outcomes
-from orchestrator.engine.admission import Admission, Floor, Refusal
+from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.behind import Behind
 from orchestrator.engine.cells import conservation
@@ -21,6 +21,7 @@ from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.sizes import scale_of
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
+from orchestrator.engine.door import Floor, Refusal
 from orchestrator.engine.entry import Entry
 from orchestrator.engine.messages import (
     Cancel,
@@ -69,7 +70,9 @@ class Loop:
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self._tickets: dict[int, Ticket] = {}
         scale = scale_of(backend, sequences, limits.batch)
-        self.admission = Admission(backend, scale, self._behind.evicting, lambda: answered(self._tickets), self._price)
+        self.admission = Admission(
+            backend, scale, self._behind.evicting, self._behind.lost_ms, lambda: answered(self._tickets), self._price
+        )
         self._limits = limits
         self._clock = clock
         self._arrivals = self._moments = 0

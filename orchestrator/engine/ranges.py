@@ -3,7 +3,7 @@
 The daemon's API checks the same for its clients; this is for whoever else hands jobs in.
 """
 
-from orchestrator.engine.admission import Refusal
+from orchestrator.engine.door import Refusal
 from orchestrator.engine.messages import Job, Reason, Sampling
 
 # Name, least, most; both are allowed.

@@ -1,6 +1,6 @@
-"""What is lost when cells or a checkpoint go: one rule for every tier. Pure.
+"""What is lost when cells, a whole pool or a checkpoint go: one rule for every tier. Pure.
 
-    worth = milliseconds to compute one of its tokens again / (1 + age)
+    worth = milliseconds to have one of its tokens again / (1 + age)
 
 What goes makes room, and room is counted in tokens: hence the cost of one token and not of them all. It grows with the
 tokens before it. Age is counted in uses of others since its own last one. What is worth least goes first.
@@ -25,4 +25,8 @@ UNSEEN = Price(1.0, 1 / 4096)  # before anything is learned: attention to 4,096 
 
 
 def worth(price: Price, start: int, end: int, age: int) -> float:
-    return price.again(start, end) / (1 + age)
+    return aged(price.again(start, end), age)
+
+
+def aged(milliseconds: float, age: int) -> float:
+    return milliseconds / (1 + age)
