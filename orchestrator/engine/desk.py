@@ -11,6 +11,7 @@ from orchestrator.engine.forecast import foretold
 from orchestrator.engine.messages import (
     Decode,
     Decoded,
+    DropFloor,
     Encode,
     Encoded,
     Match,
@@ -60,6 +61,9 @@ class Desk:
             floor.frombytes(message.ids)
             self._floors[message.name] = floor
             self._pools[message.name] = message.pool or message.name
+        if isinstance(message, DropFloor):
+            self._floors.pop(message.name, None)
+            self._pools.pop(message.name, None)
         return None
 
     def _match(self, message: Match, picture: Picture) -> Matched:

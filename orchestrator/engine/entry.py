@@ -1,19 +1,23 @@
 """How a waiting ticket comes in: the first in line enters or waits for room, and nobody overtakes it.
 
-    refused at the door? ─▶ sampler ─▶ pool ─▶ what is kept of the prompt comes back ─▶ cells reserved ─▶ it is computed
+    refused at the door? ─▶ sampler ─▶ pool ─▶ cells reserved ─▶ what is kept of the prompt comes back ─▶ it is computed
 
-In line stand interactive tickets before background ones, the older before the younger. Knows no steps.
+In line stand interactive tickets before background ones, the older before the younger. Inside, a prompt that comes back
+piece by piece holds up nobody who needs nothing brought: it has its cells. Memories without ranges bring theirs back
+before, in one go. Knows no steps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from orchestrator.engine import outcomes
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
+from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.claims import claim, restored_by_another
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
-from orchestrator.engine.path import Path
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.slack import OutOfTime, Slack
 from orchestrator.engine.speculation import Speculation
@@ -23,7 +27,8 @@ from orchestrator.engine.tiers.keeping import Keeping
 
 
 class Entry:
-    """`tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives seconds."""
+    """`tickets` are all there are, by number; `tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives
+    seconds."""
 
     def __init__(
         self,
@@ -33,6 +38,7 @@ class Entry:
         recovery: Recovery,
         speculation: Speculation,
         counters: Counters,
+        tickets: Mapping[int, Ticket],
         tell: Callable[[FromChild], None],
         end: End,
         clock: Callable[[], float],
@@ -43,24 +49,30 @@ class Entry:
         self._recovery = recovery
         self._speculation = speculation
         self._counters = counters
+        self._tickets = tickets
         self._tell = tell
         self._end = end
         self._clock = clock
 
-    def admit(self, tickets: Iterable[Ticket], slack: Slack) -> None:
-        """Lets in who has room, in the order of the line, as far as the round has time for what is kept of their prompts.
+    def admit(self, slack: Slack) -> None:
+        """Lets in who has room, in the order of the line, and brings back what is kept of their prompts, as far as the
+        round has time for it.
 
         Raises BackendError when the backend is not to be trusted.
         """
-        waiting = sorted((t for t in tickets if t.phase is Phase.WAITING), key=lambda ticket: ticket.order)
-        for ticket in waiting:
-            refusal = self._admission.refusal(ticket.job)
-            if refusal:
-                self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
-            elif not self._enter_in_time(ticket, slack):
-                return
+        standing = True  # whether the line moves
+        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+            if ticket.phase is Phase.WAITING and standing:
+                standing = self._moved_up(ticket, slack)
+            if ticket.phase is Phase.RESTORING:
+                self._bring(ticket, slack)
 
-    def _enter_in_time(self, ticket: Ticket, slack: Slack) -> bool:
+    def _moved_up(self, ticket: Ticket, slack: Slack) -> bool:
+        """Whether the next one may try: the ticket is in, or out."""
+        refusal = self._admission.refusal(ticket.job)
+        if refusal:
+            self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
+            return True
         try:
             return self._enter(ticket, slack)
         except OutOfTime:
@@ -80,7 +92,7 @@ class Entry:
             return True
         if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, slack):
             return False
-        self._begin(ticket)
+        ticket.enter(Phase.RESTORING)
         return True
 
     def _given(self, ticket: Ticket, pool: Pool, slack: Slack) -> bool:
@@ -93,14 +105,31 @@ class Entry:
             return False
 
     def _revive(self, ticket: Ticket, pool: Pool, slack: Slack) -> None:
-        """Brings back what is kept of the prompt. Raises OutOfTime while there is more than this round has time for."""
+        """Brings back what can only come before its path is leased. Raises OutOfTime while the round has no time for it."""
         if self._keeper is not None:
-            limit = len(ticket.ids) - 1 if ticket.job.max_tokens else len(ticket.ids)
-            path = Path(ticket.ids, ticket.cut, ticket.job.owner)
-            self._keeper.revive(pool, path, limit, slack, ticket.restored)
+            self._keeper.revive(pool, ticket.wanted, slack)
+
+    def _bring(self, ticket: Ticket, slack: Slack) -> None:
+        """Brings back what is kept of the prompt of one who is in; when all that can be is there, the rest is computed."""
+        assert ticket.pool is not None and ticket.tip is not None
+        try:
+            if self._keeper is not None:
+                self._keeper.refill(ticket.pool, ticket.tip, ticket.wanted, partial(self._claim, ticket), slack)
+        except OutOfTime:
+            return
+        except BackendError as error:
+            self._recovery.failed(ticket.pool, error)
+            return
+        if not restored_by_another(ticket, self._tickets):
+            self._begin(ticket)
+
+    def _claim(self, ticket: Ticket, node: Node) -> bool:
+        return claim(ticket, node, self._tickets)
 
     def _begin(self, ticket: Ticket) -> None:
         assert ticket.sampler is not None
+        if (node := ticket.unfinished()) is not None:
+            self._claim(ticket, node)  # before another one enters who needs it too
         ticket.enter(Phase.PREFILL)
         ticket.admitted_at = self._clock()
         ticket.reuse = outcomes.reuse_of(ticket)

@@ -19,6 +19,7 @@ from orchestrator.engine.cells import conservation
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.sizes import scale_of
+from orchestrator.engine.claims import claim
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.door import Floor, Refusal
@@ -84,7 +85,7 @@ class Loop:
             backend, self.counters, self._speculation, self._say, self._end, self._behind.floor_stands, clock
         )
         self._entry = Entry(
-            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters,
+            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters, self._tickets,
             self._say, self._end, clock,
         )  # fmt: skip
 
@@ -174,7 +175,7 @@ class Loop:
         self.admission.slack = timing.carrying
         with suppress(OutOfTime):
             self.admission.go_on()
-            self._entry.admit(list(self._tickets.values()), timing.entering)
+            self._entry.admit(timing.entering)
         self.admission.slack = endless()  # in a step nothing waits for another round
 
     def _run(self, step: Step, pool: Pool) -> None:
@@ -223,7 +224,7 @@ class Loop:
                 answering.setdefault(place, []).append(ticket.number)
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
-            elif ticket.phase is Phase.PREFILL and (node := self._claim(ticket)) is not None:
+            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
                 background, arrived = ticket.order
                 wants.append(Want(background, arrived, ticket.number, place, len(node.ids) - node.filled))
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
@@ -231,22 +232,14 @@ class Loop:
         self._credit_ms = credit_after(self._credit_ms, steps)
         return steps
 
-    def _claim(self, ticket: Ticket) -> Node | None:
+    def _next(self, ticket: Ticket) -> Node | None:
         """The node that this ticket may compute now; None while another ticket computes it."""
         node = ticket.unfinished()
         if node is None:
             # What it waited for was finished by another ticket and nothing of its own is left.
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
             return None
-        if node.filler is not None and node.filler != ticket.number and not self._outranks(ticket, node.filler):
-            return None
-        node.filler = ticket.number
-        return node
-
-    def _outranks(self, ticket: Ticket, filler: int) -> bool:
-        """An interactive ticket goes on with what a background one computes: it must not wait at the other's class."""
-        other = self._tickets[filler]
-        return other.order[0] and not ticket.order[0]
+        return node if claim(ticket, node, self._tickets) else None
 
     # -- endings
 

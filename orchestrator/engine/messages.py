@@ -285,7 +285,7 @@ class Snapshot:
     grant: int
     pools: tuple[PoolState, ...] = ()
     running: int = 0
-    prefills: int = 0  # of those that run: their prompts are being computed
+    prefills: int = 0  # of those that run: their prompts are being brought back or computed
     waiting: int = 0
     prefilling: str = ""
     kv_bytes: int = 0

@@ -10,8 +10,8 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
     assert ticket.tip is not None
     end = 0
     for node in ticket.tip.path():
-        mine = node.filler in (None, ticket.number) and not node.whole
-        if mine and node.leases == 1:
+        mine = node.filler == ticket.number or (node.filler is None and node.leases == 1)
+        if mine and not node.whole:
             end = node.stands
             break
         end = node.end

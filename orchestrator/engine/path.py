@@ -4,6 +4,7 @@ from array import array
 from dataclasses import dataclass
 
 from orchestrator.engine.cells.node import Node
+from orchestrator.engine.messages import Reuse
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,15 @@ class Path:
     ids: "array[int]"
     cut: int
     owner: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A prompt of which [0, limit) may come back from the tiers; what did is noted in `restored`."""
+
+    path: Path
+    limit: int
+    restored: list[Reuse]
 
 
 def path_of(tip: Node) -> Path:

@@ -12,13 +12,13 @@ from orchestrator.engine.worth import Price
 def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> Snapshot:
     """`figures` are counters by name."""
     phases = [ticket.phase for ticket in tickets]
-    computing = (ticket for ticket in tickets if ticket.phase is Phase.PREFILL)
+    computing = (ticket for ticket in tickets if ticket.phase in (Phase.RESTORING, Phase.PREFILL))
     prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
     return Snapshot(
         grant=admission.grant.number,
         pools=tuple(pool.state() for pool in admission.pools.values()),
         running=len(phases) - phases.count(Phase.WAITING),
-        prefills=phases.count(Phase.PREFILL),
+        prefills=phases.count(Phase.RESTORING) + phases.count(Phase.PREFILL),
         waiting=phases.count(Phase.WAITING),
         prefilling=prefilling.job.floor if prefilling else "",
         kv_bytes=sum(pool.memory.footprint for pool in admission.pools.values()),

@@ -1,12 +1,13 @@
 """A ticket: one job inside the engine, from arrival to its one outcome.
 
-       ┌── its pool failed ──┬────────────┐
-       ▼                     │            │ nothing was sent
-    WAITING ──────────▶ PREFILL ──▶ ANSWERING ──▶ ended
-       │                     │            │           ▲
-       └─────────────────────┴────────────┴───────────┘   refused, cancelled or failed at any point
+       ┌── its pool failed ──┬────────────┬───────────┐
+       ▼                     │            │           │ nothing was sent
+    WAITING ────────▶ RESTORING ──▶ PREFILL ──▶ ANSWERING ──▶ ended
+       │                     │            │           │           ▲
+       └─────────────────────┴────────────┴───────────┴───────────┘   refused, cancelled or failed at any point
 
-Any other change is a fault of ours. What a ticket does not know: pools of others, and the order in which it is served.
+From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. What a ticket does not
+know: pools of others, and the order in which it is served.
 """
 
 from array import array
@@ -18,18 +19,23 @@ from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.drafts import Drafting
 from orchestrator.engine.messages import Job, Reuse, Urgency
+from orchestrator.engine.path import Path, Wanted
 from orchestrator.engine.text import ChosenBeside, TextStream
+
+Order = tuple[bool, int]  # background behind interactive, then by arrival
 
 
 class Phase(StrEnum):
     WAITING = "waiting"
+    RESTORING = "restoring"
     PREFILL = "prefill"
     ANSWERING = "answering"
     ENDED = "ended"
 
 
 ALLOWED = {
-    Phase.WAITING: {Phase.PREFILL, Phase.ENDED},
+    Phase.WAITING: {Phase.RESTORING, Phase.ENDED},
+    Phase.RESTORING: {Phase.PREFILL, Phase.ENDED, Phase.WAITING},
     Phase.PREFILL: {Phase.ANSWERING, Phase.ENDED, Phase.WAITING},
     Phase.ANSWERING: {Phase.ENDED, Phase.WAITING},
     Phase.ENDED: set[Phase](),
@@ -67,7 +73,13 @@ class Ticket:
         return self.job.ticket
 
     @property
-    def order(self) -> tuple[bool, int]:
+    def wanted(self) -> Wanted:
+        """What of its prompt may come back: not the last token where an answer is wanted, which begins with its logits."""
+        limit = len(self.ids) - 1 if self.job.max_tokens else len(self.ids)
+        return Wanted(Path(self.ids, self.cut, self.job.owner), limit, self.restored)
+
+    @property
+    def order(self) -> Order:
         return self.job.urgency is Urgency.BACKGROUND, self.arrived
 
     def enter(self, phase: Phase) -> None:

@@ -4,6 +4,7 @@ import pytest
 from support.backends import CHUNK, TEXT, Subject, feed
 
 from orchestrator.engine.backend import BackendError, Batch
+from orchestrator.engine.cells.sizes import MOST_SEQUENCES
 from orchestrator.engine.messages import Sampling
 
 # ---- what stands -----------------------------------------------------------------------------------------------------
@@ -40,6 +41,16 @@ def test_sequences_in_one_batch_get_each_their_own_view(on: Subject) -> None:
     views = [on.view(memory, row) for row in rows]
     wanted, another = on.fresh(on.floor + on.tail), on.fresh(on.floor + on.other)
     assert [on.same(view, other) for view, other in zip(views, (wanted, another, wanted), strict=True)] == [True] * 3
+    memory.close()
+
+
+def test_a_memory_may_have_256_sequences_and_what_each_costs_is_told(on: Subject) -> None:
+    memory, at = on.open(1024, MOST_SEQUENCES), len(on.floor)
+    feed(memory, 0, on.floor)
+    for sequence in (1, 128, MOST_SEQUENCES - 1):
+        memory.copy(0, sequence, 0, at)
+        assert on.same(on.view(memory, feed(memory, sequence, on.tail, at)), on.fresh(on.floor + on.tail))
+    assert (memory.sequences, on.backend.sequence_bytes > 0) == (MOST_SEQUENCES, True)
     memory.close()
 
 

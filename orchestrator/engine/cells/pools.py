@@ -92,6 +92,17 @@ class Pool:
             self.tree.evict(tip)
         return True
 
+    def clear(self, cells: int) -> bool:
+        """Evicts until so many cells hold nothing, for a moment: they may be promised. False, and nothing evicted, when
+        too much is in use. Raises OutOfTime."""
+        if self.tree.leased() + cells > self.memory.cells:
+            return False
+        while self.cells_used() + cells > self.memory.cells:
+            tip = self.tree.stalest()
+            assert tip is not None, "what is not leased can be evicted"
+            self.tree.evict(tip)
+        return True
+
     def _make_sequences(self) -> None:
         """Evicts until each ticket can have a sequence: while a step is made there is no time for it."""
         while self.tree.ranges and self._sequences_at_hand() < len(self._growth):

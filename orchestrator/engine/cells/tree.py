@@ -214,16 +214,8 @@ class Tree:
         tip.ids.append(token)
         return tip
 
-    def graft(self, ids: Tokens, start: int, end: int, viewer: int, owner: int | None) -> Node:
-        """A leased node for tokens [start, end) of `ids`, whose path to `start` stands; its cells come from elsewhere."""
-        node, depth = self.match(ids[:start], viewer)
-        assert depth == start, "a range is restored behind what stands"
-        if depth < node.end:
-            node = self._split(node, depth)
-        return self.graft_below(node, ids[start:end], owner)
-
-    def graft_below(self, node: Node, ids: Tokens, owner: int | None) -> Node:
-        """The same right behind a node that stands whole."""
+    def graft(self, node: Node, ids: Tokens, owner: int | None) -> Node:
+        """A leased node right behind one that stands whole; its cells come from elsewhere."""
         grafted = self._grow(node, ids, owner)
         self._count(grafted, +1)
         return grafted

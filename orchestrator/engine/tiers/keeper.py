@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.transfer import restore_range
-from orchestrator.engine.cells.tree import NoSequence
-from orchestrator.engine.messages import Reuse, Tier
-from orchestrator.engine.path import Path, deepest, path_of
+from orchestrator.engine.messages import Reuse
+from orchestrator.engine.path import Path, Wanted, deepest, path_of
 from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.checkpoint_file import Header
 from orchestrator.engine.tiers.onward import Onward, onward
@@ -92,57 +91,51 @@ class Keeper:
 
     # -- up
 
-    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
-        """Restores what of [0, limit) is kept below and not in the pool. Raises OutOfTime: call again.
+    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+        """Nothing: a segment is restored into a leased path, piece by piece."""
 
-        What was restored is appended to `restored`.
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+        """Restores what of a leased path is kept and does not stand, until a node is another ticket's to fill.
+
+        Raises OutOfTime: call again.
         """
-        node, depth = pool.tree.match(path.ids[:limit], path.owner)
-        if depth > node.stands:
-            return  # another ticket is computing it
-        found = onward(self.tiers.below, path, Boundary(self.tiers.root, 0), depth)
-        while depth < limit and found is not None:
-            end = min(found.end, limit)
-            after = onward(self.tiers.below, path, found.place, end) if end < limit else None
-            tier = self._restore(pool, path, found.header, after, (depth, end), slack)
-            if tier is None:
-                return
-            restored.append(Reuse(depth, end, tier))
-            depth, found = end, after
+        place = Boundary(self.tiers.root, 0)
+        for node in tip.path():
+            while not node.whole and node.stands < wanted.limit:
+                found = onward(self.tiers.below, wanted.path, place, node.stands)
+                if found is None or not claim(node) or not self._restore(pool, node, found, wanted, slack):
+                    return
+                place = found.place
 
-    def _restore(
-        self, pool: Pool, path: Path, header: Header, after: Onward | None, wanted: tuple[int, int], slack: Slack
-    ) -> Tier | None:
-        """Puts a segment's cells in the half-open range `wanted` into the pool; None where that cannot be now.
+    def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: Slack) -> bool:
+        """Puts what a segment has of a node behind the cells that stand there; whether it could. Meanwhile what comes next
+        is read."""
+        header, start, end = found.header, node.stands, min(found.end, node.end, wanted.limit)
+        length = header.end - header.start
+        if not pool.clear(length):
+            return False
+        slack.take()
+        began = self._clock()
+        loaded = self.tiers.load(header)
+        if loaded is None:
+            return False
+        if found.end < wanted.limit:
+            self._expect(wanted.path, found)
+        state, tier = loaded
+        if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [pool.tree.attach(node)]):
+            self.tiers.forget(header.name)
+            return False
+        node.filled += end - start
+        if node.whole:
+            node.filler = None
+        wanted.restored.append(Reuse(start, end, tier))
+        self.tiers.brought(end - start, self._clock() - began)
+        return True
 
-        Meanwhile `after`, which comes next, is read.
-        """
-        start, end = wanted
-        owner = None if start < path.cut else path.owner
-        node = pool.tree.graft(path.ids, start, end, path.owner, owner)
-        try:
-            into = pool.tree.attach(node)
-            length = header.end - header.start
-            if not pool.make_room(length - (end - start)):  # what it fills was promised; the rest is let go again
-                return None
-            slack.take()
-            began = self._clock()
-            loaded = self.tiers.load(header)
-            if loaded is None:
-                return None
-            state, tier = loaded
-            if after is not None:
-                self.tiers.expect(after.header)
-            if not restore_range(pool.memory, pool.scratch, state, length, wanted, [into]):
-                self.tiers.forget(header.name)
-                return None
-            node.filled = end - start
-            self.tiers.brought(end - start, self._clock() - began)
-            return tier
-        except NoSequence:
-            return None  # as many tickets run as there are sequences; this one will have to wait anyway
-        finally:
-            pool.tree.release(node, -1)
+    def _expect(self, path: Path, found: Onward) -> None:
+        after = onward(self.tiers.below, path, found.place, found.end)
+        if after is not None:
+            self.tiers.expect(after.header)
 
     def forget_floor(self, ids: "array[int]") -> None:
         """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""

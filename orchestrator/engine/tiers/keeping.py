@@ -4,12 +4,12 @@
 """
 
 from array import array
+from collections.abc import Callable
 from typing import Protocol
 
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
-from orchestrator.engine.messages import Reuse
-from orchestrator.engine.path import Path
+from orchestrator.engine.path import Wanted
 from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.tiers import Tiers
 
@@ -39,10 +39,17 @@ class Keeping(Protocol):
         """Takes what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
         ...
 
-    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
-        """Restores what of [0, limit) is kept and not in the pool, and notes it in `restored`.
+    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+        """Restores what can only come back before the prompt's path is leased.
 
         Raises OutOfTime while there is more than the round has time for: call again.
+        """
+        ...
+
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+        """Restores the rest into the leased path down to `tip`; `claim` says whether a node is this ticket's to fill.
+
+        Raises OutOfTime as well.
         """
         ...
 

@@ -18,7 +18,7 @@ from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.transfer import restore_range, save_range
 from orchestrator.engine.cells.tree import NoSequence
 from orchestrator.engine.messages import Reuse
-from orchestrator.engine.path import Path, path_of
+from orchestrator.engine.path import Path, Wanted, path_of
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tiers.checkpoint_file import Header
 from orchestrator.engine.tiers.onward import behind, end_of, meeting, reaching
@@ -98,11 +98,12 @@ class WholeKeeper:
 
     # -- up
 
-    def revive(self, pool: Pool, path: Path, limit: int, slack: Slack, restored: list[Reuse]) -> None:
-        """Restores what of [0, limit) is kept below and not in the pool. Raises OutOfTime: call again.
+    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+        """Restores what is kept below and not in the pool. Raises OutOfTime: call again.
 
-        The floor is restored in one go, and so is the tail. What was restored is appended to `restored`.
+        The floor is restored in one go, and so is the tail.
         """
+        path, limit, restored = wanted.path, wanted.limit, wanted.restored
         assert isinstance(pool.tree, AnchoredTree)
         while True:
             above = pool.tree.anchor(path.ids[:limit], path.owner)
@@ -113,6 +114,9 @@ class WholeKeeper:
             end, joined = meeting(nodes, pieces, path.cut)
             if not self._restore(pool, path, nodes[end], joined, slack, restored):
                 return
+
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+        """Nothing: a leased path has ends where its tokens say, pieces have them where they were saved."""
 
     def forget_floor(self, ids: "array[int]") -> None:
         """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
@@ -129,7 +133,7 @@ class WholeKeeper:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end
         owner = None if start < path.cut else path.owner
-        node = pool.tree.graft_below(above, path.ids[start:end], owner)
+        node = pool.tree.graft(above, path.ids[start:end], owner)
         try:
             into = pool.tree.attach(node)
             if not pool.make_room(0):

@@ -11,6 +11,7 @@ from orchestrator.engine.messages import (
     Cancel,
     Decode,
     Decoded,
+    DropFloor,
     Encode,
     Encoded,
     Match,
@@ -61,6 +62,11 @@ def test_it_says_what_of_a_prompt_stands_for_its_owner(tail: list[int], owner: i
     computed = Reuse(length, 10 + len(tail), Tier.COMPUTED)
     parts = (Reuse(0, length, Tier.VRAM), *([computed] if computed.end > length else ()))
     assert sent == [Matched(5, length, parts)]
+
+
+def test_of_a_floor_that_was_dropped_nothing_stands_and_the_loop_is_told() -> None:
+    sent, forwarded = answered(PutFloor("f", FLOOR.tobytes()), DropFloor("f"), Match(5, "f", b"", 1))
+    assert (sent, forwarded[1:]) == ([Matched(5, 0, ())], [DropFloor("f")])
 
 
 def test_of_a_floor_that_nobody_told_nothing_stands() -> None:
