@@ -1,7 +1,7 @@
 """How true a codex is to its files, from what its load, its archive and its watcher tell: one truth for all who ask.
 
 `word` is for a column, `notice` says what should be known of it, `blind` what a search may not see at this moment. Of a
-codex that nobody follows, the files that are shown are compared with the disk themselves.
+codex that nobody follows, the files that are shown are compared with the disk at once, all others behind the answer.
 """
 
 import time
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from codex.errors import CodexError
 from codex.following import outside
+from codex.following.comparing import Comparing
 from orchestrator.shelf.before import compared_at
 from orchestrator.shelf.loads import Loads
 from orchestrator.shelf.shelf import Shelf
@@ -25,7 +26,8 @@ class Freshness:
     """`loading`, `indexing`: what a search may not see because of them, '' when they are not under way.
 
     `stands`: it has been loaded to the end once. `failed`: why its last load ended early. `since`: when the files were
-    compared last, in seconds since 1970, where nobody follows them.
+    compared last, in seconds since 1970, where nobody follows them. `outside`: how they differ from the disk, as far as
+    somebody looked since.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Freshness:
     rebasing: bool = False
     stands: bool = True
     since: float | None = None
+    outside: str = ""
 
     @property
     def word(self) -> str:
@@ -84,7 +87,8 @@ class Freshness:
         if self.followed.watched or self.followed.still or self.loading or not self.stands:
             return ""
         when = "" if self.since is None else time.strftime(" since %Y-%m-%d %H:%M", time.localtime(self.since))
-        return f"not followed{when}: what changed on disk is not in it"
+        found = f" ({self.outside})" if self.outside else ""
+        return f"not followed{when}: what changed on disk is not in it{found}"
 
     def _unseen(self) -> str:
         if self.followed.failing:
@@ -103,9 +107,14 @@ class Gauge:
     loads: Loads
     tending: Tending
     watching: Watching
+    comparing: Comparing = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "comparing", Comparing(self.shelf.library.outside))
 
     def of(self, name: str, *, stands: bool = True) -> Freshness:
         followed = self.watching.state(name)
+        since = None if followed.watched or followed.still else compared_at(self.shelf.ledger, name)
         return Freshness(
             name=name,
             followed=followed,
@@ -115,7 +124,8 @@ class Gauge:
             failed=self.loads.failed(name),
             rebasing=self.shelf.generations.under_way(name),
             stands=stands,
-            since=None if followed.watched or followed.still else compared_at(self.shelf.ledger, name),
+            since=since,
+            outside=self.comparing.known(name, since).said(),
         )
 
     def blind(self, name: str) -> str:
@@ -123,10 +133,13 @@ class Gauge:
 
     def outdated(self, name: str, paths: Iterable[str]) -> str:
         """What of these files, which are shown, is otherwise on disk, or that the revision that was loaded means another
-        commit by now; '' where it is the same, and of a codex that is followed. For a worker thread."""
+        commit by now; '' where it is the same, and of a codex that is followed. Has the other files compared, for whoever
+        asks next. For a worker thread."""
         if self.watching.state(name).watched:
             return ""
         try:
+            if outside.is_folders(self.shelf.library, name):
+                self.comparing.want(name, compared_at(self.shelf.ledger, name))
             return outside.moved(self.shelf.library, name) or differing(
                 outside.differing(self.shelf.library, name, paths)
             )
