@@ -11,8 +11,13 @@ class Forest:
 
     def __init__(self, trees: Sequence[tuple[str, Tree]]) -> None:
         self.trees = tuple(trees)
+        self._alone = (
+            trees[0][1] if len(trees) == 1 and not trees[0][0] else None
+        )  # 100,000 names need no second writing
 
     def scan(self, cancelled: Cancelled = never) -> Scan:
+        if self._alone is not None:
+            return self._alone.scan(cancelled)
         candidates: list[Candidate] = []
         skipped: list[Skipped] = []
         notices: list[str] = []
@@ -27,6 +32,8 @@ class Forest:
         return Scan(tuple(candidates), tuple(skipped), tuple(notices))
 
     def read(self, candidate: Candidate) -> Read:
+        if self._alone is not None:
+            return self._alone.read(candidate)
         number, _, origin = candidate.origin.partition(":")
         return self.trees[int(number)][1].read(Candidate(candidate.path, origin, candidate.size, candidate.stamp))
 
@@ -36,6 +43,8 @@ class Forest:
         return states[0] if len(states) == 1 else TreeState(dirty=sum(one.dirty for one in states))
 
     def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        if self._alone is not None:
+            return self._alone.volatility(candidates)
         found: dict[str, int] = {}
         for number, (label, tree) in enumerate(self.trees):
             own = [_own(one, number, label) for one in candidates if one.origin.startswith(f"{number}:")]

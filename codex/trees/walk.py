@@ -120,6 +120,7 @@ class DiskTree:
 
     def forget_rules(self) -> None:
         """Read the ignore files, and look for repositories, again when next asked."""
+        self._with_git = git.available()  # asked once: it looks through PATH, and a tree has thousands of folders
         self.rules = IgnoreRules(LORE_IGNORE, self._read_rules)
         self._git_rules = IgnoreRules(GIT_IGNORE, self._read_rules)
         self._repositories.clear()
@@ -128,7 +129,7 @@ class DiskTree:
         """Git for the root or a folder below it; None where git has no say: not installed, no repository, ignored."""
         if folder not in self._repositories:
             found = Git(self.root / folder)
-            usable = git.available() and found.is_work_tree() and not found.is_hidden()
+            usable = self._with_git and found.is_work_tree() and not found.is_hidden()
             self._repositories[folder] = found if usable else None
         return self._repositories[folder]
 
@@ -162,7 +163,7 @@ class DiskTree:
         elif self.repository() is not None:
             yield from self._list_by_git("", cancelled)
         else:
-            if git.available() and has_repository(self.root):
+            if self._with_git and has_repository(self.root):
                 self._notices.append(
                     f"git refuses {self.root}, so its files were listed without it: see `git -C {self.root} status`"
                 )
@@ -195,7 +196,7 @@ class DiskTree:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
                     yield _Listed(path, SkipReason.IGNORED if self._git_rules.verdict(path) else None)
-                elif git.available() and has_repository(self.root / path):
+                elif self._with_git and has_repository(self.root / path):
                     yield from self._nested_repository(path, cancelled)
                 elif not self.selection.enters(path, self.rules):
                     yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))

@@ -11,9 +11,9 @@ the file as it is: whoever was told it and them knows every line and its number.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from codex.documents import Document, lines
+from codex.line_changes import Block, changed_blocks
 from codex.outline.symbols import Symbol, outline
 
 TELLABLE = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
@@ -49,7 +49,6 @@ class Part:
         return f"lines {self.start + 1}-{self.end}{named}, {was}:\n{body}"
 
 
-Block = tuple[str, int, int, int, int]  # as difflib has it: what, old lines, new lines
 Span = tuple[int, int, tuple[str, ...]]  # new lines, names
 
 
@@ -63,8 +62,7 @@ def changed_parts(before: Document, now: Document) -> str | None:
 def parts_of(before: Document, now: Document) -> list[Part]:
     """In the file's order, none touching another; empty for a file that is empty now."""
     old, new = lines(before.text), lines(now.text)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    blocks = [block for block in matcher.get_opcodes() if block[0] != "equal"]
+    blocks = changed_blocks(old, new)
     symbols = [symbol for symbol in outline(now).symbols if symbol.kind in TELLABLE] if blocks else []
     spans = merged(sorted(span_of(block, symbols, len(new)) for block in blocks))
     return [part_of(span, blocks, new, len(old)) for span in spans if span[1] > span[0]]
