@@ -99,6 +99,8 @@ class Admission:
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
         """Gives the ticket its path and its reservation in the pool; False when it has to wait. Raises OutOfTime."""
+        if ticket.job.is_in_advance and self._widens(pool, ticket):
+            return False
         tip = self._lease(pool, ticket)
         if tip is None and self._grow(pool):
             tip = self._lease(pool, ticket)
@@ -108,6 +110,14 @@ class Admission:
         pool.used = self._round
         ticket.pool, ticket.tip = pool, tip
         return True
+
+    def _widens(self, pool: Pool, ticket: Ticket) -> bool:
+        """Whether the pool moves first, where the grant bears that: a floor computed in advance leaves others standing."""
+        growth = self._scale.grown(size_of(pool.memory), pool.beside(ticket.ids), 0)
+        to_spare = self.grant.cells - self.held()
+        if growth is not None and pool.name not in self._moves and self._scale.weight(growth.least) <= to_spare:
+            self._move_beside(pool, growth)
+        return pool.name in self._moves
 
     def _lease(self, pool: Pool, ticket: Ticket) -> Node | None:
         return pool.admit(ticket.number, ticket.ids, ticket.cut, ticket.job.owner, ticket.job.max_tokens)

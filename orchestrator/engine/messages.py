@@ -105,6 +105,11 @@ class Job:
     grant: int = 0  # number of the grant the plan was made under; 0: any
     replay: int = 0  # how often this job was handed in again after a crash
 
+    @property
+    def is_in_advance(self) -> bool:
+        """Whether nobody waits for it: a floor that is to stand when somebody asks."""
+        return self.urgency is Urgency.BACKGROUND and self.max_tokens == 0
+
 
 @dataclass(frozen=True)
 class Cancel:

@@ -82,6 +82,12 @@ class Pool:
     def _fits(self, wanted: Size) -> bool:
         return wanted.cells <= self.memory.cells and wanted.sequences <= self.memory.sequences
 
+    def beside(self, ids: "array[int]") -> Size:
+        """What a floor would want that is computed without giving up another one."""
+        kept = sum(node.filled for node in self.tree.nodes() if not node.leases and node.owner is None)
+        _, shared = self.tree.match(ids, 0)
+        return Size(self.in_use() + kept + len(ids) - shared, (len(self._growth) + 1) * self._each + 1)
+
     def make_room(self, cells: int) -> bool:
         """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""
         if self.in_use() + cells > self.memory.cells:
