@@ -6,23 +6,12 @@ refused: a misspelt `codex` would be answered from the wrong one.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from orchestrator.wire.plain import Plain
+from orchestrator.wire.shapes import Request, Strict
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Request(BaseModel):
-    """Base of what clients send."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
-
-
-class Strict(BaseModel):
-    """Base of what only our own clients send: typing errors are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Part(Request):

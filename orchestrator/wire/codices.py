@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import IdentityState, Shape
+from orchestrator.wire.lore import IdentityState
+from orchestrator.wire.shapes import Shape
 
 
 class TierTokens(Shape):

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import Lore, Shape
+from orchestrator.wire.lore import Lore
+from orchestrator.wire.shapes import Shape
 
 
 class PromptDetails(Shape):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from orchestrator.wire.chat import Request
+from orchestrator.wire.shapes import Request
 
 Text = Annotated[str, Field(min_length=1)]
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import Shape
+from orchestrator.wire.shapes import Shape
 from orchestrator.wire.status import PrefillReport
 
 

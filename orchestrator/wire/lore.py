@@ -2,16 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from orchestrator.wire.shapes import Shape
 
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
 Source = Literal["vram", "ram", "disk", "computed"]
-
-
-class Shape(BaseModel):
-    """Base of all wire shapes: frozen, and keys of a newer peer are ignored, so that both sides may grow."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
 class IdentityState(Shape):

@@ -4,7 +4,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import Shape
 from orchestrator.wire.model_parts import (
     EmbeddingMemory,
     EmbeddingShape,
@@ -15,6 +14,7 @@ from orchestrator.wire.model_parts import (
     PlannedMemory,
     TemplatePlacement,
 )
+from orchestrator.wire.shapes import Shape
 
 
 class ModelCard(Shape):

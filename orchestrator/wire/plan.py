@@ -8,10 +8,11 @@ from orchestrator.wire.lore import (
     CodexState,
     Drafts,
     GovernorState,
+    IdentityState,
     PromptState,
-    Shape,
     StrategyState,
 )
+from orchestrator.wire.shapes import Shape
 
 
 class Intent(Shape):
@@ -66,6 +67,7 @@ class PlanReply(Shape):
     model: str = Field(description="as the settings name it")
     notice: str = Field(description="what must be known of the model")
     notices: tuple[str, ...] = Field(description="what has no effect yet, and what the answer may not have seen")
+    identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
     codex: CodexState | None = Field(description="none: the bare model")
     strategy: StrategyState = Field(description="how the codex would reach the model")
     blocks: tuple[BlockState, ...] = Field(description="six; `cached` is what stands now")

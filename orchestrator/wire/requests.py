@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.wire.chat import Strict
 from orchestrator.wire.plain import Plain, without_nul
+from orchestrator.wire.shapes import Strict
 
 
 class LoadBody(Strict):

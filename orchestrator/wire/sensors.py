@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from orchestrator.wire.lore import Shape
+from orchestrator.wire.shapes import Shape
 
 
 class GpuSensors(Shape):

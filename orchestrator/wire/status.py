@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from orchestrator.wire.codices import CodexReport
-from orchestrator.wire.lore import Shape
 from orchestrator.wire.sensors import SensorsReport
+from orchestrator.wire.shapes import Shape
 
 
 class RunningModel(Shape):
