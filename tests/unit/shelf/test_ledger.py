@@ -4,9 +4,11 @@ import sqlite3
 
 import pytest
 
+from codex.errors import DiskFull
 from codex.library import Library
 from codex.trees.sources import LoadRequest
-from orchestrator.shelf.ledger import Ledger, Wishes
+from formatters.context import IdentityView
+from orchestrator.shelf.ledger import Ledger, Stood, Wishes
 from orchestrator.shelf.wake import codices_of
 
 
@@ -69,9 +71,36 @@ def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     library.close()
 
 
+def test_after_a_start_codices_are_raised_in_order_of_last_use(tmp_path):
+    ledger, library = Ledger(tmp_path / "l.sqlite3"), Library(tmp_path / "codices")
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.py").write_text("x = 1\n")
+        library.load(LoadRequest((str(tmp_path / name),), name=name))
+    ledger.touch("a", ["x.py"], 10.0)
+    ledger.asked("c", [])
+    assert codices_of(library, Ledger(tmp_path / "l.sqlite3")) == ["c", "a", "b"]
+    ledger.asked("a", [])
+    assert codices_of(library, ledger) == ["a", "c", "b"]
+    ledger.forget("a")
+    assert (ledger.used("a"), ledger.used("b")) == (0.0, 0.0)
+    library.close()
+
+
 def test_a_damaged_file_is_begun_again(tmp_path):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
     assert dict(Ledger(tmp_path / "l.sqlite3").touched("a")) == {}
+
+
+def test_where_nothing_can_be_written_the_question_that_was_answered_goes_on(tmp_path, monkeypatch):
+    def full(work):
+        raise DiskFull("no room left")
+
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    monkeypatch.setattr(ledger._file, "write", full)
+    ledger.asked("a", ["x.py"])
+    ledger.stood("a", Stood("1 full m", IdentityView(name="lorekeep", version="v1", text="You are brief.")))
+    assert (ledger.used("a"), ledger.last_stood("a", "lorekeep")) == (0.0, None)
 
 
 def test_damage_that_shows_late_begins_it_again_too(tmp_path):
