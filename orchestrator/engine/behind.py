@@ -7,6 +7,7 @@
 Decides when; how it is done is the keepers' (`keeping`). Without a keeper nothing outlives the cells.
 """
 
+import math
 from collections.abc import Callable, Iterable
 
 from orchestrator.engine.cells.node import Node
@@ -58,13 +59,13 @@ class Behind:
 
     def lost_ms(self, pool: Pool) -> float:
         """What it takes to have again all that stands in a pool: restored where it arrived below, else computed."""
-        return sum(self._lost_ms(node) for node in pool.tree.nodes() if node.filled)
-
-    def _lost_ms(self, node: Node) -> float:
-        again = self._price().again(node.start, node.stands)
-        if self._keeper is not None and self._keeper.keeps(node):
-            again = min(again, self._keeper.tiers.restore_ms())
-        return again * node.filled
+        kept = self._keeper.kept(pool) if self._keeper is not None else {}
+        restore = self._keeper.tiers.restore_ms() if self._keeper is not None else math.inf
+        price, lost = self._price(), 0.0
+        for node in pool.tree.nodes():
+            again, below = price.again(node.start, node.stands), kept.get(node, 0)
+            lost += again * (node.filled - below) + min(again, restore) * below
+        return lost
 
     def stepped(self, pool: Pool, costs: Costs, rows: int) -> None:
         """A step of so many rows was made, which walked all cells of the pool: tails that outstayed their welcome go.

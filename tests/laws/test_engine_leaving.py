@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.cells.leaving import Idle, Room, in_order, room
-from orchestrator.engine.messages import Grant, ids_to_bytes
+from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import Job as Asked
 from orchestrator.engine.worth import Price, aged
 
@@ -123,6 +123,27 @@ def test_a_pool_that_lies_in_a_tier_goes_before_an_older_one_that_would_be_compu
     library.ask("kept", 10)
     library.settle(0.0001, {"computed"})
     assert library.pressed() == "kept"
+
+
+def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_counted_as_such(tmp_path: Path) -> None:
+    machine = Machine(cells=20_000, window=4000, sequences=20, folder=tmp_path)
+    machine.tiers.brought(1000, 10.0)
+    shared = [3] * 700
+    for ticket, name in enumerate(("old", "new"), start=1):
+        ids = [*shared, *[ticket] * 500]
+        machine.loop.handle(PutFloor(name, ids_to_bytes(ids), "generations"))
+        machine.loop.handle(Asked(ticket, name, ids_to_bytes([9] * 300), 1, 0))
+        machine.finish()
+    pool = machine.loop.admission.pools["generations"]
+    while machine.loop.behind():
+        machine.round()
+    machine.tiers.flush()
+    kept = machine.loop.keeper.kept(pool)
+    assert {node: node.filled for node in pool.tree.nodes()} == kept
+    machine.loop.keeper.forget_floor(array("I", [*shared, *[2] * 500]))
+    left = sum(machine.loop.keeper.kept(pool).values())
+    assert left - 500 - 300 in (512, 700), "the segment in which they part was kept on one path only"
+    machine.loop.close()
 
 
 def test_of_two_that_lie_in_a_tier_the_older_one_goes(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ class Index:
         self._kept: dict[str, Kept] = {}
         self._below: dict[str, dict[str, None]] = {}
         self._clock = 0
-        self._lying: dict[str, tuple[Lies, ...]] = {}
         self._changed: set[str] = set()  # what something was kept behind, or went, since the last view
         self._view = View(root)
 
@@ -70,15 +69,16 @@ class Index:
         self._changed.add(kept.header.parent)
 
     def view(self) -> View:
-        """What is here now, for other threads. A copy is made only where something changed since the last one."""
-        for parent in self._changed:
-            kept = [self._kept[name] for name in self._below.get(parent, ())]
-            self._lying[parent] = tuple(Lies(one.header, Tier.DISK if one.state is None else Tier.RAM) for one in kept)
-            if not kept:
-                del self._lying[parent]
+        """What is here now, for other threads. What did not change since the last one is shared with it."""
         if self._changed:
-            self._view, self._changed = View(self._root, dict(self._lying)), set()
+            self._view = self._view.changed({parent: tuple(self._lying(parent)) for parent in self._changed})
+            self._changed = set()
         return self._view
+
+    def _lying(self, parent: str) -> Iterator[Lies]:
+        for name in self._below.get(parent, ()):
+            kept = self._kept[name]
+            yield Lies(kept.header, Tier.DISK if kept.state is None else Tier.RAM)
 
     def leaving(self, there: Callable[[Kept], bool], price: Price) -> Iterator[Kept]:
         """What leaves a tier, worth least first, each after all in that tier that go on from it.

@@ -20,7 +20,7 @@ from orchestrator.engine.path import Path, Wanted, deepest, path_of
 from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.checkpoint_file import Header
 from orchestrator.engine.tiers.onward import Onward, onward
-from orchestrator.engine.tiers.segments import Boundary, Segment, segments
+from orchestrator.engine.tiers.segments import Boundary, Segment, ground, named, segments, spans
 from orchestrator.engine.tiers.tiers import Tiers
 
 
@@ -67,6 +67,29 @@ class Keeper:
         path = path_of(node)
         chain = segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands)
         return all(self.tiers.arrived(one.name) for one in chain if one.end > node.start)
+
+    def kept(self, pool: Pool) -> dict[Node, int]:
+        """Each segment is named once, on the first path that leads over it: naming 32k tokens takes 2 ms."""
+        found, places = dict[Node, int](), {pool.tree.root: Boundary(self.tiers.root, 0)}
+        for tip in [node for node in pool.tree.nodes() if not node.children]:
+            path = path_of(tip)
+            for node in tip.path():
+                if node not in found and node.parent is not None:
+                    found[node], places[node] = self._arrived(path, tip.stands, node, places[node.parent])
+        return found
+
+    def _arrived(self, path: Path, stands: int, node: Node, place: Boundary) -> tuple[int, Boundary]:
+        """Cells of a node that lie below, and the last boundary in it; `place` is the last one before it."""
+        tokens, parent = 0, place.parent
+        for begin, end in spans(path.cut, stands, place.start):
+            if begin >= node.stands:
+                break
+            parent = named(ground(parent, begin, path.cut, path.owner), path.ids[begin:end])
+            if self.tiers.arrived(parent):
+                tokens += min(end, node.stands) - max(begin, node.start)
+            if end <= node.end:
+                place = Boundary(parent, end)
+        return tokens, place
 
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
         """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""

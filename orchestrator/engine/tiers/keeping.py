@@ -4,7 +4,7 @@
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from orchestrator.engine.cells.node import Node
@@ -33,6 +33,10 @@ class Keeping(Protocol):
 
     def keeps(self, node: Node) -> bool:
         """Whether all that a node holds has arrived below, so that its cells can go and be brought back."""
+        ...
+
+    def kept(self, pool: Pool) -> Mapping[Node, int]:
+        """How many cells of each node of a pool have arrived below."""
         ...
 
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:

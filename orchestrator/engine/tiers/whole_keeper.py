@@ -61,6 +61,9 @@ class WholeKeeper:
         pieces = self._reaching(path, len(path.ids))
         return end_of(pieces) == node.end and all(self.tiers.arrived(piece.name) for piece in pieces)
 
+    def kept(self, pool: Pool) -> dict[Node, int]:
+        return {node: node.filled for node in pool.tree.nodes() if node.filled and self.keeps(node)}
+
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
         if node.handed < node.stands:
             self._save(pool, node, slack, through=False)
