@@ -57,10 +57,11 @@ def centrality(gists: Mapping[str, Gist], personal: Mapping[str, float] | None =
 
 
 def file_links(gists: Mapping[str, Gist]) -> dict[tuple[str, str], float]:
-    """Weight by (file that uses, file that defines or is imported)."""
+    """Weight by (file that uses, file that defines or is imported), above 0: where nothing of a file weighs anything,
+    PageRank divides by it and does not converge."""
     definers: dict[str, list[str]] = defaultdict(list)
     for path in sorted(gists):
-        for name in {symbol.name for symbol in gists[path].symbols}:
+        for name in {symbol.name for symbol in gists[path].symbols if symbol.name}:  # an enum in C++ may have none
             definers[name].append(path)
     modules = Modules(gists)
     links: dict[tuple[str, str], float] = defaultdict(float)

@@ -9,7 +9,7 @@ from codex.documents import Document
 from codex.graph.centrality import Gist, centrality, file_links, gist
 from codex.graph.modules import Modules
 from codex.graph.repomap import repo_map
-from codex.outline.symbols import outline
+from codex.outline.symbols import Symbol, outline
 
 FILES = {
     "app/core.py": "class Engine:\n    def start_engine(self):\n        pass\n\ndef shared_helper():\n    pass\n",
@@ -107,3 +107,11 @@ def test_what_a_program_wrote_comes_behind_what_people_wrote_wherever_it_lies() 
         text = repo_map(made, 6, by_words)
         assert written not in text
         assert "def" in text
+
+
+def test_a_definition_without_a_name_links_nobody_and_ranks_are_found() -> None:
+    """`enum : unsigned { A }` in C++ has none; a link that weighs nothing kept PageRank from converging."""
+    nameless = Symbol("", "", "enum", 1, 1, "enum : unsigned", "")
+    made = {"a.h": Gist((nameless,), {}, ()), "b.c": Gist((), {"": 3}, ()), "c.c": Gist((), {"": 1}, ("a",))}
+    assert all(weight > 0 for weight in file_links(made).values())
+    assert sum(centrality(made).values()) == pytest.approx(1.0)
