@@ -87,7 +87,7 @@ def test_a_long_prompt_that_is_computed_takes_a_quarter_of_the_time_of_one_that_
     assert not beside.answer(2)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.lists(st.integers(0, 3), max_size=60), st.sampled_from([0.002, 0.05, 0.5]), st.booleans())
 def test_whoever_comes_meanwhile_a_piece_is_restored_in_every_round_and_all_answers_are_right(
     tmp_path_factory: pytest.TempPathFactory, comes: list[int], price: float, streaming: bool
