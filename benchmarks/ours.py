@@ -38,7 +38,7 @@ class Ours:
     ) -> None:
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.engine.worker", str(there.fileno())],
+            [sys.executable, "-P", "-m", "orchestrator.engine.worker", str(there.fileno())],
             pass_fds=[there.fileno()],
             env={**os.environ, "GGML_NO_BACKTRACE": "1"},
             stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,

@@ -49,7 +49,7 @@ def found_engine() -> Check:
         "import llama_cpp as l; print(l.__version__, 'with GPU' if l.llama_supports_gpu_offload() else 'for the CPU');"
         "print(l.llama_print_system_info().decode())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines()
         return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", "make install")

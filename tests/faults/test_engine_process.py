@@ -44,6 +44,19 @@ def damage(paths: list[Path]) -> None:
 # ---- the process -----------------------------------------------------------------------------------------------------
 
 
+async def test_the_child_imports_nothing_from_the_folder_it_is_started_in(
+    quoter_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may be a codebase which nobody trusts."""
+    for name in ("orchestrator", "queue", "llama_cpp"):
+        (tmp_path / f"{name}.py").write_text("from pathlib import Path; Path('ran').touch()")
+    monkeypatch.chdir(tmp_path)
+    async with engine(quoter_model) as client:
+        await load(client)
+        assert (await ask(client, 77))[0] == code(77)
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV])
 async def test_a_child_that_ends_in_the_middle_of_a_prefill_is_replaced_and_the_question_answered(
     quoter_model: Path, how: signal.Signals

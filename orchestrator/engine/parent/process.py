@@ -28,6 +28,7 @@ class ChildProcess:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # nothing is imported from the folder that somebody was in: it may be a codebase they do not trust
                 "-m",
                 "orchestrator.engine.worker",
                 str(theirs.fileno()),

@@ -6,7 +6,15 @@ import sqlite3
 import pytest
 from support.nvml import StandIn, compiled
 
-from orchestrator.cli.checks import archives, changed_file, cpu_features, pools, running_embedding, running_model
+from orchestrator.cli.checks import (
+    archives,
+    changed_file,
+    cpu_features,
+    found_engine,
+    pools,
+    running_embedding,
+    running_model,
+)
 from orchestrator.cli.model_checks import embedding
 from orchestrator.hosting.engine_build import engine_offloads
 
@@ -106,3 +114,9 @@ def test_pools_that_the_engine_gave_up_are_told():
 def test_cpu_features_are_those_that_are_on():
     told = "CPU : SSE3 = 1 | AVX = 1 | AVX512 = 0 | OPENMP = 1 | "
     assert cpu_features(told) == "SSE3 AVX OPENMP"
+
+
+def test_the_engine_is_not_looked_for_in_the_folder_that_one_is_in(tmp_path, monkeypatch):
+    (tmp_path / "llama_cpp.py").write_text("raise SystemExit('code of a codebase that nobody trusts')")
+    monkeypatch.chdir(tmp_path)
+    assert found_engine().ok
