@@ -96,9 +96,11 @@ class Loading:
             self.tending.forget(name)
             emit({"event": "loaded", "codex": self._report(standing)})
         except LoreError as fault:
-            if load.state is not LoadState.CANCELLED:
-                raise
-            raise await self._gone_back(was) from fault
+            if load.state is LoadState.CANCELLED:
+                raise await self._gone_back(was) from fault
+            if load.state is LoadState.RUNNING and isinstance(fault, (OverBudget, InvalidRequest)):
+                await self._stands_as(was)
+            raise
         finally:
             # One that ended early has left an archive ahead of what stands.
             self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
@@ -113,7 +115,7 @@ class Loading:
         if not self.voice().done():
             tell(progress_at("model", 0, 1, 0.0))
         await load.unless_cancelled(asyncio.shield(self.voice()))
-        standing = await self._raised(name, tell.of_thread(load.check))
+        standing = await self._raised(name, request.tier, tell.of_thread(load.check))
         load.check()
         self.watching.follow(name, (await asyncio.to_thread(self.shelf.ledger.wishes, name)).watch)
         if request.wait:
@@ -128,11 +130,15 @@ class Loading:
 
     async def _gone_back(self, was: Before) -> LoreError:
         """What a cancelled load is told, with the codex as it was."""
-        await self.shelf.go_back(was)
+        await self._stands_as(was)
         if was.number is None:
             return LoreError("the load was cancelled", "load again: what was read of its files is not read again")
-        self.watching.follow(was.name, was.wishes.watch)
         return LoreError(f"the load was cancelled: {was.name} stands as before")
+
+    async def _stands_as(self, was: Before) -> None:
+        await self.shelf.go_back(was)
+        if was.number is not None:
+            self.watching.follow(was.name, was.wishes.watch)
 
     def _report(self, standing: Standing) -> dict[str, Any]:
         info, name = self.client.info, standing.name
@@ -144,13 +150,14 @@ class Loading:
             self.shelf.floors.left_s(name),
         )
 
-    async def _raised(self, name: str, told: Callable[[Progress], None]) -> Standing:
+    async def _raised(self, name: str, tier: str | None, told: Callable[[Progress], None]) -> Standing:
+        """Raises OverBudget, InvalidRequest where this load itself asks for a tier that cannot be; one that an earlier load,
+        the settings or the codex ask for gives way, with a notice."""
+        strict = tier not in (None, "auto")
         try:
-            return await self.shelf.raise_codex(name, told, strict=True, settle=False)
-        except (OverBudget, InvalidRequest):
-            # Refused with its numbers; the codex itself is taken in, and stands in the tier that fits from now on.
-            await asyncio.to_thread(self.shelf.ledger.wish, name, "auto")
-            await self.shelf.raise_codex(name)
+            return await self.shelf.raise_codex(name, told, strict=strict, settle=False)
+        except (OverBudget, InvalidRequest) as fault:
+            fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
             raise
 
     async def _taken_in(self, wanted: Wanted, told: Callable[[Progress], None], load: RunningLoad) -> Loaded:
