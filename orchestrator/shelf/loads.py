@@ -1,6 +1,7 @@
 """Loads that run, each in a task of its own: whoever started one may leave, others may come and watch."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Event
@@ -14,6 +15,8 @@ from orchestrator.shelf.load_state import ALLOWED, LoadState
 T = TypeVar("T")
 LoadEvent = Mapping[str, Any]
 Emit = Callable[[LoadEvent], None]
+
+log = logging.getLogger("lorekeep.shelf")
 
 
 class RunningLoad:
@@ -123,7 +126,9 @@ class RunningLoad:
             await work(self._emit)
         except LoreError as fault:
             self._fail(self._ended() or fault)
-        except BaseException:  # whoever watches must not take the end of the stream for that of the load
+        except BaseException as fault:  # whoever watches must not take the end of the stream for that of the load
+            if isinstance(fault, Exception):
+                log.error("the load of %s broke off", self.name, exc_info=fault)
             self._fail(
                 self._ended()
                 or LoreError(f"the load of {self.name} broke off", "see the daemon's log; load again: it continues")
@@ -178,9 +183,6 @@ class Loads:
         if load is None:
             raise NotFound(f"no load of {name!r} is running", "`lore status` shows what is")
         await load.cancel()
-
-    def indexing(self, name: str) -> bool:
-        return self.find(name) is not None
 
     def failed(self, name: str) -> str:
         """Why the last load of this name ended early, '' when it did not."""

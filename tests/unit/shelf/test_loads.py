@@ -65,7 +65,7 @@ async def test_a_load_that_is_refused_because_of_another_codex_is_no_failure_of_
     assert loads.failed("a") == "no room left"
 
 
-async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended():
+async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended_and_the_log_says_why(caplog):
     async def breaks(load, emit):
         await asyncio.sleep(0)
         raise RuntimeError("a mistake")
@@ -73,6 +73,7 @@ async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended():
     loads = Loads()
     load = loads.begin("a", breaks)
     assert await seen(load) == ["the load of a broke off"]
+    assert "RuntimeError: a mistake" in caplog.text
     with pytest.raises(RuntimeError):
         await load._task
 
