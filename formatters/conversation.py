@@ -60,7 +60,7 @@ def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tu
     _say(said, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
     for index, role in enumerate(running, start=1):
         _say(said, side(role), Slot(BlockKind.QUERY, index))
-    return tuple(said)
+    return tuple(Said(role, tuple(parts)) for role, parts in said)
 
 
 def side(role: Role) -> str:
@@ -76,19 +76,22 @@ def speaker(slot: Slot, turns: Sequence[Role], running: Sequence[Role]) -> Role 
     return None
 
 
-def _opened(turns: Sequence[Role], way: Way) -> list[Said]:
+_Growing = list[tuple[str, list[Slot | str]]]  # roles and parts: one message may be of thousands of turns
+
+
+def _opened(turns: Sequence[Role], way: Way) -> _Growing:
     begins_late = bool(turns) and turns[0] is Role.ASSISTANT
     if way is Way.FIRST_USER:
-        return [Said("user", (*_HEAD, _BEGAN_EARLIER) if begins_late else _HEAD)]
-    system = Said("system", _HEAD)
-    return [system, Said("user", (_BEGAN_EARLIER,))] if begins_late else [system]
+        return [("user", [*_HEAD, _BEGAN_EARLIER] if begins_late else [*_HEAD])]
+    system: tuple[str, list[Slot | str]] = ("system", [*_HEAD])
+    return [system, ("user", [_BEGAN_EARLIER])] if begins_late else [system]
 
 
-def _say(said: list[Said], role: str, *slots: Slot) -> None:
-    last = said[-1]
-    if last.role != role:
-        said.append(Said(role, slots))
-    elif last.parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
-        said[-1] = Said(role, (*last.parts, *slots))
+def _say(said: _Growing, role: str, *slots: Slot) -> None:
+    last, parts = said[-1]
+    if last != role:
+        said.append((role, [*slots]))
+    elif parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
+        parts.extend(slots)
     else:
-        said[-1] = Said(role, (*last.parts, SEAM, *slots))
+        parts.extend((SEAM, *slots))

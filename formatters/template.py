@@ -9,8 +9,10 @@ tokenised by itself, and the tokens of the first blocks are a prefix of the toke
 """
 
 import datetime
+import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -36,6 +38,8 @@ PLAIN = (
 
 PLAIN_STOP = "\n### User:"
 """Where an answer under PLAIN ends: no control token ends it."""
+
+KEPT_TURNS = 256  # of a layout that is remembered: hundreds of longer ones would hold more memory than they save work
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ class ChatTemplate:
         think: False tells the template not to let the model think; see `probe.Placement.no_think` before using it.
         Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
         """
-        return self._cached_layout(tuple(turns), tuple(running), way, think)
+        layout = self._cached_layout if len(turns) + len(running) <= KEPT_TURNS else self._layout
+        return layout(tuple(turns), tuple(running), way, think)
 
     def reference(self, prompt: Prompt, *, way: Way = Way.SYSTEM, think: bool = True) -> str:
         """The whole prompt as the template itself would write it, contents and all: the oracle for `joined`."""
@@ -100,9 +105,9 @@ class ChatTemplate:
 
     def _layout(self, turns: tuple[Role, ...], running: tuple[Role, ...], way: Way, think: bool) -> tuple[Piece, ...]:
         said = conversation(turns, running, way)
-        sentinels = {part: _sentinel() for one in said for part in one.parts if isinstance(part, Slot)}
-        text = self._render(said, sentinels.__getitem__, way, think)
-        pieces = _parted(tuple(_cut(text, sentinels)), lambda slot: speaker(slot, turns, running))
+        marks = _Marks(part for one in said for part in one.parts if isinstance(part, Slot))
+        pieces = tuple(marks.cut(self._render(said, marks.of, way, think)))
+        pieces = _parted(pieces, lambda slot: speaker(slot, turns, running))
         return _begun(pieces, self.bos) if self.add_bos else pieces
 
     def _render(self, said: Sequence[Said], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
@@ -141,32 +146,42 @@ def _content(said: Said, text_of: Callable[[Slot], str]) -> str:
     return "".join(part if isinstance(part, str) else text_of(part) for part in said.parts)
 
 
-def _sentinel() -> str:
-    # Letters at both ends survive trimming. In between stands what escaping, splitting or reflowing would change: a
-    # template that does so to contents would do it to code, and must be found out. Random, so that none can hold it.
-    return f"Q{secrets.token_hex(12)}\"<&'\\\n{secrets.token_hex(4)}Q"
+class _Marks:
+    """A sentinel for each slot, and the cut of a text at them: one pass over it, however many there are."""
 
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self._slots = tuple(slots)
+        self._places = {slot: place for place, slot in enumerate(self._slots)}
+        # Letters at both ends survive trimming. In between stands what escaping, splitting or reflowing would change: a
+        # template that does so to contents would do it to code, and must be found out. Random, so that none can hold it.
+        self._head, self._end = f"Q{secrets.token_hex(12)}\"<&'\\\n", "Q"
 
-def _cut(text: str, sentinels: Mapping[Slot, str]) -> Iterator[Piece]:
-    """The text around the sentinels, which must stand there once each and in their order."""
-    at = 0
-    for slot, sentinel in sentinels.items():
-        found = text.find(sentinel, at)
-        if found < 0 or text.count(sentinel) > 1:
-            raise TemplateRefused(f"the chat template {_fate(text, sentinel)} {slot.block} (turn {slot.index})")
-        if found > at:
-            yield Literal(text[at:found], slot.block)
-        yield slot
-        at = found + len(sentinel)
-    if at < len(text):
-        yield Literal(text[at:], BlockKind.QUERY)
+    def of(self, slot: Slot) -> str:
+        return f"{self._head}{self._places[slot]:08x}{self._end}"
 
+    def cut(self, text: str) -> Iterator[Piece]:
+        """The text around the sentinels, which must stand there once each and in their order. Raises TemplateRefused."""
+        found = list(re.finditer(f"{re.escape(self._head)}([0-9a-f]{{8}}){self._end}", text))
+        self._refuse_other([int(one[1], 16) for one in found])
+        at = 0
+        for slot, one in zip(self._slots, found, strict=True):
+            if one.start() > at:
+                yield Literal(text[at : one.start()], slot.block)
+            yield slot
+            at = one.end()
+        if at < len(text):
+            yield Literal(text[at:], BlockKind.QUERY)
 
-def _fate(text: str, sentinel: str) -> str:
-    count = text.count(sentinel)
-    if count == 1:
-        return "moves"
-    return "repeats" if count else "loses or changes"
+    def _refuse_other(self, found: list[int]) -> None:
+        """Unless each place was found once, and where it belongs."""
+        if found == list(range(len(self._slots))):
+            return
+        counts, order = Counter(found), {place: order for order, place in enumerate(found)}
+        places = range(len(self._slots))
+        place = next(one for one in places if counts[one] != 1 or (one and order[one] < order[one - 1]))
+        fate = {0: "loses or changes", 1: "moves"}.get(counts[place], "repeats")
+        slot = self._slots[place]
+        raise TemplateRefused(f"the chat template {fate} {slot.block} (turn {slot.index})")
 
 
 def _parted(pieces: tuple[Piece, ...], speaker_of: Callable[[Slot], Role | None]) -> tuple[Piece, ...]:
