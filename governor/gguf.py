@@ -120,7 +120,7 @@ def _read_counts(source: Source) -> tuple[int, int]:
         raise source.fault(f"is no GGUF: {source.size} bytes are too few")
     magic = source.take(4)
     if magic != MAGIC:
-        raise source.fault(f"is no GGUF: it begins with {magic!r}", 0)
+        raise source.fault(f"is no GGUF: it begins with {magic.hex(' ')}", 0)
     version = source.number("I")
     if version & 0xFFFF == 0:
         raise source.fault("is a big-endian GGUF; convert the model for this machine", 4)

@@ -19,6 +19,7 @@ from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.shelf.faults import translated
 
 log = logging.getLogger("lorekeep")
 
@@ -36,7 +37,8 @@ def run(settings: Settings) -> int:
         for listener in listeners:
             undo.callback(listener.close)
         with folders.held(paths, path):  # until the engine has written its last, long after the sockets are closed
-            program = bootstrap.build(settings, paths)
+            with translated():
+                program = bootstrap.build(settings, paths)
             undo.pop_all()
             asyncio.run(live(program, settings, paths, listeners))
     return 0

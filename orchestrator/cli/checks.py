@@ -67,7 +67,7 @@ def gpu(engine: Check) -> Check:
     """A GPU that the engine was not built for is the commonest reason for slow answers."""
     names = local.gpu_names()
     if not names:
-        return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU")
+        return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU", absent=True)
     found = " and ".join(names)
     built = " with GPU:" in engine.detail
     detail = f"{found}, and the engine uses it" if built else f"{found}, but the engine was built for the CPU"
@@ -120,7 +120,9 @@ def stores() -> Check:
     for store, fault in local.damaged_stores():
         other = local.other_daemon()
         first = f"stop the daemon (kill {other[0]}), then: " if other else ""
-        aside = f"{first}mv {store} {store}.damaged (what it held must be loaded again)"
+        # With its log, which SQLite would play into the file that is made next; as the daemon itself says it.
+        move = f"cd {store.parent} && mkdir -p damaged && mv {store.name}* damaged/"
+        aside = f"{first}{move} (what it held must be loaded again)"
         return Check("databases", False, f"{store}: {fault}", aside)
     return Check("databases", True, "conversations and codices pass their check")
 
@@ -141,7 +143,7 @@ def service() -> Check:
     if failed:
         return Check("service", False, f"{' and '.join(failed)} failed", f"journalctl --user -u {failed[0]} -n 20")
     if set(states.values()) == {"unknown"}:
-        return Check("service", True, "systemd cannot be asked here; lore serve runs without it")
+        return Check("service", True, "systemd cannot be asked here; lore serve runs without it", absent=True)
     return Check("service", True, ", ".join(f"{name} {state}" for name, state in states.items()))
 
 
@@ -152,7 +154,8 @@ def daemon(socket: str | None) -> list[Check]:
     except Failure as failure:
         if failure.status == faults.UNREACHABLE and (other := local.other_daemon()):
             return [elsewhere(failure, *other)]
-        return [Check("daemon", failure.status == faults.UNREACHABLE, failure.message, failure.hint)]
+        absent = failure.status == faults.UNREACHABLE
+        return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})
     models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]

@@ -6,11 +6,11 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon, part
-from orchestrator.cli.figures import count, table
+from orchestrator.cli.figures import table
 from orchestrator.cli.footer import code_state
 from orchestrator.cli.load import Watch
 from orchestrator.cli.load import show as loaded
-from orchestrator.cli.status_page import faulty, state
+from orchestrator.cli.status_page import faulty, files, roots, state
 from orchestrator.cli.terminal import note, result, result_json
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
@@ -24,19 +24,15 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     if as_json:
         result_json(report)
     elif report["codices"]:
-        rows = [
-            (codex["name"], str(codex.get("tier", "")), count(codex.get("files", 0)), roots(codex))
-            for codex in report["codices"]
-        ]
+        rows = [(codex["name"], tier(codex), files(codex), roots(codex)) for codex in report["codices"]]
         result(table(("name", "tier", "files", "root"), rows))
     else:
         note("none is loaded; lore load PATH")
 
 
-def roots(codex: dict[str, Any]) -> str:
-    """Two, or the first and how many more there are."""
-    first, *more = codex.get("roots") or [codex.get("root", "")]
-    return f"{first} +{len(more)}" if len(more) > 1 else ", ".join([first, *more])
+def tier(codex: dict[str, Any]) -> str:
+    """The one that stands, or why none does: `none` is a tier too."""
+    return codex.get("tier") or codex.get("fresh") or "not raised yet"
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as given
+from orchestrator.cli.check import Check
 from orchestrator.cli.terminal import result, result_json
 from orchestrator.wire import faults
 
@@ -23,8 +24,14 @@ def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: giv
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            result(f"  {check.name:10} {check.detail}", lead="good" if check.ok else "BAD ")
+            result(f"  {check.name:10} {check.detail}", lead=lead(check))
             if check.fix:
                 result(f"{'':17}{'fix' if not check.ok else 'tip'}: {check.fix}")
     if not ok:
         raise typer.Exit(faults.FAILED)
+
+
+def lead(check: Check) -> str:
+    if not check.ok:
+        return "BAD "
+    return "none" if check.absent else "good"

@@ -4,10 +4,8 @@ from typing import Any
 
 from orchestrator.cli.figures import count, plural, seconds
 
-QUOTING = (
-    "answered by builtin:quoter, the built-in self-test model: it quotes the text, it does not think. "
-    "A real one: lore serve --model FILE.gguf"
-)
+QUOTER = "builtin:quoter"
+QUOTING = "builtin:quoter only quotes; a real model: lore model use FILE.gguf"
 
 
 def footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
@@ -17,7 +15,8 @@ def footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
         return []
     notice = notice_of(lore)
     model = str(lore.get("model", "")) if notice and known else ""
-    parts = [codex_part(lore.get("codex")), strategy_part(lore.get("strategy", {})), *prompt_parts(lore), model]
+    strategy = strategy_part(lore.get("strategy", {})) if lore.get("codex") else ""  # without one there is none to take
+    parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model]
     lines = [" · ".join(part for part in parts if part)]
     if lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
@@ -27,9 +26,17 @@ def footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
 
 
 def notice_of(lore: dict[str, Any]) -> str:
-    """What must be known of the model that answered."""
-    quotes = str(lore.get("model", "")).startswith("builtin:quoter")
-    return str(lore.get("notice") or (QUOTING if quotes else ""))
+    """What must be known of the model that answered, in short: `lore status` and `lore doctor` say it in full."""
+    notice = str(lore.get("notice") or "")
+    if not str(lore.get("model", "")).startswith(QUOTER):
+        return notice
+    return "; ".join(map(in_short, notice.split("; "))) if notice else QUOTING
+
+
+def in_short(notice: str) -> str:
+    if "quoting self-test model" not in notice:
+        return notice
+    return f"no model is configured: {QUOTING}" if notice.startswith("no model is configured") else QUOTING
 
 
 def codex_part(codex: dict[str, Any] | None) -> str:

@@ -74,13 +74,13 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
 def unit(*, user: bool, tcp: bool) -> Any:
     """The installation's Unit and Place: what `lore service` writes and where."""
     from orchestrator.service_unit.text import Unit
-    from orchestrator.service_unit.units import place_of
+    from orchestrator.service_unit.units import carried, place_of
     from orchestrator.settings import Paths
 
     paths = Paths.of(os.environ)
     writable = (paths.data, paths.state, paths.cache) if user else ()
     executable = Path(sys.argv[0]).resolve()
-    return Unit(executable, user, writable, tcp), place_of(os.environ, user=user)
+    return Unit(executable, user, writable, tcp, carried(os.environ, paths, user=user)), place_of(os.environ, user=user)
 
 
 def unit_action(action: str, *, user: bool) -> Any:

@@ -71,7 +71,7 @@ def named(asked: str) -> str:
     if "/" not in asked and not (path.suffix == ".gguf" and path.is_file()):
         return asked
     if not path.is_file():
-        raise Failure(faults.NOT_FOUND, f"there is no model file {path}", "`lore model list` shows what there is")
+        raise Failure(faults.USAGE, f"there is no model file {path}", "`lore model list` shows what there is")
     if fault := local.gguf_fault(path):
         raise Failure(faults.USAGE, f"this is no model: {fault}", "`lore model list` shows the models at hand")
     return str(path.resolve())

@@ -7,7 +7,7 @@ from orchestrator.cli.check import Check
 from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import count, size
 
-QUOTER = "builtin:quoter: it quotes, for trying out; a real one: lore model use FILE.gguf"
+QUOTER = "it only continues text that stands in its context, for trying out; a real one: lore model use FILE.gguf"
 
 
 def model(*, engine_runs: bool) -> list[Check]:
@@ -20,11 +20,12 @@ def model(*, engine_runs: bool) -> list[Check]:
         return [
             Check("model", False, found["fault"], found["hint"] or "lore model use NAME, with one of lore model list")
         ]
-    named = QUOTER if found["setting"] == "builtin:quoter" else found["setting"]
+    named = found["setting"]
+    about = f"; {QUOTER}" if named == "builtin:quoter" else ""
     if not found["made"]:
-        return [Check("model", True, f"{named}; its file is made on first need"), embedding()]
+        return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding()]
     checks = [
-        Check("model", True, f"{named}: {found['architecture']}", found["unpredictable"]),
+        Check("model", True, f"{named}: {found['architecture']}{about}", found["unpredictable"]),
         template(found["template"]),
         kv(found),
         *[Check("loading", False, f"{one['setting']}: {one['why']}", one["instead"]) for one in found["impossible"]],

@@ -7,6 +7,7 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.connect import daemon
+from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import plural
 from orchestrator.cli.options import WHICH
 from orchestrator.cli.question import working_directory
@@ -28,6 +29,8 @@ def search(
     socket: given.Socket = None,
 ) -> None:
     """Finds places in a codex; piped, one path:line:text each."""
+    if not query.strip():
+        raise Failure(faults.USAGE, "the query is empty", 'lore search "words or a name"')
     body = {"query": query, "codex": codex, "n": number, "graph": graph, "cwd": working_directory()}
     report = daemon(socket).call("POST", "/v1/search", body)
     if as_json:

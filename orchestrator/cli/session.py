@@ -22,7 +22,7 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     if as_json:
         result_json(report)
     elif report["sessions"]:
-        result(table(("name", "codex", "turns", "used", "title"), [row(session) for session in report["sessions"]]))
+        result(table(("name", "codex", "messages", "used", "title"), [row(session) for session in report["sessions"]]))
     else:
         note('none yet; lore ask "…" begins one')
 

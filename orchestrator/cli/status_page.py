@@ -6,6 +6,8 @@ from typing import Any
 from orchestrator.cli.figures import count, plural, size, table
 
 Part = Mapping[str, Any]
+QUOTER = "builtin:quoter"
+REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
 
 
 def page(report: Part) -> str:
@@ -35,7 +37,8 @@ def top(report: Part) -> str:
 def model_lines(model: Part) -> list[str]:
     window = model.get("window")
     lines = [f"model      {model['name']}" + (f", window {count(window)} tokens" if window else "")]
-    return [*lines, f"           {model['notice']}"] if model.get("notice") else lines
+    told = [f"           {model['notice']}", f"           {REAL}"] if model.get("notice") else []
+    return lines + (told if model["name"] == QUOTER else told[:1])
 
 
 def engine_lines(engine: Part, queue: Part) -> list[str]:
@@ -125,7 +128,7 @@ def short(name: str) -> str:
 
 
 def codices(found: Sequence[Part]) -> list[str]:
-    rows = [(codex["name"], tier(codex), state(codex), files(codex), codex["root"]) for codex in found]
+    rows = [(codex["name"], tier(codex), state(codex), files(codex), roots(codex)) for codex in found]
     notes = [f"{codex['name']}: {codex['fresh_notice']}" for codex in found if codex.get("fresh_notice")]
     notes += [f"{codex['name']}: {identity_fault(codex)}" for codex in found if identity_fault(codex)]
     notes += [f"{codex['name']}: {codex['embedding']['fault']}" for codex in found if faulty(codex.get("embedding"))]
@@ -165,6 +168,12 @@ def state(codex: Part) -> str:
     if embedding and embedding["embedded"] < embedding["texts"]:
         parts.append(f"embedding {100 * embedding['embedded'] // embedding['texts']} %")
     return ", ".join(part for part in parts if part)
+
+
+def roots(codex: Part) -> str:
+    """Two, or the first and how many more there are."""
+    first, *more = codex.get("roots") or [codex.get("root", "")]
+    return f"{first} +{len(more)}" if len(more) > 1 else ", ".join([first, *more])
 
 
 def files(codex: Part) -> str:

@@ -68,7 +68,8 @@ def find_model(setting: str, models: Path) -> ModelFile:
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}", ANOTHER) from error
     except GgufError as error:
-        raise InvalidRequest(f"{path} cannot be used as a model: {error}", _hint(path, error)) from error
+        why = str(error).removeprefix(f"{path}: ")  # a part that is missing has a path of its own
+        raise InvalidRequest(f"{path} cannot be used as a model: {why}", _hint(path, error)) from error
     except FootprintError as error:
         raise InvalidRequest(f"{path} cannot be used as a model: {error}", ANOTHER) from error
 

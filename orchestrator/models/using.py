@@ -34,7 +34,7 @@ def use_model(path: str, environ: Mapping[str, str], config: Path | None = None)
 
 
 def setting_of(name: str, folder: Path) -> str:
-    """The setting that names this model. Raises NotFound, InvalidRequest for a file that is no model."""
+    """The setting that names this model. Raises NotFound for a name, InvalidRequest for a file that is none or missing."""
     if name in BUILTINS:
         if BUILTINS[name].embeds:
             raise InvalidRequest(f"{name} cannot be used as a model: it embeds and writes no text", ANOTHER)
@@ -42,7 +42,8 @@ def setting_of(name: str, folder: Path) -> str:
     given = path_of(name)
     known = tuple(files(folder))
     found = next((one.path for one in known if name in (one.id, one.path.name)), None)
-    if found is None and not os.path.lexists(given):
+    is_path = "/" in name or given.suffix == ".gguf"  # one that is not there is refused as in every other place
+    if found is None and not is_path and not os.path.lexists(given):
         names = [one.id for one in (*builtins(folder), *known)]
         raise NotFound(f"no model {name}", f"there are: {', '.join(names)}; or name a GGUF file")
     return str(find_model(str(found or given), folder).path)

@@ -151,8 +151,8 @@ class Loading:
         )
 
     async def _raised(self, name: str, tier: str | None, told: Callable[[Progress], None]) -> Standing:
-        """Raises OverBudget, InvalidRequest where this load itself asks for a tier that cannot be; one that an earlier load,
-        the settings or the codex ask for gives way, with a notice."""
+        """Raises OverBudget, InvalidRequest where this load itself asks for a tier that cannot be; one that an earlier
+        load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
         try:
             return await self.shelf.raise_codex(name, told, strict=strict, settle=False)

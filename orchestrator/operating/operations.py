@@ -20,6 +20,7 @@ from orchestrator.shelf.report import bare_report, codex_report
 from orchestrator.shelf.shelf import Shelf
 from orchestrator.shelf.standing import Standing
 from orchestrator.shelf.tending import Tending
+from orchestrator.shelf.unready import refusal
 from orchestrator.shelf.watching import Watching
 
 
@@ -81,7 +82,9 @@ class Operations:
     async def codex(self, principal: Principal, name: str) -> Report:
         del principal
         with translated():
-            await asyncio.to_thread(self.shelf.library.codex, name)
+            codex = await asyncio.to_thread(self.shelf.library.codex, name)
+        if codex.newest is None:
+            raise refusal(codex, self.shelf.loads.far(name))
         await asyncio.shield(self.voice())
         seen = self.shelf.seen(name)  # one that waits for its new generation is told as it is
         return self.codex_report(seen or await self.shelf.standing(name))

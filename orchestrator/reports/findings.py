@@ -48,6 +48,6 @@ def fault_of(store: Path) -> str:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         finally:
             connection.close()
-    except sqlite3.Error as error:
-        return str(error)
-    return "" if said == "ok" else str(said)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
+        return " ".join(str(error).splitlines())
+    return "" if said == "ok" else str(said).splitlines()[-1]  # the first line may name the database alone

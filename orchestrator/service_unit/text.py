@@ -4,20 +4,21 @@ Closed as far as the program allows. Deliberately left open, each with its reaso
 of /proc (the NVIDIA driver reads /proc/driver), and memory that is written and then executed (ctypes callbacks).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Unit:
     """What differs between installations. `writable` are the folders a user's daemon writes to; systemd makes the
-    system's. `tcp`: whether it listens on the network too."""
+    system's. `tcp`: whether it listens on the network too. `environment`: variables that its manager may not have."""
 
     executable: Path
     user: bool = True
     writable: Sequence[Path] = ()
     tcp: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 HARDENING = """\
@@ -86,10 +87,14 @@ RuntimeDirectory=lorekeep
 RuntimeDirectoryMode=0700
 # The socket's file is in it, and belongs to lorekeep.socket.
 RuntimeDirectoryPreserve=yes
-{HARDENING}{network(unit)}{placement(unit)}
+{variables(unit)}{HARDENING}{network(unit)}{placement(unit)}
 [Install]
 WantedBy={"default.target" if unit.user else "multi-user.target"}
 """
+
+
+def variables(unit: Unit) -> str:
+    return "".join(f"Environment={assigned(name, value)}\n" for name, value in unit.environment.items())
 
 
 def network(unit: Unit) -> str:
@@ -122,7 +127,11 @@ WantedBy=sockets.target
 """
 
 
-def quoted(path: Path) -> str:
+def assigned(name: str, value: str) -> str:
+    return quoted(f"{name}={value}")
+
+
+def quoted(given: Path | str) -> str:
     """As systemd.syntax(7) has it: percent signs doubled, and quotes where blanks or quotes are."""
-    text = str(path).replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
+    text = str(given).replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
     return f'"{text}"' if any(sign in text for sign in " \t'\";") else text

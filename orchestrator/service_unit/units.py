@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.service_unit.text import Unit, service_text, socket_text
+from orchestrator.settings.paths import Paths
 
 SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
+FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+RULES = "KF_RULE_CACHE_DIR"  # Kingfisher's own variable
+DONE = ("Created symlink", "Removed ")  # systemctl says on stderr also what went well
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,15 @@ def place_of(environ: Mapping[str, str], *, user: bool) -> Place:
     home = Path(environ.get("HOME") or Path.home())
     base = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     return Place(base / "systemd" / "user", ("systemctl", "--user"), home / ".local" / "bin" / "lore")
+
+
+def carried(environ: Mapping[str, str], paths: Paths, *, user: bool) -> dict[str, str]:
+    """The variables that decide where the daemon's folders are: the shell has them, systemd's manager may not. And where
+    Kingfisher keeps its rules, which else is a folder that the unit cannot write to."""
+    if not user:
+        return {RULES: "/var/cache/lorekeep/kingfisher"}
+    folders = {name: environ[name] for name in FOLDERS if environ.get(name, "").startswith("/")}
+    return {**folders, RULES: environ.get(RULES) or str(paths.cache / "kingfisher")}
 
 
 def install(unit: Unit, place: Place) -> list[str]:
@@ -89,5 +102,10 @@ def told(place: Place, *commands: tuple[str, ...]) -> list[str]:
             continue
         done = subprocess.run([*place.systemctl, *words], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            complaints.append(f"{line}: {done.stderr.strip() or done.returncode}")
+            complaints.append(f"{line}: {complaint(done.stderr) or f'exit status {done.returncode}'}")
     return complaints
+
+
+def complaint(said: str) -> str:
+    """What systemctl complains of, in one line."""
+    return "; ".join(line.strip() for line in said.splitlines() if line.strip() and not line.startswith(DONE))

@@ -59,6 +59,10 @@ def nearest(key: str) -> str:
     return close[0]
 
 
+def nearest_section(name: str) -> str:
+    return difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.0)[0]
+
+
 def shown(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
@@ -71,6 +75,9 @@ def unit_of(field: FieldInfo) -> str:
 
 
 def range_of(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "range" in extra:  # where a number or a word may stand
+        return str(extra["range"])
     signs = {"ge": "≥ ", "gt": "> ", "le": "≤ ", "lt": "< "}
     bounds = [
         f"{sign}{getattr(rule, name)}" for rule in field.metadata for name, sign in signs.items() if hasattr(rule, name)

@@ -19,6 +19,7 @@ from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
 
 GIB = 1024**3
 MIB = 1024**2
+LEAST_CONTEXT = 512
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 SplitMode = Literal["layer", "row", "tensor", "none"]
@@ -54,7 +55,7 @@ class ModelSettings(Slice):
     context: int | Literal["auto"] = Field(
         "auto",
         description="longest prompt and answer together; auto: what fits, and 16,384 with a built-in model",
-        json_schema_extra=unit("tokens"),
+        json_schema_extra={**unit("tokens"), "range": f"≥ {LEAST_CONTEXT} | auto"},
     )
     kv_type_k: KvType = Field("f16", description="storage type of cached keys")
     kv_type_v: KvType = Field("f16", description="storage type of cached values")
@@ -67,7 +68,9 @@ class ModelSettings(Slice):
     )
     main_gpu: int = Field(0, ge=0, le=15, description="the GPU that takes all with split_mode none, counted from 0")
     flash_attention: bool | Literal["auto"] = Field(
-        "auto", description="llama.cpp's flash attention; auto: on a GPU, and with quantised values"
+        "auto",
+        description="llama.cpp's flash attention; auto: on a GPU, and with quantised values",
+        json_schema_extra={"range": "true | false | auto"},
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
     batch: int = Field(
@@ -90,8 +93,8 @@ class ModelSettings(Slice):
     @field_validator("context")
     @classmethod
     def long_enough(cls, value: int | str) -> int | str:
-        if isinstance(value, int) and value < 512:
-            raise ValueError("is below 512 tokens; use auto or more")
+        if isinstance(value, int) and value < LEAST_CONTEXT:
+            raise ValueError(f"is below {LEAST_CONTEXT} tokens; use auto or more")
         return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.settings.describe import nearest
+from orchestrator.settings.describe import leaves, nearest, nearest_section, range_of
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
@@ -159,6 +159,8 @@ def refusal(
 ) -> SettingsError:
     key = key_at(place, origins)
     origin = origin_of(key, origins)
+    if kind == "extra_forbidden" and any(found.startswith(f"{key}.") for found in origins):
+        return SettingsError(f"{origin}: unknown section [{key}]", f"the nearest known one is [{nearest_section(key)}]")
     if kind == "extra_forbidden":
         return SettingsError(f"{origin}: unknown setting {key}", f"the nearest known one is {nearest(key)}")
     if kind == "literal_error":
@@ -170,8 +172,14 @@ def refusal(
         )
     return SettingsError(
         f"{origin}: {key} {message.removeprefix('Value error, ').removeprefix('Input ')}",
-        "`lore config show` lists every range",
+        f"{taken(key)}`lore config show` lists every range",
     )
+
+
+def taken(key: str) -> str:
+    """`model.context takes ≥ 512 | auto; `, as far as its range is known."""
+    found = next((field for name, field, _ in leaves(Settings()) if name == key), None)
+    return f"{key} takes {range_of(found)}; " if found is not None and range_of(found) else ""
 
 
 def key_at(place: tuple[int | str, ...], origins: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Codices that were never loaded to their end: a question about one is told so, instead of that there is none. Pure."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
@@ -39,5 +40,5 @@ def refusal(codex: Codex, far: str | None) -> LoreError:
         told = f" ({far})" if far else ""
         hint = "ask again when it stands; `lore status` shows how far it is"
         return NotReady(f"codex {codex.name!r} is being loaded{told}", hint, retry_after=SOON_S)
-    again = f"run `lore load {codex.roots[0]} --name {codex.name}`: it continues"
+    again = f"run `lore load {shlex.join(codex.roots)} --name {codex.name}`: it continues"
     return NotFound(f"codex {codex.name!r} was not loaded to the end", again)

@@ -208,7 +208,7 @@ def test_a_file_that_is_no_model_is_refused_everywhere_and_the_daemon_keeps_its_
         assert status in (400, 404), (words, answer)
         assert words in answer["error"]["message"]
         assert answer["error"]["hint"]
-        assert words in refusal(house.lore("model", "use", path), 5 if words == "no model" else 2)
+        assert words in refusal(house.lore("model", "use", path), 2)
     assert engine_child(house) == child
     assert "path" not in (house.folder / "config" / "lorekeep" / "config.toml").read_text()
 

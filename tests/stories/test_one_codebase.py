@@ -46,7 +46,7 @@ def test_a_person_reads_the_answer_alone_on_stdout_and_the_footer_beside_it(hous
     assert "cites zebra.py:3" in done.stderr
     assert "vaults · CAG (full)" in done.stderr
     assert "tokens cached" in done.stderr
-    assert "no model is configured, so this is the quoting self-test model" in done.stderr
+    assert "no model is configured: builtin:quoter only quotes" in done.stderr
 
 
 def test_the_second_question_finds_the_floor_in_the_cache_and_computes_only_its_own_tokens(house):

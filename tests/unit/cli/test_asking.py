@@ -14,7 +14,7 @@ def test_ask_prints_the_answer_alone_and_the_rest_to_stderr(lore, lorekeep):
     assert "demo main@1a2b3c4 + 2 changed files · CAG (full) · 90 tokens cached, 10 computed" in done.stderr
     assert "session brave-otter" in done.stderr
     assert "cites src/a.py:10" in done.stderr
-    assert "builtin:quoter, the built-in self-test model" in done.stderr
+    assert "builtin:quoter only quotes" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
 

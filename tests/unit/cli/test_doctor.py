@@ -53,7 +53,7 @@ def test_a_damaged_database_is_found_with_the_way_to_set_it_aside(checks, folder
     (data / "sessions.sqlite3").write_bytes(b"no database" * 100)
     found = checks()["databases"]
     assert (found["ok"], "sessions.sqlite3" in found["detail"]) == (False, True)
-    assert f"mv {data / 'sessions.sqlite3'}" in found["fix"]
+    assert f"cd {data} && mkdir -p damaged && mv sessions.sqlite3* damaged/" in found["fix"]
 
 
 def test_an_archive_without_chunks_and_a_broken_model_have_their_command():

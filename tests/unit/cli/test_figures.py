@@ -51,3 +51,14 @@ def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
     since = {"changed_files": ["a.py", "b.py"], "removed_files": ["b.py"]}
     assert taken_in({**codex, **since}) == "generation 3, main@1a2b3c4 + 1 changed, 1 removed file"
     assert taken_in({"generation": 1, "changed_files": [], "removed_files": []}) == "generation 1"
+
+
+def test_the_footer_without_a_codex_names_no_strategy_and_what_only_quotes_is_said_in_short():
+    answer = {"strategy": {"name": "NONE", "tier": "none"}, "prompt": {"cached": 1, "computed": 2}}
+    assert footer(answer) == ["no codex · 1 tokens cached, 2 computed"]
+    notice = (
+        "no model is configured, so this is the quoting self-test model: it only continues text; model.threads is 9"
+    )
+    line = footer({"model": "builtin:quoter", "notice": notice})[-1]
+    assert line.startswith("no model is configured: builtin:quoter only quotes; a real model: ")
+    assert line.endswith("; model.threads is 9")

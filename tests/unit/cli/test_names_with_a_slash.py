@@ -26,4 +26,4 @@ def test_a_file_that_is_no_model_is_told_as_what_it_is(lore, lorekeep, folder):
         assert f"lore: this is no model: {path}: is no GGUF" in done.stderr
     for path in (str(folder / "gone.gguf"), "~nobody-of-this-name/model.gguf"):
         gone = lore("model", "show", path)
-        assert (gone.returncode, "there is no model file" in gone.stderr) == (5, True)
+        assert (gone.returncode, "there is no model file" in gone.stderr) == (2, True)

@@ -52,11 +52,11 @@ def test_a_wait_for_json_is_shown_too_where_somebody_watches(lorekeep, folder):
 def test_what_the_model_is_is_told_once_in_a_terminal_and_afterwards_named(lorekeep, folder):
     (folder / "lorekeep").mkdir()
     first, again = (on_a_terminal(folder, "ask", "hello", XDG_RUNTIME_DIR=str(folder))[0] for _ in range(2))
-    assert "builtin:quoter, the built-in self-test model" in first
-    assert "self-test model" not in again
+    assert "builtin:quoter only quotes" in first
+    assert "only quotes" not in again
     assert "10 computed · builtin:quoter" in again
     homeless = on_a_terminal(folder, "ask", "hello", XDG_RUNTIME_DIR=str(folder / "none"))[0]
-    assert "self-test model" in homeless  # where nothing can be marked
+    assert "only quotes" in homeless  # where nothing can be marked
 
 
 def test_an_answer_cannot_drive_the_terminal(lorekeep, folder):

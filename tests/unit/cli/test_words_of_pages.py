@@ -1,13 +1,15 @@
 """What single lines of the pages say to somebody who reads them for the first time."""
 
-from orchestrator.cli.codex import roots
+from orchestrator.cli.check import Check
+from orchestrator.cli.codex import tier
+from orchestrator.cli.doctor import lead
 from orchestrator.cli.figures import about
 from orchestrator.cli.load import being_computed, summary
 from orchestrator.cli.model_page import page as model_page
 from orchestrator.cli.plan_page import blocks, numbers
 from orchestrator.cli.search import how_many_hold, line, place
 from orchestrator.cli.session import turn_text
-from orchestrator.cli.status_page import codices, embedding_lines, engine_lines
+from orchestrator.cli.status_page import codices, embedding_lines, engine_lines, model_lines, roots
 
 QUEUE = {"running": 1, "waiting": 0}
 
@@ -128,3 +130,32 @@ def test_a_codex_of_several_roots_shows_two_or_how_many_more():
     assert roots({"root": "/a", "roots": ["/a"]}) == "/a"
     assert roots({"root": "/a", "roots": ["/a", "/b"]}) == "/a, /b"
     assert roots({"root": "/a", "roots": ["/a", "/b", "/c"]}) == "/a +2"
+
+
+def test_a_codex_that_does_not_stand_has_no_tier_but_says_why():
+    assert tier({"tier": None, "fresh": "being loaded"}) == "being loaded"
+    assert tier({"tier": None, "fresh": "not loaded to the end"}) == "not loaded to the end"
+    assert tier({"tier": "none", "fresh": "watched"}) == "none"
+
+
+def test_the_page_of_now_names_both_roots_of_a_codex():
+    codex = {"name": "x", "tier": "map", "files": 2, "root": "/a", "roots": ["/a", "/b"]}
+    assert "/a, /b" in codices([codex])[0]
+    assert "/a +2" in codices([{**codex, "roots": ["/a", "/b", "/c"]}])[0]
+
+
+def test_the_page_of_now_says_in_full_what_the_built_in_model_is_and_how_to_get_another():
+    lines = model_lines({"name": "builtin:quoter", "notice": "it only continues text"})
+    assert lines[1].strip() == "it only continues text"
+    assert "lore model use FILE.gguf" in lines[2]
+
+
+def test_an_empty_search_is_refused_in_words_of_the_command_line(lore):
+    done = lore("search", " ")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == 'lore: the query is empty\n      lore search "words or a name"\n'
+
+
+def test_what_is_no_fault_and_not_there_does_not_read_as_good():
+    assert lead(Check("daemon", True, "no daemon listens", absent=True)) == "none"
+    assert [lead(Check("git", ok, "")) for ok in (True, False)] == ["good", "BAD "]

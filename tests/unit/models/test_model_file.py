@@ -109,5 +109,14 @@ def test_a_file_that_is_written_to_or_replaced_has_changed(model):
 
 def test_the_home_of_nobody_holds_no_model(tmp_path):
     assert refused("~nobody-of-that-name/x.gguf")[0] == "there is no model file ~nobody-of-that-name/x.gguf"
-    with pytest.raises(NotFound, match="no model ~nobody-of-that-name/x"):
+    with pytest.raises(InvalidRequest, match="there is no model file ~nobody-of-that-name/x"):
         setting_of("~nobody-of-that-name/x", tmp_path)
+    with pytest.raises(NotFound, match="no model nobody"):
+        setting_of("nobody", tmp_path)
+
+
+def test_the_file_is_named_once(tmp_path):
+    path = tmp_path / "rand.gguf"
+    path.write_bytes(b"J\xaf\x12\x33" + bytes(60))
+    message = refused(path)[0]
+    assert message == f"{path} cannot be used as a model: is no GGUF: it begins with 4a af 12 33 at byte 0"

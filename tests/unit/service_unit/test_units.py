@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.service_unit.text import Unit, quoted, service_text, socket_text
-from orchestrator.service_unit.units import install, place_of, uninstall
+from orchestrator.service_unit.units import carried, complaint, install, place_of, uninstall
+from orchestrator.settings import Paths
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's tools are not here")
-UNITS = [Unit(Path(sys.executable), user, (Path("/tmp"),), tcp) for user in (True, False) for tcp in (True, False)]
+UNITS = [
+    Unit(Path(sys.executable), user, (Path("/tmp"),), tcp, {"X": "a b%"})
+    for user in (True, False)
+    for tcp in (True, False)
+]
 
 
 @pytest.fixture
@@ -85,3 +90,18 @@ def test_a_lore_that_is_somebody_else_s_is_left_alone(tmp_path):
     assert "something else" in complaints[0]
     uninstall(unit, place)
     assert place.link.read_text() == "mine"
+
+
+def test_folders_that_only_the_shell_names_are_carried_into_the_unit(tmp_path):
+    environ = {"HOME": "/h", "XDG_DATA_HOME": f"{tmp_path}/my data", "XDG_STATE_HOME": "not/absolute"}
+    carries = carried(environ, Paths.of(environ), user=True)
+    assert carries == {"XDG_DATA_HOME": f"{tmp_path}/my data", "KF_RULE_CACHE_DIR": "/h/.cache/lorekeep/kingfisher"}
+    text = service_text(Unit(Path("/lore"), environment=carries))
+    assert f'Environment="XDG_DATA_HOME={tmp_path}/my data"\n' in text
+    assert carried(environ, Paths.of(environ), user=False) == {"KF_RULE_CACHE_DIR": "/var/cache/lorekeep/kingfisher"}
+
+
+def test_of_what_systemctl_says_only_its_complaints_are_told():
+    said = "Created symlink /a → /b.\nFailed to connect to bus: No medium found\n"
+    assert complaint(said) == "Failed to connect to bus: No medium found"
+    assert complaint("Removed /a.\n") == ""

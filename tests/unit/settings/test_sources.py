@@ -64,7 +64,7 @@ def test_a_named_file_replaces_both_and_must_exist(files, tmp_path):
     ("text", "words"),
     [
         ("[model]\nthread = 1", "unknown setting model.thread"),
-        ("[modle]\nthreads = 1", "unknown setting modle"),
+        ("[modle]\nthreads = 1", "unknown section [modle]"),
         ("threads = 1", "unknown setting threads"),
         ('[model]\nthreads = "many"', "model.threads should be a valid integer"),
         ("[model]\nthreads = 5000", "less than or equal to 1024"),
@@ -227,3 +227,17 @@ def test_a_folder_that_cannot_be_made_is_refused_with_its_name(tmp_path):
     paths = Paths.of({"HOME": str(tmp_path / "file"), "XDG_RUNTIME_DIR": str(tmp_path)})
     with pytest.raises(SettingsError, match="cannot make"):
         paths.prepare()
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('[modle]\npath = "x"', "the nearest known one is [model]"),
+        ('[model]\ncontext = "abc"', "model.context takes ≥ 512 | auto; `lore config show` lists every range"),
+        ("[model]\ncontext = 10", "model.context takes ≥ 512 | auto; `lore config show` lists every range"),
+    ],
+)
+def test_a_wrong_section_is_answered_with_a_known_one_and_a_wrong_value_with_the_range(files, text, hint):
+    with pytest.raises(SettingsError) as caught:
+        load(files(user=text))
+    assert caught.value.hint == hint
