@@ -5,7 +5,7 @@ and no stemming: the index stems.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
@@ -72,9 +72,28 @@ def is_identifier(word: str) -> bool:
     return bool(_CODE_MARK.search(word))
 
 
-def joined(parts: Iterable[str]) -> str:
-    """Words of several texts as one text whose tokens are parted by spaces."""
-    return " ".join(word for part in parts for word in words(part))
+def compounds(text: str, at_most: int = 6) -> list[str]:
+    """What the words of a question may be called as one name, as `words` has names: `gzip middleware` gives gzipmiddleware
+    and gzip_middleware. Two or three words in a row, stop words passed over, or a name with all of its parts; of a text of
+    at most so many words: in a longer one too many stand side by side that are some variable's name.
+    """
+    pieces: list[str] = []
+    runs: list[tuple[str, ...]] = []
+    for word in _WORD.findall(text):
+        if len(word) > _WORD_CHARS or word.lower() in STOP_WORDS:
+            continue
+        whole, *parts = _cached_split(word)
+        pieces.extend(parts or [whole])
+        runs.append(tuple(parts))
+    if len(pieces) > at_most:
+        return []
+    runs.extend(tuple(pieces[at : at + length]) for length in (2, 3) for at in range(len(pieces) - length + 1))
+    return list(dict.fromkeys(mark.join(run) for run in runs if len(run) > 1 for mark in ("", "_")))
+
+
+def flat(name: str) -> str:
+    """A name as one word, however its parts are parted: `GZipMiddleware` and `gzip_middleware` are gzipmiddleware."""
+    return name.replace("_", "").lower()
 
 
 def split(word: str) -> tuple[str, ...]:

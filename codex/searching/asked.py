@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from codex.archive.identifiers import identifiers, query_words, split
+from codex.archive.identifiers import compounds, flat, identifiers, query_words, split
 from codex.archive.identifiers import words as all_words
 from codex.archive.stems import stem
 
@@ -43,6 +43,7 @@ class Asked:
     `tests` says that it speaks of tests, `tests_wanted` that they are the answer.
     `exact` are strings to be found as they are; `quoted` says that they were written as such.
     `phrase`: all words of what asks nothing and may have been copied from where it stands.
+    `compounds`: names that its words may be together, as the index has names.
     """
 
     words: tuple[str, ...]
@@ -53,6 +54,16 @@ class Asked:
     exact: tuple[str, ...] = ()
     quoted: bool = False
     phrase: tuple[str, ...] = ()
+    compounds: frozenset[str] = frozenset()
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the index is asked for: the words, and what they may be together."""
+        return (*self.words, *sorted(self.compounds.difference(self.words)))
+
+    def calls(self, name: str) -> bool:
+        """Whether words of it are this name when they are put together."""
+        return flat(name) in self.compounds
 
 
 def asked(question: str) -> Asked:
@@ -63,8 +74,10 @@ def asked(question: str) -> Asked:
     exact = quoted or _one_piece(question)
     tests, wanted = bool(_TESTS.search(question)), bool(_TESTS_WANTED.search(question))
     phrase = () if exact else _phrase(question)
+    together = frozenset(compounds(question))
     return Asked(
-        tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted), phrase
+        *(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted), phrase),
+        together,
     )
 
 

@@ -2,7 +2,8 @@
 
     1 chunk    BM25 of the chunk, raised where the question speaks of its names or writes one of them out
     2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
-    3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions
+    3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions; one that
+               holds no word of the question leads on to what does in its file, or nowhere: it is a neighbour, and no hit
     4 exact    what holds a string that was asked for as it is comes before what does not
     5 role     tests below source unless spoken of, generated and vendored files last: by path, or as a file says itself
 
@@ -40,11 +41,15 @@ _HALF = 0.5  # of graph weight at which it counts half
 _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
+_SPEAKS = 5.0  # a file's best chunk that has a fifth of the best score speaks of the question enough to be led to
+_CALLED = 0.9  # of that: a file that defines what the question's words are called together, however little else it says
 _RANKS = 60
 _MEANING = 0.5  # of a chunk found by its meaning, beside one found by its words
 _HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
 
 Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
+Among = Callable[[Sequence[str]], Sequence[Match]]
+"""The chunks of these files that hold a word of the question, best first."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def rank(
     chunks: Sequence[Match],
     files: Sequence[FileMatch],
     definitions: Definitions,
+    among: Among,
     extra: Mapping[Place, float] | None = None,
     exact: Mapping[Place, float] | None = None,
     generated: Collection[str] = (),
@@ -80,8 +86,11 @@ def rank(
         path: (_chunks_share(by_file.get(path, {})) + _FILE_SHARE * whole.get(path, 0.0)) / (1 + _FILE_SHARE)
         for path in {*by_file, *whole}
     }
-    linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     highest = _BELOW_BEST * max(words.values(), default=0.0)
+    for path in {match.place.path for match in chunks if any(map(question.calls, match.names))}:
+        words[path] = max(words[path], highest * (_CALLED + (1 - _CALLED) * words[path]))
+    linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
+    linked = _known(linked, by_file, chunks[0].score if chunks else 1.0, among)
     generated = {*generated, *(match.place.path for match in chunks if is_marked(match.kind))}
     ranked = [
         _file(
@@ -124,12 +133,15 @@ def _raised(
 def _raise(question: Asked, match: Match) -> float:
     names = {*match.symbol.split(".")[-2:], *match.names} - {""}
     spoken = max((_spoken(question, name) for name in names), default=0.0)
-    exact = bool(question.names.intersection(match.names))
+    exact = bool(question.names.intersection(match.names)) or any(map(question.calls, match.names))
     return 1 + _NAME_RAISE * spoken + (_EXACT_RAISE if exact else 0.0)
 
 
 def _spoken(question: Asked, name: str) -> float:
-    """How far a question speaks of a name: the share of its parts, less for names of one or two parts."""
+    """How far a question speaks of a name: the share of its parts, less for names of one or two parts, unless its words
+    are the name when they are put together."""
+    if question.calls(name):
+        return 1.0
     share = overlap(question, name)
     return share and share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
 
@@ -173,6 +185,27 @@ def _linked(
         for path, (share, place) in best.items():
             linked[path][place] += share
     return linked
+
+
+def _known(
+    linked: Mapping[str, Mapping[Place, float]], by_file: Mapping[str, Mapping[Place, float]], best: float, among: Among
+) -> dict[str, dict[Place, float]]:
+    """Of what is used only what holds a word of the question, or its file does elsewhere: types and settings are used by
+    what answers any question, and came second to all of them. A file that hardly speaks of it counts less."""
+    elsewhere = sorted(linked.keys() - by_file.keys())
+    found = {path: dict(places) for path, places in by_file.items() if path in linked}
+    for match in among(elsewhere) if elsewhere else ():
+        found.setdefault(match.place.path, {})[match.place] = match.score / best
+    kept: dict[str, dict[Place, float]] = {}
+    for path, places in linked.items():
+        if path not in found:
+            continue
+        first, words = max(found[path].items(), key=lambda item: item[1])
+        ours = kept.setdefault(path, {})
+        for place, share in places.items():
+            shown = place if place in found[path] else first
+            ours[shown] = ours.get(shown, 0.0) + share * min(1.0, _SPEAKS * words)
+    return kept
 
 
 def _file(

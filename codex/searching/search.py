@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from codex.archive.archive import Archive, ArchiveError, Match
 from codex.archive.definitions import Place
@@ -26,6 +27,7 @@ from codex.vectors.search import nearest_chunks
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
 _EXACT = 20
+_AMONG = 64  # chunks a file, of those that were only reached: whether they hold a word
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
 _Chosen = tuple[Place, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
@@ -58,10 +60,14 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hits, best first, and what the search could not see."""
+    """Hits, best first, and what the search could not see.
+
+    `holding`: chunks known to hold all that was asked for as it is, shown or not; there may be more.
+    """
 
     hits: tuple[Hit, ...] = ()
     notices: tuple[str, ...] = ()
+    holding: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,18 +92,23 @@ class Search:
         if not (question.words or question.exact) or n <= 0:
             return Found()
         # One after the other: LanceDB uses all cores for each, and side by side both were slower.
-        chunks = self.archive.matches(codex, question.words, _CHUNKS)
-        files = self.archive.file_matches(codex, question.words, _FILES)
+        chunks = self.archive.matches(codex, question.terms, _CHUNKS)
+        files = self.archive.file_matches(codex, question.terms, _FILES)
         exact, missing = self._exact(question, codex, n)
         by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
         defined = partial(self.archive.definitions, codex)
-        ranking = partial(rank, question, chunks, files, defined, by_rank(by_meaning), exact)
+
+        def among(paths: Sequence[str]) -> Sequence[Match]:
+            return self.archive.matches(codex, question.terms, _AMONG * len(paths), paths)
+
+        ranking = partial(rank, question, chunks, files, defined, among, by_rank(by_meaning), exact)
 
         def best(generated: Collection[str]) -> list[_Chosen]:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
-            return _chosen(ranked, n, max(1, per_file), by_meaning)
+            return _chosen(ranked, n, max(1, per_file), by_meaning, exact)
 
-        return Found(self._hits(best, question, codex), (*missing, *faults))
+        holding = sum(share == 1.0 for share in exact.values())
+        return Found(self._hits(best, question, codex), (*missing, *faults), holding)
 
     def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
         """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
@@ -157,20 +168,30 @@ def _placed(one: RankedFile, place: Place) -> RankedFile:
     return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
 
-def _chosen(ranked: Sequence[RankedFile], n: int, per_file: int, by_meaning: Mapping[Place, float]) -> list[_Chosen]:
-    """Which chunks, in order: `per_file` of each file, then what is left of the best ones."""
-    first: list[_Chosen] = []
-    rest: list[_Chosen] = []
+def _chosen(
+    ranked: Sequence[RankedFile],
+    n: int,
+    per_file: int,
+    by_meaning: Mapping[Place, float],
+    exact: Mapping[Place, float],
+) -> list[_Chosen]:
+    """Which chunks, in order: all that hold what was asked for as it is, then the others; of both `per_file` of each
+    file before what is left of the best ones. Scores fall."""
+    every: list[tuple[tuple[float, bool, float, Place], _Chosen]] = []
     for one in ranked:
         for index, place in enumerate(one.places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
+            scores.pop("exact", None)
+            if place in exact:
+                scores["exact"] = exact[place]
             if place in by_meaning:
                 scores["vector"] = by_meaning[place]
-            (first if index < per_file else rest).append((place, one.score * _AGAIN**index, scores))
-    first.sort(key=lambda item: (-item[1], item[0]))
-    rest.sort(key=lambda item: (-item[1], item[0]))
-    lowest = first[-1][1] if first else 0.0
-    return [*first, *((place, min(score, lowest), scores) for place, score, scores in rest)][:n]
+            score = one.score * _AGAIN**index
+            order = (-exact.get(place, 0.0), index >= per_file, -score, place)
+            every.append((order, (place, score, scores)))
+    every.sort(key=lambda item: item[0])
+    falling = accumulate((score for _, (_, score, _) in every[:n]), min)
+    return [(place, score, scores) for (_, (place, _, scores)), score in zip(every, falling, strict=False)]
 
 
 def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:

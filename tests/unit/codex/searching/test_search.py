@@ -59,7 +59,7 @@ def test_where_tests_are_wanted_what_they_use_is_no_answer() -> None:
 
 
 def test_a_chunk_that_uses_many_names_of_a_file_points_at_it_no_harder_than_by_one() -> None:
-    hub = "def alpha():\n    pass\n\n\ndef beta():\n    pass\n"
+    hub = "def alpha():\n    pass  # parse_header\n\n\ndef beta():\n    pass\n"
     one, many = "def parse_header(line):\n    alpha()\n", "def parse_header(line):\n    alpha()\n    beta()\n"
     graph = [
         next(hit for hit in search(files).search("parse_header", "c").hits if hit.path == "src/hub.py").scores["graph"]
@@ -73,11 +73,65 @@ def test_vendored_copies_come_last() -> None:
     assert paths("parse_header")[-1] == "vendor/parse.py"
 
 
-def test_what_the_best_chunk_uses_is_found_without_a_word_in_common() -> None:
-    hits = search().search("parse_header", "c").hits
-    linked = next(hit for hit in hits if hit.path == "src/fields.py")
-    assert linked.scores["graph"] > 0
-    assert linked.scores["chunk"] == 0
+def test_what_the_best_chunk_uses_comes_before_what_holds_as_much() -> None:
+    files = {
+        **{f"src/{name}.py": f"def {name}(text):\n    return text  # a line\n" for name in ("aside", "split_fields")},
+        "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",
+    }
+    hits = search(files).search("how does parse_header read a line", "c").hits
+    assert [hit.path for hit in hits] == ["src/parse.py", "src/split_fields.py", "src/aside.py"]
+    assert hits[1].scores["graph"] > 0
+
+
+def test_what_is_used_by_everything_and_holds_no_word_of_the_question_is_no_hit() -> None:
+    hub = {"types.py": "Scope = dict\n"}
+    users = {f"{name}.py": f"def {name}(scope: Scope) -> Scope:\n    return scope\n" for name in ("begin", "finish")}
+    for question in ("begin", "finish", "where does it begin to finish"):
+        found = search({**hub, **users}).search(question, "c").hits
+        assert "types.py" not in [hit.path for hit in found]
+        assert all(hit.scores["chunk"] > 0 for hit in found)
+
+
+def test_a_chunk_without_a_word_of_the_question_leads_on_to_one_of_its_file_that_has_some() -> None:
+    hub = "def split_fields(text):\n    return text\n" + "\n" * 60 + "def other():\n    return 'header'\n"
+    files = {**FILES, "src/fields.py": hub + "    x = 1\n" * 60}
+    hits = [hit for hit in search(files).search("header", "c").hits if hit.path == "src/fields.py"]
+    assert hits
+    assert all("header" in hit.text for hit in hits)
+
+
+GZIP = {
+    "middleware/gzip.py": "class GZipMiddleware:\n    def __init__(self, app):\n        self.app = app\n"
+    + "\n" * 40
+    + "def gzip_gzip_middleware_limit():\n    return gzip.middleware or gzip.middleware_gzip\n" * 12,
+    "middleware/base.py": "class Middleware:\n    pass  # middleware, middleware\n",
+    "docs.py": "text = 'gzip, gzip and middleware: gzip middleware'\n",
+}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["gzip middleware", "GZipMiddleware", "gzip_middleware", "gzipMiddleware", "where is the gzip middleware?"],
+)
+def test_a_definition_that_the_words_are_called_together_comes_first(question: str) -> None:
+    first = search(GZIP).search(question, "c").hits[0]
+    assert first.text.startswith("class GZipMiddleware")
+
+
+@pytest.mark.parametrize("question", ["user name", "getUserName", "get the user name"])
+def test_a_name_in_snake_case_is_found_by_its_words_and_as_others_write_it(question: str) -> None:
+    files = {
+        "a.py": "# the user, the name, to get the user: get a name\nuser = name = get\n",
+        "b.py": "def get_user_name():\n    pass\n\n\ndef user_name():\n    pass\n",
+    }
+    assert paths(question, files=files)[0] == "b.py"
+
+
+def test_in_a_long_sentence_two_words_side_by_side_are_no_name() -> None:
+    assert asked("gzip middleware").calls("GZipMiddleware")
+    assert not asked("what does a gzip middleware do with large bodies of responses that were compressed twice").calls(
+        "GZipMiddleware"
+    )
 
 
 def test_scores_fall_and_stay_apart_by_kind() -> None:
@@ -119,6 +173,19 @@ def test_a_quoted_string_comes_before_its_words() -> None:
     assert [hit.path for hit in hits] == ["src/errors.py", "tests/test_errors.py", "src/header.py"]
     assert [hit.scores.get("exact") for hit in hits] == [1.0, 1.0, None]
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_all_chunks_that_hold_a_quoted_string_come_before_its_words_and_are_counted() -> None:
+    body = "    value = 1\n" * 40
+    many = "".join(f"def f{number}():\n    at_least = '<size>'\n{body}" for number in range(3))
+    found = search({"many.py": many, "one.py": "def size():\n    return size\n"}).search('"<size>"', "c")
+    assert [(hit.path, hit.scores.get("exact")) for hit in found.hits][:4] == [
+        *[("many.py", 1.0)] * 3,
+        ("one.py", None),
+    ]
+    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    assert found.holding == 3
+    assert search({"many.py": many}).search('"<size>"', "c", 1).holding == 3
 
 
 def test_a_quoted_string_that_nothing_holds_is_searched_by_its_words_and_said() -> None:
