@@ -4,14 +4,14 @@ Loading, following and dropping block: run them in a thread. Everything else ans
 tokenizer are told about documents through `codex.ports`; the library does not know who they are.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from codex.again import is_again, kept_request, name_again, request_of
 from codex.amendments import Amendment, ChangedDefinitions, Teller, new_entries
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, Entry, Generation
@@ -27,7 +27,6 @@ from codex.reconcile import Changes
 from codex.settings import CodexSettings
 from codex.trees import sources
 from codex.trees.forest import Forest
-from codex.trees.ignore import Globs
 from codex.trees.lore_file import LoreFile
 from codex.trees.sampling import Sampled
 from codex.trees.sources import LoadRequest, Source
@@ -133,7 +132,7 @@ class Library:
 
     def request(self, name: str) -> LoadRequest:
         """How the codex was loaded last. Raises UnknownCodex."""
-        return _request_from(self.codex(name).request)
+        return request_of(self.codex(name))
 
     def name_of(self, request: LoadRequest) -> str:
         """The name that a load of this would have. Raises SourceError, BadName."""
@@ -197,7 +196,7 @@ class Library:
     ) -> Followed:
         """Bring index and amendment log of a generation (default: the newest) up to the disk.
 
-        The log is written last, whole or not at all: after a kill the next call completes both. Raises like `changes`.
+        The log is written whole or not at all: after a kill the next call completes both. Raises like `changes`.
         """
         base = self.generation(name, number)
         job = self._job(self.request(name), silent, cancelled)
@@ -209,6 +208,8 @@ class Library:
             teller = Teller(self._catalog.told_document, count, changed_definitions, limit)
             new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, teller)
             self._catalog.append(name, base.number, new)
+            if self.codex(name).source != job.source.key:
+                self._register(job)  # a link leads elsewhere
         return Followed(changes, log + new, len(new))
 
     def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
@@ -279,20 +280,14 @@ class Library:
     def _name_for(self, request: LoadRequest, source: Source) -> str:
         if request.name is not None:
             return insist_on_name(request.name)
-        return next((one.name for one in self.codices() if one.source == source.key), name_from(source.suggested_name))
+        return name_again(self.codices(), source) or name_from(source.suggested_name)
 
     def _insist_on_free_name(self, job: Job) -> None:
         taken = {one.name: one for one in self.codices()}
         holder = taken.get(job.name)
-        if holder is not None and holder.source != job.source.key and not job.request.take_name:
+        if holder is not None and not is_again(holder, job.source) and not job.request.take_name:
             raise NameTaken(job.name, ", ".join(holder.roots), free_name(job.name, set(taken)))
 
     def _register(self, job: Job) -> None:
-        lasting = replace(job.request, sources=job.source.lasting, name=job.name, take_name=False)
-        self._catalog.register(job.name, job.source.key, job.source.places, json.dumps(asdict(lasting)))
-
-
-def _request_from(text: str) -> LoadRequest:
-    stored = json.loads(text)
-    globs = Globs(**{key: tuple(value) for key, value in stored.pop("globs").items()})
-    return LoadRequest(**{**stored, "sources": tuple(stored["sources"]), "globs": globs})
+        request = kept_request(job.request, job.source, job.name)
+        self._catalog.register(job.name, job.source.key, job.source.places, request)

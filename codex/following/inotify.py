@@ -8,7 +8,7 @@ kernel's queue overflowed. Its reader, one floor below, has none of these faults
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -57,6 +57,7 @@ class FolderWatches:
         self._tell = tell
         self._lock = threading.Lock()
         self._folder_of: dict[WatchDescriptor, str] = {}
+        self._only: dict[WatchDescriptor, Collection[str]] = {}
         self._numbers = count(1)
         try:
             self._reader = InotifyFD()
@@ -67,15 +68,21 @@ class FolderWatches:
     def __len__(self) -> int:
         return len(self._folder_of)
 
-    def add(self, folder: Path) -> None:
-        """Watch the folder itself, not what is below its folders; no error when it is gone. Raises WatchLimit."""
+    def add(self, folder: Path, only: Collection[str] | None = None) -> None:
+        """Watch the folder itself, not what is below its folders; no error when it is gone. Raises WatchLimit.
+
+        `only` entries of these names are told of, which costs little where many others come and go; a folder that is
+        added without is told of whole, whichever comes first.
+        """
         path, number = os.fsencode(folder), CallbackId(next(self._numbers))
         try:
             with self._lock:  # an event of the new watch must find its folder
                 watch = self._reader.add_callback(path, _MASK, self, number)
-                if watch in self._folder_of:  # two roots of one repository, or a folder that was found twice
+                known = watch in self._folder_of  # two roots of one repository, or a folder that was found twice
+                if known:
                     self._reader.remove_callbacks([(watch, number)])
                 self._folder_of[watch] = os.fsdecode(path)
+                self._restrict(watch, only, known=known)
         except OSError as error:
             if error.errno in _LIMITS:
                 raise _translated(error) from error
@@ -87,22 +94,31 @@ class FolderWatches:
 
     def on_event(self, event: InotifyEvent) -> None:
         with self._lock:
-            folder = self._folder_of.get(event.wd)
-        if folder is not None:
+            folder, only = self._folder_of.get(event.wd), self._only.get(event.wd)
+        if folder is not None and (only is None or not event.name or os.fsdecode(event.name) in only):
             self._tell(_happened(folder, event))
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         with self._lock:
             self._folder_of.pop(wd, None)
+            self._only.pop(wd, None)
 
     def on_queue_overflow(self) -> None:
         self._tell(Happened("", overflow=True))
+
+    def _restrict(self, watch: WatchDescriptor, only: Collection[str] | None, *, known: bool) -> None:
+        if only is None:
+            self._only.pop(watch, None)
+        elif not known:
+            self._only[watch] = frozenset(only)
+        elif watch in self._only:
+            self._only[watch] = frozenset((*self._only[watch], *only))
 
 
 def _happened(folder: str, event: InotifyEvent) -> Happened:
     if event.is_delete_self or event.is_move_self:
         return Happened(folder, is_folder=True, gone=True)
-    path = f"{folder}/{os.fsdecode(event.name)}" if event.name else folder
+    path = f"{folder.rstrip('/')}/{os.fsdecode(event.name)}" if event.name else folder
     appeared, gone = event.is_create or event.is_moved_to, event.is_delete or event.is_moved_from
     return Happened(path, event.is_directory, appeared, gone)
 

@@ -3,6 +3,7 @@
     events ─▶ forget ignored ones ─▶ gather until quiet ─▶ changed(Batch)
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
+A watch stays on its folder wherever that goes: `is_astray` says that the path leads to another one by now, or to none.
 Events can be lost in more ways than can be listed, so everything is compared now and then whatever they say. One thread
 of its own per codex; `changed` is called in it, so batches never overlap.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from codex.following.gathering import Batch, Gathering
 from codex.following.inotify import FolderWatches, Happened, WatchLimit
 from codex.following.watched import exclude_files, folders, is_rule_file, relevant, version_control
+from codex.following.ways import Folder, by_folder, entries, folder_at, leads_there
 from codex.settings import WatchSettings
 from codex.trees.forest import Forest
 from codex.trees.walk import DiskTree
@@ -26,12 +28,17 @@ _GIT_RULES = {"config", "info"}  # the file that may name other rules; the folde
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """One root: its tree, the label of its names, git's folder, and what is watched of git's rules outside the tree."""
+    """One root: its tree, the label of its names, and what is watched of git's rules outside the tree.
+
+    `standing`: the folder that it was when watches began.
+    """
 
     label: str
     tree: DiskTree
-    git_folder: Path | None
+    standing: Folder | None
+    git_folder: Path | None  # git's own
     excludes: set[str] = field(default_factory=set)
+    way: set[str] = field(default_factory=set)  # entries that decide where the path leads
 
 
 class Watcher:
@@ -46,7 +53,9 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = [
-            _Watched(label, tree, version_control(tree)) for label, tree in forest.trees if isinstance(tree, DiskTree)
+            _Watched(label, tree, folder_at(tree), version_control(tree))
+            for label, tree in forest.trees
+            if isinstance(tree, DiskTree)
         ]
         self._settings = settings
         self._changed = changed
@@ -58,13 +67,28 @@ class Watcher:
         self._stopping = False
         self._stale = False  # the rules changed, or events were lost: all watches anew with the next batch
         self._watches: FolderWatches | None = None
+        self._polling = False
         self._next_compare = clock() + settings.reconcile_s
         self._thread = threading.Thread(target=self._run, name="codex-watch", daemon=True)
 
     @property
     def is_polling(self) -> bool:
         """Whether there are no watches and the tree is compared every few seconds instead."""
-        return self._watches is None
+        return self._polling
+
+    def is_astray(self) -> bool:
+        """Whether what is watched is not what its path leads to now; this watcher is then to be replaced.
+
+        A few calls of the kernel for each root: for whoever is about to say that a codex is watched. Where it is polled no
+        watch holds a folder, and file systems are free to number it anew.
+        """
+        if self._polling:
+            return not all(leads_there(root.tree) for root in self._roots)
+        return any(not leads_there(root.tree) or folder_at(root.tree) != root.standing for root in self._roots)
+
+    def look_again(self) -> None:
+        """Have everything watched and compared anew; from any thread."""
+        self.happened(Happened("", overflow=True))
 
     def start(self) -> None:
         """Begin. What changed before is not told: compare once after this returns. Does nothing for a commit's tree."""
@@ -132,7 +156,10 @@ class Watcher:
     def _sort_one(self, now: float, event: Happened, root: _Watched, appeared: list[str]) -> None:
         folder, _, name = event.path.rpartition("/")
         top = str(root.tree.root)
-        if event.path in root.excludes:
+        if event.path in root.way and (event.appeared or event.gone):
+            self._stale = True
+            self._gathering.note(now, everything=True)
+        elif event.path in root.excludes:
             self._rules_changed(now)
         elif root.git_folder is not None and folder == str(root.git_folder):
             self._sort_git(now, event, name)
@@ -180,9 +207,11 @@ class Watcher:
         """All watches anew: rules and folders as they are now."""
         self._stale = False
         self._drop_watches()
+        self._polling = False
         try:
             self._watches = FolderWatches(self.happened)
             for root in self._roots:
+                self._watch_way(root, self._watches)
                 root.tree.forget_rules()
                 if root.git_folder is not None:
                     self._watches.add(root.git_folder)
@@ -191,6 +220,12 @@ class Watcher:
             self._poll(limit)
         for root in self._roots:
             self._watch(root, [""])
+
+    def _watch_way(self, root: _Watched, watches: FolderWatches) -> None:
+        root.way.clear()
+        root.way.update(entries(root.tree))
+        for folder, names in by_folder(root.way).items():
+            watches.add(Path(folder), names)
 
     def _watch_excludes(self, root: _Watched, watches: FolderWatches) -> None:
         """By their folders: editors replace files."""
@@ -215,6 +250,7 @@ class Watcher:
         names = ", ".join(str(root.tree.root) for root in self._roots)
         had = 0 if self._watches is None else len(self._watches)
         self._drop_watches()
+        self._polling = True
         self._next_compare = self._clock() + self._settings.poll_s
         self._notice(
             f"{names}: the kernel gave {had} file watches and no more, so changes are looked for every "

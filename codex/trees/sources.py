@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codex.documents import name_of
@@ -24,6 +24,7 @@ from codex.trees.git import Git, available, mirror
 from codex.trees.ignore import Globs, Selection
 from codex.trees.kernel_files import made_up_by_kernel
 from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
+from codex.trees.named import as_named
 from codex.trees.port import Tree
 from codex.trees.revision import RevisionTree
 from codex.trees.walk import DiskTree
@@ -52,6 +53,7 @@ class Root:
     files: tuple[str, ...] | None = None  # raw names in `path`, when single files were named
     url: str | None = None
     revision: str | None = None
+    named: tuple[str, ...] = ()  # of a folder or files: absolute, with the links that led to them
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,13 @@ class Source:
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """What to name to load the same again from any working directory."""
+        """What to name to load the same again from any working directory; a link is named itself, wherever it leads."""
         return tuple(one for root in self.roots for one in _lasting(root))
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is folders and files as they are, no revision."""
+        return all(root.url is None for root in self.roots)
 
     def named(self, globs: Globs) -> frozenset[str]:
         """Safe names, as the codex has them, of files that the user named one by one."""
@@ -102,9 +109,10 @@ class Source:
 
     @property
     def suggested_name(self) -> str:
-        """The last part of the (first) path or URL."""
+        """The last part of the (first) path or URL; of a link its own, since it may lead elsewhere later."""
         root = self.roots[0]
-        last = (root.files[0] if root.files and len(root.files) == 1 else None) or (root.url or root.path.name)
+        named = root.named[0] if len(root.named) == 1 else ""
+        last = named or (root.files[0] if root.files and len(root.files) == 1 else None) or (root.url or root.path.name)
         return re.sub(r"\.git$", "", re.split(r"[/:]", last.rstrip("/"))[-1]) or "root"
 
 
@@ -157,11 +165,12 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
         return Root("", Path(), url=url, revision=named or revision)
     home = os.path.expanduser(source)  # noqa: PTH111 - pathlib raises where ~NAME is nobody; this names what is not there
     path = Path(os.path.realpath(folder / home))
+    as_given = (as_named(folder / home, path),)
     kind = _kind_of(path)
     if system := made_up_by_kernel(path):
         raise SourceError(f"{path} holds no files of yours: the kernel makes it up ({system}); name a folder of code")
     if stat.S_ISREG(kind):
-        return Root("", path.parent, files=(path.name,))
+        return Root("", path.parent, files=(path.name,), named=as_given)
     if not stat.S_ISDIR(kind):
         raise SourceError(f"{path} is neither a file nor a folder; name one, or a git URL")
     if revision is not None or (_may_be_gits_own(path) and Git(path).is_bare()):
@@ -171,7 +180,7 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
             f"{path} is what git keeps for itself, not code; name the working tree it belongs to, "
             "or with --revision a state of its repository"
         )
-    return Root("", path)
+    return Root("", path, named=as_given)
 
 
 def _may_be_gits_own(path: Path) -> bool:
@@ -189,11 +198,14 @@ def _kind_of(path: Path) -> int:
 
 def _with_files_joined(roots: Sequence[Root]) -> list[Root]:
     """Single files of one folder are one root."""
-    joined: dict[Path, tuple[str, ...]] = {}
+    joined: dict[Path, list[tuple[str, str]]] = {}
     for root in roots:
         if root.files:
-            joined[root.path] = joined.get(root.path, ()) + root.files
-    singles = [Root("", path, files=tuple(sorted(files))) for path, files in joined.items()]
+            joined.setdefault(root.path, []).extend(zip(root.files, root.named, strict=True))
+    singles = [
+        Root("", path, files=tuple(name for name, _ in found), named=tuple(named for _, named in found))
+        for path, found in ((path, sorted(files)) for path, files in joined.items())
+    ]
     return [root for root in roots if not root.files] + singles
 
 
@@ -201,12 +213,12 @@ def _labelled(roots: Sequence[Root]) -> list[Root]:
     taken: set[str] = set()
     result = []
     for root in roots:
-        base = Source((Root("", root.path, url=root.url),)).suggested_name
+        base = Source((replace(root, files=None, named=() if root.files else root.named),)).suggested_name
         label, number = base, 2
         while label in taken:
             label, number = f"{base}-{number}", number + 1
         taken.add(label)
-        result.append(Root(label, root.path, root.files, root.url, root.revision))
+        result.append(replace(root, label=label))
     return result
 
 
@@ -220,7 +232,12 @@ def _tree(
         selection = Selection(settings.walk, secrets, _with(request.globs, own), named)
         walk = settings.walk
         return DiskTree(
-            root.path, selection, max_files=walk.max_files, max_file_bytes=walk.max_file_bytes, files=root.files
+            root.path,
+            selection,
+            max_files=walk.max_files,
+            max_file_bytes=walk.max_file_bytes,
+            files=root.files,
+            named=root.named,
         )
     repository = _repository(root, clones)
     if repository != root.path:
@@ -258,7 +275,7 @@ def _unnamed(glob: str) -> str:
 def _lasting(root: Root) -> tuple[str, ...]:
     if root.url is not None and _URL.match(root.url) and root.revision:
         return (f"{root.url}#{root.revision}",)
-    return (root.url,) if root.url else _paths(root)
+    return (root.url,) if root.url else root.named or _paths(root)
 
 
 def _paths(root: Root) -> tuple[str, ...]:

@@ -48,9 +48,12 @@ class DiskTree:
         max_files: int,
         max_file_bytes: int,
         files: tuple[str, ...] | None = None,
+        named: tuple[str, ...] = (),
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        """`named`: absolute paths that led to root or files when they were looked up, with the links in them."""
         self.root = Path(os.path.realpath(root))
+        self.named = named or tuple(str(self.root / name) for name in files or ("",))
         self.selection = selection
         self._max_files = max_files
         self._max_file_bytes = max_file_bytes

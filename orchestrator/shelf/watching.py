@@ -26,8 +26,8 @@ Changed = Callable[[str], Awaitable[None]]
 @dataclass(frozen=True)
 class Followed:
     """How a codex is followed now. `still`: it is a commit, which does not change.
-    `compared`: with the disk, once at least since it is followed. `pending` files have changed and are being taken in
-    (0: that many are not known).
+    `compared`: with the disk, once at least since it is followed, and its path still leads to what was compared.
+    `pending` files have changed and are being taken in (0: that many are not known).
 
     `notice`: why it is polled, or why what is on disk cannot be taken in.
     """
@@ -49,6 +49,7 @@ class _State:
     compared: bool = False
     polled: str = ""
     fault: str = ""
+    astray: bool = False  # and its watcher was told to look
     paths: set[str] = field(default_factory=set)
     dirty: bool = False
     task: "asyncio.Task[None] | None" = None
@@ -85,9 +86,10 @@ class Watching:
         if state is None or state.still:
             return Followed(still=state is not None)
         running = state.task is not None and not state.task.done()
+        astray = _is_astray(state)
         return Followed(
             watched=True,
-            compared=state.compared,
+            compared=state.compared and not astray,
             polled=bool(state.polled),
             taking_in=running,
             pending=len(state.paths) if running else 0,
@@ -119,6 +121,7 @@ class Watching:
             state.dirty = False
             coming, state.paths = state.paths, set(state.paths)
             try:
+                await asyncio.to_thread(_unwatch_astray, state)
                 await self._watched(name, state)
                 await self._changed(name)
             except (CodexError, LoreError, OSError) as error:
@@ -175,7 +178,24 @@ class Watching:
             loop.call_soon_threadsafe(self._note, name, state, batch.paths)
 
 
+def _is_astray(state: _State) -> bool:
+    """Whether other folders are watched than the codex is loaded from by now; asked before anybody is told otherwise."""
+    watcher = state.watcher
+    astray = watcher is not None and watcher.is_astray()
+    if watcher is not None and astray and not state.astray:
+        state.astray = True
+        watcher.look_again()
+    return astray
+
+
+def _unwatch_astray(state: _State) -> None:
+    if state.watcher is not None and state.watcher.is_astray():
+        state.compared = False
+        _unwatch(state)
+
+
 def _unwatch(state: _State) -> None:
     watcher, state.watcher = state.watcher, None
+    state.astray = False
     if watcher is not None:
         watcher.stop()
