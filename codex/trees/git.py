@@ -6,6 +6,7 @@ own repository configures run as they do in any `git status`. Knows nothing of c
 """
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -209,16 +210,29 @@ def mirror(url: str, into: Path, cancelled: Callable[[], bool]) -> None:
     The clone appears whole or not at all. Raises GitError, LoadCancelled.
     """
     if into.exists():
-        Git(into).run("fetch", "--prune", "--tags", "origin", cancelled=cancelled)
+        _from_afar(Git(into), url, "fetch", "--prune", "--tags", "origin", cancelled=cancelled)
         return
     into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = into.with_name(into.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        Git(into.parent).run("clone", "--mirror", "--quiet", "--", url, str(unfinished), cancelled=cancelled)
+        arguments = ("clone", "--mirror", "--quiet", "--", url, str(unfinished))
+        _from_afar(Git(into.parent), url, *arguments, cancelled=cancelled)
         unfinished.rename(into)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _from_afar(git: Git, url: str, *arguments: str, cancelled: Callable[[], bool]) -> None:
+    """Runs what asks another host. Raises LoadCancelled, GitError with the first line that git says: it names the reason."""
+    try:
+        git.run(*arguments, cancelled=cancelled)
+    except GitError as fault:
+        said = str(fault).removeprefix(f"git {arguments[0]} failed in {git.folder}: ")
+        why = (said.splitlines() or [said])[0].removeprefix("fatal: ")
+        shown = re.sub(r"^(https?://)[^/@]*@", r"\1", url)  # what stands before the @ may be a password
+        hint = f"see whether the daemon's user can read it, without being asked for anything: git ls-remote {shown}"
+        raise GitError(f"{shown} cannot be read: {why}; {hint}") from fault
 
 
 def _records(out: bytes) -> list[str]:

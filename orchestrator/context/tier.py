@@ -184,7 +184,7 @@ def _skeleton(row: int, tokens: int, sizes: TierSizes, room: Room, settings: Tie
         row,
         tokens + max(0, hot),
         limit,
-        f"skeleton+hot{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
+        f"skeleton+hot{_because(row, sizes, room, settings)}",
         hot_tokens=max(0, hot),
         hint=_hint(sizes.full, room, settings),
         steps=(
@@ -201,7 +201,7 @@ def _map(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: 
         row,
         tokens,
         limit,
-        f"map{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
+        f"map{_because(row, sizes, room, settings)}",
         hint=_hint(sizes.full, room, settings),
         steps=(f"a ranked map of at most {tokens:,} tokens", "files are retrieved for each question"),
     )
@@ -213,7 +213,7 @@ def _none(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit:
         row,
         0,
         limit,
-        f"none{_by_force(row)}, because {_too_large(sizes.full, room, settings, sizes.about)}",
+        f"none{_because(row, sizes, room, settings)}",
         hint=_hint(sizes.full, room, settings),
         steps=("nothing of the codex stands in the prefix", "files are retrieved for each question"),
     )
@@ -225,6 +225,14 @@ def _map_tokens(sizes: TierSizes, room: Room, settings: TierSettings, limit: int
 
 def _by_force(row: int) -> str:
     return " as forced" if row == 0 else ""
+
+
+def _because(row: int, sizes: TierSizes, room: Room, settings: TierSettings) -> str:
+    """Why not all of it stands; what is forced needs no reason, and may be less than what would fit."""
+    large = _too_large(sizes.full, room, settings, sizes.about)
+    if row == 0 and sizes.full <= limit_of(room, settings):
+        return f"{_by_force(row)}, though {large}"
+    return f"{_by_force(row)}, because {large}"
 
 
 def _too_large(tokens: int, room: Room, settings: TierSettings, about: str = "") -> str:

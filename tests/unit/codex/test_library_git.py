@@ -11,6 +11,7 @@ from codex.library import Library
 from codex.locks import in_turn
 from codex.progress import never
 from codex.trees.ignore import Globs
+from codex.trees.sources import LoadRequest
 
 
 def test_a_switch_of_branch_and_back_stores_and_indexes_what_it_saw_already(
@@ -143,3 +144,14 @@ def test_submodules_of_a_revision_are_counted_as_left_out(library: Library, proj
     assert loaded.generation.skipped == {"submodule without files": 1}
     assert set(texts(library, "it")) == {".gitmodules", "src/a.py", "src/b.py"}
     assert set(texts(library, library.load(request(project, name="disk")).codex.name)) >= {"part/c.py"}
+
+
+def test_a_repository_that_cannot_be_read_is_told_in_one_line_with_what_to_try(
+    library: Library, tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}/nowhere.git"
+    with pytest.raises(GitError) as caught:
+        library.load(LoadRequest((url,)))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{url} cannot be read: ")
+    assert str(caught.value).endswith(f"git ls-remote {url}")

@@ -187,3 +187,10 @@ def test_a_wish_that_changes_or_ends_starts_again() -> None:
     down = Pending(FloorTier.MAP, 100.0)
     assert due(down, FloorTier.FULL, FloorTier.FULL, 120.0) == (None, False)
     assert due(down, FloorTier.FULL, FloorTier.NONE, 120.0) == (Pending(FloorTier.NONE, 120.0), False)
+
+
+def test_a_forced_tier_that_is_less_than_what_would_fit_does_not_call_that_its_reason():
+    forced = decide_tier(TierSizes(full=136, map=50), ROOM, forced=FloorTier.NONE)
+    assert forced.reason.startswith("none as forced, though 136 tokens would fit in ")
+    large = decide_tier(TierSizes(full=1_000_000, map=50), ROOM, forced=FloorTier.NONE)
+    assert large.reason.startswith("none as forced, because ")
