@@ -224,7 +224,7 @@ def mirror(url: str, into: Path, cancelled: Callable[[], bool]) -> None:
 
 
 def _from_afar(git: Git, url: str, *arguments: str, cancelled: Callable[[], bool]) -> None:
-    """Runs what asks another host. Raises LoadCancelled, GitError with the first line that git says: it names the reason."""
+    """Runs what asks another host. Raises LoadCancelled, GitError with git's first line, which names the reason."""
     try:
         git.run(*arguments, cancelled=cancelled)
     except GitError as fault:
