@@ -18,10 +18,9 @@ from orchestrator.engine.llama.schema import grammar_of
 from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64
-SLICE = 128  # tokens that a grammar is tried on at once; twice as many after each that was quick
-LITTLE_SECONDS = 0.01
+LITTLE_SECONDS = 0.01  # for a slice of the vocabulary: one token first, twice as many after each that took less
 MOST_SECONDS = (
-    0.5  # for the whole vocabulary; llama.cpp takes milliseconds, but for ambiguous patterns a power of the length
+    0.5  # for the whole vocabulary; llama.cpp takes milliseconds, and longer the more ways there are to go on
 )
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
 Logits = NDArray[np.float32]
@@ -77,14 +76,15 @@ class LlamaSampler:
     def _mask(self, logits: Logits) -> Logits:
         """Raises SchemaRefused when going on would hold up everybody else."""
         whole = Candidates(np.arange(len(logits), dtype=np.int32), logits)
-        began = time.thread_time()  # of this thread alone: beside busy processes nobody is refused
-        start, size = 0, SLICE
+        start, size, spent = 0, 1, 0.0
         while start < len(logits):
+            began = time.thread_time()  # of this thread alone: beside busy processes nobody is refused
             lib.llama_sampler_apply(self._grammar, ctypes.byref(whole.part(start, start + size)))
-            spent = time.thread_time() - began
+            took = time.thread_time() - began
+            spent += took
             if spent > MOST_SECONDS:
-                raise SchemaRefused(f"the JSON schema takes more than {MOST_SECONDS} s a token: a pattern is ambiguous")
-            start, size = start + size, 2 * size if spent < LITTLE_SECONDS else SLICE
+                raise SchemaRefused(f"the JSON schema takes more than {MOST_SECONDS} s a token: it is ambiguous")
+            start, size = start + size, 2 * size if took < LITTLE_SECONDS else max(1, size // 2)
         masked = whole.logits().copy()
         if not np.isfinite(masked).any():
             raise BackendError("the JSON schema allows no token here")

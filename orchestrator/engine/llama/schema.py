@@ -1,9 +1,9 @@
 """JSON schemas to llama.cpp grammars, within bounds.
 
 Grammars are never taken raw: one with 200,000 brackets kills the process in llama.cpp's parser. So the schema is bounded
-in size and depth before a grammar is made of it, and references may not leave it. llama-cpp-python's converter leaves
-backslashes in names and constants as they are, which would let a schema write grammar of its own; here they are escaped,
-and the grammar's own depth is checked last.
+in size and depth before a grammar is made of it, references may not leave it, and the grammar's own depth is checked last.
+What a grammar costs is bounded before llama.cpp sees it: patterns are deterministic (`automaton.py`), and alternatives
+that begin alike are counted (`ambiguity.py`).
 """
 
 import json
@@ -11,6 +11,9 @@ import re
 from typing import Any
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.llama.ambiguity import check_ambiguity
+from orchestrator.engine.llama.keywords import plain
+from orchestrator.engine.llama.regular import read_pattern
 
 MOST_BYTES = 64 * 1024
 MOST_DEPTH = 32
@@ -19,8 +22,6 @@ MOST_PROPERTIES = 400  # of one object: the converter takes the square of it, a 
 MOST_NESTING = 1200  # brackets in a grammar: an optional repetition nests each of its MOST_REPEATS
 # What is not closed ends with the text: were it looked for anew behind each bracket, that would take the square.
 QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)', re.DOTALL)
-ANY_CHARACTER, BUT_CONTROLS = r'char ::= [^"\\] |', r'char ::= [^"\\\x00-\x1F] |'
-MOST_PATTERN = 256  # characters of a regular expression; 3,000 optional ones took 10 s a token
 
 
 def grammar_of(schema: str) -> str:
@@ -44,25 +45,18 @@ def grammar_of(schema: str) -> str:
 
 def convert(schema: Any) -> str:
     # Imported late: it is needed for structured answers alone.
-    from llama_cpp.llama_grammar import INVALID_RULE_CHARS_RE, SchemaConverter
+    from orchestrator.engine.llama.converter import Converter
 
-    class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no types
-        def _format_literal(self, literal: str) -> str:
-            """Takes JSON and gives the grammar's literal of it: any text stays text."""
-            plain = json.dumps(json.loads(literal), ensure_ascii=False)
-            return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    words = plain(schema)
+    check_ambiguity(words)
+    return Converter().grammar(beside_definitions(words))
 
-        def _resolve_ref(self, ref: str) -> str:
-            """A reference into itself comes back as it was written; rules have cleaned names."""
-            return str(INVALID_RULE_CHARS_RE.sub("-", super()._resolve_ref(ref)))
 
-    if isinstance(schema, dict) and "$ref" in schema:
-        # pydantic's way to write a type that holds itself; the converter sees no definitions beside a reference.
-        schema = {**{key: value for key, value in schema.items() if key != "$ref"}, "anyOf": [{"$ref": schema["$ref"]}]}
-    converter = Converter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
-    converter.visit(converter.resolve_refs(schema, "schema"), "")
-    # As it comes, a string may hold bare line ends and other control characters, which JSON forbids.
-    return str(converter.format_grammar()).replace(ANY_CHARACTER, BUT_CONTROLS)
+def beside_definitions(schema: dict[str, Any]) -> dict[str, Any]:
+    """pydantic's way to write a type that holds itself; the converter sees no definitions beside a reference."""
+    if "$ref" not in schema:
+        return schema
+    return {**{key: value for key, value in schema.items() if key != "$ref"}, "anyOf": [{"$ref": schema["$ref"]}]}
 
 
 def nesting(grammar: str) -> int:
@@ -106,10 +100,5 @@ def check_keyword(key: str, value: Any) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """A repetition of 1,000,000,000 held llama.cpp's parser for 10 s before it gave up."""
-    if len(pattern) > MOST_PATTERN:
-        raise SchemaRefused(f"a pattern has {len(pattern)} characters; at most {MOST_PATTERN} are taken")
-    if re.search(r"(?<!\\)(\\\\)*\\\$$", pattern):
-        raise SchemaRefused("a pattern ends in a lone backslash")
-    if any(int(count) > MOST_REPEATS for count in re.findall(r"(?<=[{,])\s*(\d+)(?=\s*[,}])", pattern)):
-        raise SchemaRefused(f"a pattern repeats more than {MOST_REPEATS} times")
+    """Read once here, before anything is made of it; what an automaton of it takes is counted when it is made."""
+    read_pattern(pattern)

@@ -1,0 +1,111 @@
+"""llama-cpp-python's converter with what it gets wrong made right, for schemas in plain words (`keywords.py`).
+
+It leaves backslashes in names and constants as they are, which would let a schema write grammar of its own; finds a
+definition's rule by the last part of its name, which a property may have too; knows no bounds of numbers; and writes
+patterns as they come, quotes and ambiguities included. Everything here may raise SchemaRefused.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from llama_cpp.llama_grammar import (
+    PRIMITIVE_RULES,
+    RESERVED_NAMES,
+    STRING_FORMAT_RULES,
+    SchemaConverter,
+    _build_repetition,
+)
+
+from orchestrator.engine.llama.automaton import Automaton, Budget, determine
+from orchestrator.engine.llama.keywords import LIMITS
+from orchestrator.engine.llama.numerals import MOST, integers, numbers
+from orchestrator.engine.llama.regular import Tree, read_expression, read_pattern
+from orchestrator.engine.llama.spelling import plain_rules, string_rules
+
+OURS = {
+    # As it comes, a string may hold bare line ends and other control characters, which JSON forbids.
+    "char": r'[^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])',
+    # As it comes, each digit can be read in two ways: an array of them doubles the work with every number.
+    "integral-part": '"0" | [1-9] ' + _build_repetition("[0-9]", 0, 15),
+}
+Spelled = Callable[[Automaton, str], dict[str, str]]
+
+
+class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no types
+    def __init__(self) -> None:
+        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        self._budget = Budget()
+        self._named: dict[str, str] = {}  # references, to their rules
+        # All of them at once: one that came later would find a property's rule under its name.
+        for name, rule in {**PRIMITIVE_RULES, **STRING_FORMAT_RULES}.items():
+            self._rules[name] = OURS.get(name, rule.content)
+
+    def grammar(self, schema: dict[str, Any]) -> str:
+        self.visit(self.resolve_refs(schema, "schema"), "")
+        return str(self.format_grammar())
+
+    def visit(self, schema: Any, name: str) -> str:
+        kind = schema.get("type")
+        if kind == "string" and "pattern" in schema:
+            return self._rule_of(read_pattern(schema["pattern"]), name, string_rules)
+        if kind in ("integer", "number") and any(keyword in schema for keyword in LIMITS):
+            return self._rule_of(read_expression(_numerals(schema)), name, plain_rules)
+        if not schema:
+            return str(self._add_rule(_rule_name(name), "value"))
+        return str(super().visit(schema, name))
+
+    def _rule_of(self, tree: Tree, name: str, spelled: Spelled) -> str:
+        base = self._free("automaton")
+        self._rules.update(spelled(determine(tree, self._budget), base))
+        return str(self._add_rule(_rule_name(name), base))
+
+    def _free(self, start: str) -> str:
+        number = len(self._rules)
+        while any(rule.startswith(f"{start}-{number}") for rule in self._rules):
+            number += 1
+        return f"{start}-{number}"
+
+    def _add_primitive(self, name: str, rule: Any) -> str:
+        known = rule is PRIMITIVE_RULES.get(name) or rule is STRING_FORMAT_RULES.get(name)
+        return name if known else str(self._add_rule(name, rule.content))
+
+    def _format_literal(self, literal: str) -> str:
+        """Takes JSON and gives the grammar's literal of it: any text stays text."""
+        plain = json.dumps(json.loads(literal), ensure_ascii=False)
+        return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    def _resolve_ref(self, ref: str) -> str:
+        if ref not in self._named:
+            self._named[ref] = name = self._free("reference")
+            self._rules[name] = ""  # taken, so that no property's rule gets the name
+            self._rules[name] = self.visit(self._refs[ref], name)
+        return self._named[ref]
+
+
+def _rule_name(name: str) -> str:
+    return f"{name}-" if name in RESERVED_NAMES else name or "root"
+
+
+def _numerals(schema: dict[str, Any]) -> str:
+    low, above = _bound(
+        [(schema[key], key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema], max
+    )
+    high, below = _bound(
+        [(schema[key], key != "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema], min
+    )
+    low, high = -MOST if low is None else low, MOST if high is None else high
+    if schema["type"] == "number":
+        return numbers(int(low), int(high), above, below)
+    return integers(
+        math.floor(low) + 1 if above else math.ceil(low), math.ceil(high) - 1 if below else math.floor(high)
+    )
+
+
+def _bound(told: list[tuple[float, bool]], tightest: Callable[..., float]) -> tuple[float | None, bool]:
+    """The tighter of both kinds, and whether it is itself excluded."""
+    if not told:
+        return None, False
+    bound = tightest(value for value, _ in told)
+    return bound, any(excluded for value, excluded in told if value == bound)
