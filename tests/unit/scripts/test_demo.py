@@ -1,6 +1,6 @@
 """The demo asks what the codebase answers, and draws the prompt to scale."""
 
-from demo import how_cold
+from demo import brought_back, how_cold
 from demo_picture import picture
 from demo_quotes import Quote, quotes
 
@@ -51,3 +51,8 @@ def test_a_cached_block_says_from_which_tier():
 def test_even_one_token_beside_thousands_has_a_bar():
     lines = list(picture({"blocks": [block("codex", 100_000, 100_000), block("query", 1, 0)]}))
     assert "░" in lines[1]
+
+
+def test_what_came_back_is_told_in_tokens_and_bytes():
+    cache = {"tiers": {"disk": {"tokens": 8030}}, "restores": {"bytes": 3 << 19}, "tokens": {"computed": 0}}
+    assert brought_back(cache) == "restored from disk: 8,030 tokens, 1.5 MiB; computed: 0"
