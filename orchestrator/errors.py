@@ -60,3 +60,9 @@ class EngineFailed(LoreError):
     """The child process died or llama.cpp failed. May be tried again."""
 
     code = "engine_failed"
+
+
+class CodexDropped(EngineFailed):
+    """Its codex was dropped while it was answered. Asking again finds none of that name."""
+
+    code = "codex_dropped"

@@ -33,6 +33,7 @@ STATUS = {
     "not_found": 404,
     "model_not_found": 404,
     "conflict": 409,
+    "codex_dropped": 409,
     "too_large": 413,
     "full": 429,
     "failed": 500,

@@ -82,6 +82,7 @@ class Answers:
             machine.busy(False)
 
     async def _refuse_cold_floor(self, prepared: Prepared) -> None:
+        """For who will not wait. A floor that a tier keeps stands: it is restored with the answer, and not computed."""
         if prepared.ask.wait:
             return
         prompt = prepared.composed.assembled
@@ -230,9 +231,8 @@ class Answers:
         prepared = await self.preparing.prepare(ask, voice)
         assembled = prepared.composed.assembled
         with self.preparing.shelf.floors.held(assembled.floor, prepared.place, asked=False):
-            matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner)
-        # The last token is computed in any case: the answer's first one comes from it.
-        lore = self._lore(prepared, accounts.clipped(matched.reuse, assembled.tokens - 1))
+            matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
+        lore = self._lore(prepared, matched.reuse)
         report = plan_report(prepared, lore, self.client.snapshot, self.preparing.machine.budget)
         return report | ({"text": prepared.composed.text} if prompt else {})
 

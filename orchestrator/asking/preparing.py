@@ -6,15 +6,14 @@ Each step is a method that reads like its name; nothing here runs the model.
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from formatters.context import Attachment, IdentityView, ToolView, TurnContext
+from formatters.context import Attachment, IdentityView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
+from orchestrator.asking.asked import sampling_of, split, tool_view
 from orchestrator.asking.news import codex_of, news_for, told_anew
 from orchestrator.asking.passages import Passage
 from orchestrator.asking.pointing import Pointed, pointed, pointing
@@ -32,12 +31,13 @@ from orchestrator.context.composing import Composed, context_of
 from orchestrator.context.evidence import Gathered, Searcher, gather
 from orchestrator.context.governing import governed
 from orchestrator.context.naming import named_documents
+from orchestrator.context.reach import Reach, within_reach
 from orchestrator.context.situation import environment_of, renewed, sigil_of
 from orchestrator.context.strategy import Asked, Decision, Retrieval, StrategySettings, decide
 from orchestrator.context.tasks import TaskMatch, classify
 from orchestrator.context.tier import share
 from orchestrator.engine.messages import Sampling
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.errors import NotFound
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
 from orchestrator.service import Ask, Message
@@ -54,7 +54,6 @@ from orchestrator.shelf.standing import Standing
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
 PREFETCH = 4_000
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
-TEMPERATURE = 0.7  # of a user's model, where the client names none
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,7 @@ class Preparing:
         where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else None
         served = await self.shelf.served(standing, ask.identity)
         turn, why = self._turn(ask, question, system, conversation, standing, served.view, voice, where)
+        turn, gone = within_reach(turn, Reach(self.claims.depth, self.machine.grant.window))
         composed = await voice.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
         decision = self._decide(ask, question, task, standing, composed, voice)
@@ -120,12 +120,10 @@ class Preparing:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await voice.composer.compose(context_of(turn), ask.think)
         grant = self.machine.grant
-        window = grant.window
-        wanted = min(ask.max_tokens, max(1, share(window, ANSWER_SHARE)))
-        limits = limits_of(window, wanted, grant.cells, self.claims)
+        limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
         fresh = self.fresh(standing.name) if standing is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
-        within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed=composed)
+        within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed, gone)
         return Prepared(
             ask=ask,
             turn=within.turn,
@@ -138,8 +136,8 @@ class Preparing:
             served=served,
             gathered=gathered,
             selection=where.selection if where is not None else None,
-            max_tokens=min(ask.max_tokens, window - within.composed.assembled.tokens),
-            sampling=self._sampling(ask),
+            max_tokens=min(ask.max_tokens, grant.window - within.composed.assembled.tokens),
+            sampling=sampling_of(ask, self.greedy),
             stop=(*ask.stop, *voice.stop),
             actions=(*within.actions, *unseen),
             unseen=unseen,
@@ -224,7 +222,7 @@ class Preparing:
         asked = Asked(
             task=task.task,
             window=window,
-            used=min(window, composed.assembled.tokens + min(ask.max_tokens, share(window, ANSWER_SHARE))),
+            used=min(window, composed.assembled.tokens + promised(ask, window)),
             because=task.because,
             tools=frozenset(tool.name for tool in voice.tools),
             documents=named_documents(question, [entry.path for entry in standing.generation.entries])
@@ -251,46 +249,13 @@ class Preparing:
             graph=decision.retrieval is Retrieval.GRAPH,
         )
 
-    def _sampling(self, ask: Ask) -> Sampling:
-        usual = Sampling(temperature=0.0 if self.greedy else TEMPERATURE)
-        given: dict[str, Any] = {
-            "temperature": ask.temperature,
-            "top_k": ask.top_k,
-            "top_p": ask.top_p,
-            "min_p": ask.min_p,
-            "repeat_penalty": ask.repeat_penalty,
-            "seed": ask.seed,
-            "logprobs": ask.logprobs,
-            "schema": json.dumps(ask.schema) if ask.schema else None,
-        }
-        return replace(usual, **{key: value for key, value in given.items() if value is not None})
+
+def promised(ask: Ask, window: int) -> int:
+    """Tokens that its answer is promised."""
+    return min(ask.max_tokens, share(window, ANSWER_SHARE))
 
 
 def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
     """What the answer may not know of the codex: also one that searches for nothing says so."""
     told = not blind or any(blind in notice for notice in gathered.notices)
     return gathered.notices if told else (*gathered.notices, blind)
-
-
-def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
-    """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
-    system = tuple(one.content for one in messages if one.role in ("system", "developer") and one.content)
-    said = [one for one in messages if one.role not in ("system", "developer")]
-    if not said or said[-1].role != "user":
-        raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
-    if not said[-1].content.strip():
-        raise InvalidRequest("the question is empty", "say what you want to know")
-    return said[-1].content, tuple(said[:-1]), system
-
-
-def tool_view(tool: Mapping[str, Any]) -> ToolView:
-    """A client's own tool in OpenAI's shape. Raises InvalidRequest."""
-    function = tool.get("function", tool)
-    try:
-        return ToolView(
-            name=function["name"],
-            description=function.get("description") or "",
-            parameters_json_schema=function.get("parameters") or {},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRequest(f"a tool is not described as it should be: {error}", "see OpenAI's tools") from error

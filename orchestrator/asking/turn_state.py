@@ -18,6 +18,7 @@ from orchestrator.service import Message
 from orchestrator.sessions.records import Turn as Stored
 
 MOST_CONVERSATIONS = 512
+SPEAKERS = frozenset(Role)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def session_key(session: int) -> str:
 
 def state_of_messages(messages: Sequence[Message]) -> StateView:
     """The State of a conversation that is told as messages, as far as nothing more is known of it."""
-    turns = [Turn(role=Role(one.role), text=one.content) for one in messages if one.role in tuple(Role)]
+    turns = [Turn(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
     return StateView(turns=tuple(turns))
 
 

@@ -54,12 +54,12 @@ class Entry:
     place: Place
 
 
-async def entries_of(turn: TurnContext, composed: Composed, tokens: Counter) -> list[Entry]:
-    """All claims of a composed prompt, in the order of the prompt."""
+async def entries_of(turn: TurnContext, composed: Composed, tokens: Counter, gone: int = 0) -> list[Entry]:
+    """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
     rest = [part for part in _parts(composed) if part.block not in FLOOR]
     counts = await tokens.count([part.text for part in rest if part.item])
     stubs = await _stub_counts(turn.state, tokens)
-    sorter = _Sorter(turn.state, stubs)
+    sorter = _Sorter(turn.state, stubs, gone)
     for part, count in zip([part for part in rest if part.item], counts, strict=True):
         sorter.take(part, count)
     literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
@@ -89,8 +89,9 @@ def result_stub(text: str) -> str:
 class _Sorter:
     """Sums up items by the claim that they belong to."""
 
-    def __init__(self, state: StateView, stubs: dict[str, int]) -> None:
+    def __init__(self, state: StateView, stubs: dict[str, int], gone: int) -> None:
         self._state = state
+        self._first = gone + 1  # the number of the first turn that is left, as it is told
         self._stubs = stubs
         self._exchanges = exchanges_of(state)
         self._found: dict[Place, list[tuple[Item, int]]] = {}
@@ -142,14 +143,21 @@ class _Sorter:
             name = f"memory {place.at + 1} of {place.name}"
             return Claim(name, Kind.MEMORY, tokens, characters, weight=-order)
         if place.what is What.EXCHANGE:
-            return Claim(f"turn {place.at + 1}", Kind.TURN, tokens, characters, weight=place.at, turn=place.at)
+            return Claim(
+                f"turn {place.at + self._first}", Kind.TURN, tokens, characters, weight=place.at, turn=place.at
+            )
         if place.what is What.EVIDENCE:
             return Claim(items[0][0].source, Kind.EVIDENCE, tokens, characters, weight=-place.at)
         if place.what in (What.TOLD, What.RESULT):
             name = items[0][0].source if place.what is What.TOLD else "tool result"
             floor = min(tokens, self._stubs[items[0][0].text])
             return Claim(
-                f"{name} of turn {(exchange or 0) + 1}", Kind.SUPERSEDED, tokens, characters, floor=floor, turn=exchange
+                f"{name} of turn {(exchange or 0) + self._first}",
+                Kind.SUPERSEDED,
+                tokens,
+                characters,
+                floor=floor,
+                turn=exchange,
             )
         return _fixed(place.name, tokens, characters).claim
 

@@ -3,6 +3,7 @@
 Formatters write, the model's chat template lays out, the assembler tokenises. Knows no budget and no engine.
 """
 
+import asyncio
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -15,7 +16,7 @@ from formatters.blocks import Prompt
 from formatters.context import TurnContext
 from formatters.probe import NoThink, Placement
 from formatters.registry import Registry, write_prompt
-from formatters.template import ChatTemplate, Literal, joined
+from formatters.template import KEPT_TURNS, ChatTemplate, Literal, joined
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.assembly import Assembler, Layout
 
@@ -57,7 +58,9 @@ class Composer:
 
     async def tokenised(self, prompt: Prompt, owner: int, think: bool = True) -> Composed:
         """A prompt that was written already, or cut to its budget since, for `owner` (uid)."""
-        layout = self.layout(prompt, think)
+        # The template is foreign code that runs over every message: of many, no other question waits for it.
+        long = len(prompt.turns) + len(prompt.running) > KEPT_TURNS
+        layout = await asyncio.to_thread(self.layout, prompt, think) if long else self.layout(prompt, think)
         return Composed(prompt, layout, await self._assembler.assemble(prompt, layout, owner))
 
     def layout(self, prompt: Prompt, think: bool = True) -> Layout:

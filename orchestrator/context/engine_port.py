@@ -13,7 +13,7 @@ from orchestrator.context.assembled import Floor
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Grant, Ids, Job, Outcome, Reason, Urgency
 from orchestrator.engine.parent.supervisor import EngineUnavailable
-from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 
 STALE_TRIES = 3
 
@@ -92,6 +92,8 @@ def fault_of(ended: Completion) -> LoreError:
         return InvalidRequest(what, "correct that setting")
     if ended.reason is Reason.SCHEMA:
         return InvalidRequest(what, "simplify the JSON schema")
+    if ended.reason is Reason.DROPPED:
+        return CodexDropped(f"{what} while this was answered", "`lore codex list` shows those there are")
     return EngineFailed(what, "ask again", retry_after=1.0)
 
 

@@ -136,7 +136,7 @@ class Loop:
 
     def _drop(self, name: str) -> None:
         for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
-            self._end(ticket, Outcome.CANCELLED, Reason.CANCELLED, "its codex was dropped")
+            self._end(ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
         self._speculation.forget(name)
         floor = self.admission.forget(name)
         if floor is not None and self.keeper is not None:

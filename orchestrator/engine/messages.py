@@ -233,6 +233,7 @@ class Reason(StrEnum):
     LENGTH = "length"
     PREFILLED = "prefilled"
     CANCELLED = "cancelled"
+    DROPPED = "dropped"  # its floor is not wanted any more
     WINDOW = "window"  # longer than one sequence may be
     CELLS = "cells"  # longer than all that was granted
     STALE = "stale"  # planned under an old grant and no longer fits: plan again

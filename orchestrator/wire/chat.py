@@ -98,7 +98,9 @@ class LoreOptions(Strict):
     )
     mode: str | None = Field(None, description="not used yet; an answer says so in `notices`")
     urgency: str | None = Field(None, description="not used yet; an answer says so in `notices`")
-    wait: bool = Field(True, description="false: refuse with not_ready instead of waiting for model or floor")
+    wait: bool = Field(
+        True, description="false: refuse with not_ready instead of waiting for the model or computing the floor"
+    )
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         None, description="seconds until the answer must have begun, else not_ready"
     )
@@ -112,7 +114,9 @@ class ChatRequest(Request):
     """Body of POST /v1/chat/completions and /v1/plan."""
 
     model: str = Field("", description="lore/NAME: a codex; lore or empty: the one of client.cwd; or the bare model")
-    messages: tuple[ChatMessage, ...] = Field(min_length=1, description="the conversation; the last is the question")
+    messages: tuple[ChatMessage, ...] = Field(
+        min_length=1, max_length=10_000, description="the conversation, at most 10,000; the last is the question"
+    )
     stream: bool = Field(False, description="answer as server-sent events")
     stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="longest answer in tokens; left out: 2048")

@@ -40,6 +40,7 @@ FAULTS: Mapping[str, str] = {
     "not_found": "nothing of that name; the hint names what there is",
     "model_not_found": "the same of a model id",
     "conflict": "it is under way already, or the name is taken",
+    "codex_dropped": "its codex was dropped while the answer ran; asked again it is not found",
     "too_large": "the body is larger than serve.max_body",
     "full": "serve.queue questions wait already",
     "failed": "a fault of ours, a full disk, or a load that was cancelled; the daemon's log says more",
@@ -49,7 +50,15 @@ FAULTS: Mapping[str, str] = {
 }
 EVERY = ("unauthorized", "not_permitted", "failed")  # any route
 OF_BODIES = ("invalid_request", "too_large")  # any that takes one
-ASKING = ("context_length_exceeded", "not_found", "model_not_found", "full", "not_ready", "engine_failed")
+ASKING = (
+    "context_length_exceeded",
+    "not_found",
+    "model_not_found",
+    "codex_dropped",
+    "full",
+    "not_ready",
+    "engine_failed",
+)
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
 
 CONTRACTS: Mapping[tuple[str, str], Contract] = {

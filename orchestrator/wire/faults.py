@@ -18,6 +18,7 @@ EXIT_BY_CODE = {
     "context_length_exceeded": OVER_BUDGET,
     "too_large": OVER_BUDGET,
     "not_found": NOT_FOUND,
+    "codex_dropped": NOT_FOUND,
     "model_not_found": NOT_FOUND,
     "not_permitted": NOT_PERMITTED,
     "unauthorized": NOT_PERMITTED,

@@ -1,4 +1,4 @@
-"""Law: what is read of a user's text or of a file takes time in proportion to it, whatever signs it consists of.
+"""Law: what is read of a user's text, conversation or file takes time in proportion to it, whatever it consists of.
 
 Everything here holds the interpreter's lock: what takes the square of its input stops the whole daemon. Measured is the
 thread's own time, which other programs do not lengthen, and only how it grows: twice the input, about twice the time.
@@ -7,6 +7,7 @@ thread's own time, which other programs do not lengthen, and only how it grows: 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import pytest
 
@@ -23,24 +24,35 @@ from codex.trees.lore_file import parse_lore_file
 from codex.trees.origins import is_generated
 from codex.trees.roles import role_of
 from codex.trees.secrets import find_secret
+from formatters.context import IdentityView, SigilView, TurnContext
+from formatters.registry import builtin, write_prompt
+from formatters.template import ChatTemplate, parts
+from formatters.testing import run_context
+from governor.ctc import Claim, Kind, Limits, settle
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
 from orchestrator.api.complaints import place_of
 from orchestrator.asking.grounding import quotable
 from orchestrator.asking.pointing import lines_of
+from orchestrator.asking.turn_state import key_of, state_of_messages
 from orchestrator.context.answer_text import AnswerParser
+from orchestrator.context.claims import Entry, Place, What
 from orchestrator.context.naming import named_documents
 from orchestrator.context.phrases import shipped
+from orchestrator.context.reach import Reach, within_reach
+from orchestrator.context.telling import told
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
+from orchestrator.service import Message
 from orchestrator.sessions.names import checked
 from orchestrator.settings.edit import comment_of, with_value
 from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.shelf.known_lines import EXCERPT, LISTED
 from orchestrator.wire.places import is_url
 
+Read = TypeVar("Read")
 SIZE = 10_000
 NOISE_S = 0.04  # below this a machine's own unsteadiness is all that is measured
 PATHS = tuple(f"src/part{number}/a{number % 7}.py" for number in range(300))
@@ -202,13 +214,54 @@ def test_twice_the_text_takes_at_most_about_three_times_the_time(reader: str) ->
     assert grew == []
 
 
+CHATML = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}<assistant>"
+MESSAGES = 2_000
+EVERY = Reach(depth=1_000_000, messages=1_000_000)
+
+
+def _context(messages: list[Message]) -> TurnContext:
+    state = state_of_messages(messages)
+    return TurnContext(identity=IdentityView(name="keeper"), sigil=SigilView(name="o", uid=1), state=state, query="q")
+
+
+def _laid_out(messages: list[Message]) -> None:
+    context, _ = within_reach(_context(messages), EVERY)
+    prompt = write_prompt(run_context(context), builtin())
+    list(parts(ChatTemplate(CHATML).layout(prompt.turns), prompt))
+
+
+def _left_out(messages: list[Message]) -> None:
+    _, gone = within_reach(_context(messages), Reach(depth=20, messages=1_000))
+    turns = [Claim(f"turn {at}", Kind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
+    stubs = [Claim(f"{at}", Kind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
+    entries = [Entry(claim, Place(What.EXCHANGE, at=claim.turn or 0)) for claim in turns]
+    entries += [Entry(claim, Place(What.RESULT, turn=claim.turn or 0)) for claim in stubs]
+    told(entries, settle([entry.claim for entry in entries], Limits(10, 1_000, 20)), gone)
+
+
+CONVERSATIONS: dict[str, Callable[[list[Message]], object]] = {
+    "a prompt": _laid_out,
+    "what is left out": _left_out,
+    "a conversation's name": lambda messages: key_of(1, "c", messages),
+}
+
+
+@pytest.mark.parametrize("reader", CONVERSATIONS)
+@pytest.mark.parametrize("roles", [("user",), ("assistant",), ("tool",), ("user", "assistant")], ids="-".join)
+def test_four_times_the_messages_take_at_most_about_eight_times_the_time(reader: str, roles: tuple[str, ...]) -> None:
+    """Not twice: a message is many objects, and what collecting them takes comes at any moment."""
+    read = CONVERSATIONS[reader]
+    once, more = ([Message(roles[at % len(roles)], "a") for at in range(many)] for many in (MESSAGES, 4 * MESSAGES))
+    assert any(_took(read, more) <= 8 * _took(read, once) + NOISE_S for _ in range(3))
+
+
 def _in_proportion(read: Callable[[str], object], run: str, whole: str) -> bool:
     head = whole.removesuffix(run)
     once, twice = (head + run * (size // len(run)) for size in (SIZE, 2 * SIZE))
     return _took(read, twice) <= 3 * _took(read, once) + NOISE_S
 
 
-def _took(read: Callable[[str], object], text: str) -> float:
+def _took(read: Callable[[Read], object], given: Read) -> float:
     began = time.thread_time()
-    read(text)
+    read(given)
     return time.thread_time() - began

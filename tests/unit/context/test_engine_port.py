@@ -13,7 +13,7 @@ from orchestrator.context.engine_port import STALE_TRIES, EngineEncoder, EngineI
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, Reason
 from orchestrator.engine.parent.supervisor import EngineUnavailable
-from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +80,7 @@ async def test_a_job_names_its_floor_and_carries_only_the_tail(request_: Inferen
         (Outcome.REFUSED, Reason.UNKNOWN_FLOOR, EngineFailed),
         (Outcome.FAILED, Reason.ENGINE, EngineFailed),
         (Outcome.CANCELLED, Reason.CANCELLED, EngineFailed),
+        (Outcome.CANCELLED, Reason.DROPPED, CodexDropped),
     ],
 )
 async def test_a_ticket_that_was_not_answered_is_a_fault_with_its_detail(

@@ -21,6 +21,7 @@ from governor.ctc import Kind, Limits
 from orchestrator.context.claims import STUB, entries_of, exchanges_of
 from orchestrator.context.composing import Composed, Composer, context_of
 from orchestrator.context.governing import Governed, governed
+from orchestrator.context.reach import Reach, within_reach
 from orchestrator.context.tokens import TokenCache
 from orchestrator.errors import OverBudget
 
@@ -169,7 +170,48 @@ async def test_the_lowest_rank_of_evidence_goes_first(
 async def test_only_the_last_turns_stand_in_a_prompt(govern: Callable[..., object], turn: TurnContext) -> None:
     result = await govern(turn, depth=1)
     assert [one.text for one in result.turn.state.turns] == ["third question", "third answer"]
-    assert any(action.startswith("turn 1 left out") and "message depth" in action for action in result.actions)
+    (action,) = [action for action in result.actions if action.startswith("turns ")]
+    assert action.startswith("turns 1 to 2 left out, ")
+    assert action.endswith(" tokens saved (message depth)")
+
+
+async def test_turns_that_were_left_out_before_keep_their_numbers(
+    composer: Composer, tokens: TokenCache, turn: TurnContext
+) -> None:
+    left, gone = within_reach(turn, Reach(depth=2, messages=1_000))
+    whole = await composer.compose(context_of(left))
+    roomy = await governed(left, composer, tokens, ROOMY, composed=whole, gone=gone)
+    assert roomy.actions == ("turn 1 left out (older than what may stand in a prompt)",)
+    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), composed=whole, gone=gone)
+    assert [action.partition(" left out")[0].partition(" shortened")[0] for action in result.actions] == [
+        "turn 1",
+        "turn 2",
+        "tool result of turn 2",
+    ]
+
+
+@pytest.mark.parametrize(("depth", "messages", "gone"), [(20, 8, 0), (2, 8, 1), (20, 7, 1), (20, 5, 2), (20, 1, 3)])
+def test_only_turns_that_can_stand_in_a_prompt_are_written(
+    turn: TurnContext, depth: int, messages: int, gone: int
+) -> None:
+    left, out = within_reach(turn, Reach(depth, messages))
+    kept = [one for one, exchange in zip(LONG.turns, exchanges_of(LONG), strict=True) if exchange >= gone]
+    assert out == gone
+    assert [one.text for one in left.state.turns] == [one.text for one in kept]
+    carried = [one for one in (*left.state.turns, left.state) for one in one.attachments]
+    assert [one.name for one in carried] == ["log.txt"]
+
+
+async def test_however_much_went_a_few_sentences_tell_it(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    calls = [tool(f"result {number}\n" * 60) for number in range(30)]
+    state = StateView(turns=(asked("first"), *calls, *(asked(f"and {number}?") for number in range(40))))
+    turn = a_turn(state=state)
+    whole = (await composer.compose(context_of(turn))).assembled.tokens
+    results, turns = (await govern(turn, tokens=whole // 9, depth=1_000)).actions
+    assert results.startswith("30 tool results of earlier turns shortened to ")
+    assert turns.startswith("turns 1 to ")
 
 
 async def test_news_of_the_codex_and_files_of_the_user_outlive_their_turn(
