@@ -59,6 +59,10 @@ class CatalogError(CodexError):
     """The catalog's file cannot be used."""
 
 
+class Misplaced(CatalogError):
+    """The file of a database is no longer at its path."""
+
+
 class Damaged(CatalogError):
     """The file is there and cannot be read as what it should be."""
 

@@ -126,6 +126,10 @@ class Library:
         """All codices by name, also those whose first load has not finished (`newest` is None)."""
         return self._catalog.codices()
 
+    def misplaced(self) -> str:
+        """That nothing of what is taken in is kept, the catalog's file being deleted, and what to do; '' else."""
+        return self._catalog.misplaced()
+
     def codex(self, name: str) -> Codex:
         """Raises UnknownCodex."""
         return self._catalog.codex(name)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from codex.catalog.own_file import Connection, file_at, insist_on_own_file
 from codex.errors import CatalogError, Damaged, DiskFull, NewerCatalog
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
@@ -37,7 +38,9 @@ def open_database(
         kind = _foreign_kind(path)
         if kind:
             raise CatalogError(f"{path} cannot be used: it is {kind} and should be a file; move it away")
-        database = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
+        database = sqlite3.connect(
+            path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None, factory=Connection
+        )
         try:
             _refuse_foreign(database, path, application)
             _refuse_newer(database, path, schema)
@@ -47,6 +50,7 @@ def open_database(
             database.execute("PRAGMA foreign_keys = ON")
             if _version(database) < len(schema):
                 _migrate(database, path, schema, application, copied)
+            database.file = file_at(path)
         except BaseException:
             database.close()
             raise
@@ -70,7 +74,8 @@ def replaced(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Connection]:
-    """All or nothing. Raises DiskFull, CatalogError."""
+    """All or nothing. Raises DiskFull, Misplaced, CatalogError."""
+    insist_on_own_file(database, path)
     with translated(path):
         database.execute("BEGIN IMMEDIATE")
         try:

@@ -117,6 +117,9 @@ def above(folder: Path) -> Path:
 
 def stores() -> Check:
     """Conversations and codices are data: a damaged database is told before it is needed."""
+    for store, pid in local.deleted_stores():
+        told = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
+        return Check("databases", False, told, f"kill {pid}, then start the daemon and load again")
     for store, fault in local.damaged_stores():
         other = local.other_daemon()
         first = f"stop the daemon (kill {other[0]}), then: " if other else ""

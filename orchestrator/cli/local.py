@@ -209,6 +209,14 @@ def plugin_failures() -> list[str]:
     return broken()
 
 
+def deleted_stores() -> list[tuple[Path, str]]:
+    """Databases of ours that were deleted under a process that uses them, each with its pid."""
+    from orchestrator.reports.findings import deleted_stores as deleted
+    from orchestrator.settings import Paths
+
+    return deleted(Paths.of(os.environ))
+
+
 def damaged_stores() -> list[tuple[Path, str]]:
     """Databases of ours that do not pass their own check, each with what it says."""
     from orchestrator.reports.findings import damaged_stores as damaged

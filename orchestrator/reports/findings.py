@@ -1,5 +1,6 @@
 """What `lore doctor` looks into beside the command line: GPUs, plug-ins, databases, who has the folders. Reads only."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from orchestrator.running.folders import daemon_of
 from orchestrator.settings.paths import Paths
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
+_DELETED = " (deleted)"  # as the kernel says it
 
 
 def gpu_names(environ: Mapping[str, str]) -> list[str]:
@@ -38,6 +40,21 @@ def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:
 def stores(paths: Paths) -> Iterator[Path]:
     for folder in dict.fromkeys((paths.data, paths.codices)):
         yield from sorted(store for pattern in STORES for store in folder.glob(pattern))
+
+
+def deleted_stores(paths: Paths) -> list[tuple[Path, str]]:
+    """Databases that a process of this user still writes to, though they were deleted: with its pid."""
+    homes = {os.path.realpath(folder) for folder in (paths.data, paths.codices)}
+    found: set[tuple[Path, str]] = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            opened = os.readlink(descriptor)  # noqa: PTH115 - a thousand of them, and it is text that is looked at
+        except OSError:
+            continue  # ended meanwhile, or another user's
+        store = Path(opened.removesuffix(_DELETED))
+        if opened.endswith(_DELETED) and str(store.parent) in homes and any(map(store.match, STORES)):
+            found.add((store, descriptor.parts[2]))
+    return sorted(found)
 
 
 def fault_of(store: Path) -> str:

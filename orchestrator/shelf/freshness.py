@@ -27,7 +27,7 @@ class Freshness:
 
     `stands`: it has been loaded to the end once. `failed`: why its last load ended early. `since`: when the files were
     compared last, in seconds since 1970, where nobody follows them. `outside`: how they differ from the disk, as far as
-    somebody looked since.
+    somebody looked since. `lost`: why nothing of it is kept.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Freshness:
     stands: bool = True
     since: float | None = None
     outside: str = ""
+    lost: str = ""
 
     @property
     def word(self) -> str:
@@ -55,12 +56,12 @@ class Freshness:
     @property
     def notice(self) -> str:
         begun = f"its load ended early: {self.failed}" if self.failed else ""
-        return "; ".join(part for part in (begun, self.followed.notice, self._left(), self.archive) if part)
+        return "; ".join(part for part in (self.lost, begun, self.followed.notice, self._left(), self.archive) if part)
 
     @property
     def blind(self) -> str:
         """'' when a search sees what stands on disk, as far as anybody knows."""
-        return "; ".join(part for part in (self.loading, self.indexing, self._unseen()) if part)
+        return "; ".join(part for part in (self.lost, self.loading, self.indexing, self._unseen()) if part)
 
     @property
     def is_behind(self) -> bool:
@@ -126,6 +127,7 @@ class Gauge:
             stands=stands,
             since=since,
             outside=self.comparing.known(name, since).said(),
+            lost=self.shelf.library.misplaced(),
         )
 
     def blind(self, name: str) -> str:

@@ -1,9 +1,10 @@
 """What the doctor finds in files and databases."""
 
+import os
 import sqlite3
 
 from codex.library import Library
-from orchestrator.reports.findings import damaged_stores, fault_of, plugin_failures
+from orchestrator.reports.findings import damaged_stores, deleted_stores, fault_of, plugin_failures
 from orchestrator.reports.model_findings import floors_on_disk, model_findings
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
@@ -32,6 +33,17 @@ def test_the_catalog_is_looked_into_too(tmp_path):
     catalog = paths.codices / "catalog.sqlite"
     catalog.write_bytes(b"this is no database at all" * 100)
     assert [store for store, _ in damaged_stores(paths)] == [catalog]
+
+
+def test_a_database_that_was_deleted_under_a_process_is_told_with_its_pid(tmp_path):
+    paths = Paths.of({f"XDG_{name}_HOME": str(tmp_path / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
+    paths.prepare()
+    library = Library(paths.codices)
+    assert deleted_stores(paths) == []
+    (paths.codices / "catalog.sqlite").unlink()
+    assert deleted_stores(paths) == [(paths.codices / "catalog.sqlite", str(os.getpid()))]
+    library.close()
+    assert deleted_stores(paths) == []
 
 
 def test_looking_changes_nothing_and_needs_no_right_to_write(tmp_path):

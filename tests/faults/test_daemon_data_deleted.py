@@ -1,0 +1,25 @@
+"""The data folder is deleted under a running daemon: nothing that it takes from then on is said to be kept."""
+
+import shutil
+
+from support.house import CODES, ask, codebase, living, shown
+
+LOST = "was deleted or moved while it was in use"
+
+
+def test_loads_are_refused_and_answers_status_and_doctor_say_that_nothing_is_kept(models):
+    with living(models) as house:
+        folder = codebase(house.folder / "vaults")
+        assert house.lore("load", folder, "--wait").returncode == 0
+        shutil.rmtree(house.folder / "data" / "lorekeep")
+        again = house.lore("load", folder, "--wait")
+        assert again.returncode != 0
+        assert f"catalog.sqlite {LOST}" in again.stderr
+        assert "start the daemon anew and load again" in again.stderr
+        answer = ask(house, "zebra", "-s", "new")
+        assert answer["answer"].strip().startswith(CODES["zebra"])
+        assert any(f"sessions.sqlite3 {LOST}" in action for action in answer["lore"]["governor"]["actions"])
+        assert any(f"catalog.sqlite {LOST}" in notice for notice in answer["lore"]["notices"])
+        assert LOST in shown(house, "vaults")["fresh_notice"]
+        assert LOST in house.lore("status").stdout
+        assert "was deleted while process" in house.lore("doctor").stdout
