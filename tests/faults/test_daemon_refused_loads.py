@@ -23,7 +23,11 @@ def test_a_first_load_that_is_refused_leaves_nothing_that_can_be_asked(house):
     assert "tier full was forced" in words
     assert "without --tier" in words
     assert ask(house, "zebra")["lore"]["codex"]["name"] == "vaults"  # the only one: no -c is needed
-    assert "was not loaded to the end" in refusal(house.lore("ask", "x", "-c", "s2"), 5)
+    for command in (("ask", "x", "-c", "s2"), ("codex", "show", "s2")):
+        words = refusal(house.lore(*command), 5)
+        assert "was not loaded to the end" in words
+        assert f"lore load {house.folder / 'large'} --name s2" in words
+    assert "not loaded to the end" in house.lore("codex", "list").stdout
 
     assert house.lore("load", house.folder / "large", "--name", "s2").returncode == 0
     assert shown(house, "s2")["tier"] != "full"
