@@ -10,7 +10,7 @@ One graph a codex, built from its archive when first asked for and again after t
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from codex.archive.definitions import Place
 from codex.graph.symbol_graph import Cost, SymbolGraph, build_graph
 from codex.searching.asked import asked
 from codex.searching.search import Found, Hit, hit_of
+from codex.searching.ways import ways
 
 _HOPS = 2
 _TOKENS = 4_000  # of a neighbourhood, beside the hits
@@ -86,17 +87,28 @@ class Neighbourhoods:
         """
         if not found.hits:
             return found
-        graph, notice = self._at_hand(codex)
-        notices = (*found.notices, notice) if notice else found.notices
+        graph, found = self._told(codex, found)
         if graph is None:
-            return Found(found.hits, notices)
-        seeds = found.hits[: max(1, (n + 1) // 2)]
+            return found
+        seeds = found.hits[: _first_half(n)]
         known = {(hit.path, hit.start) for hit in found.hits}
         near = self._read(graph, query, codex, seeds, max(0, n - len(seeds)))
         new = [hit for hit in near if (hit.path, hit.start) not in known]
-        hits = found.hits[: n - len(new)]
-        lowest = min(hit.score for hit in hits)
-        return Found((*hits, *(replace(hit, score=hit.score * lowest) for hit in new)), notices)
+        return replace(found, hits=_behind(found.hits[: n - len(new)], new))
+
+    def beside(self, query: str, codex: str, found: Found, n: int) -> Found:
+        """All hits, and behind them at most `n` of the neighbourhood of the first half, each with what leads to it.
+
+        Raises what the archive raises.
+        """
+        if not found.hits:
+            return found
+        graph, found = self._told(codex, found)
+        if graph is None:
+            return found
+        seeds = found.hits[: _first_half(len(found.hits))]
+        known = {Place(hit.path, hit.start, hit.end) for hit in found.hits}
+        return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
 
     def around(
         self,
@@ -112,9 +124,8 @@ class Neighbourhoods:
 
         Their scores stand below every hit's. `cost` gives the tokens of a chunk; without it ten a line are counted.
         """
-        lowest = min((hit.score for hit in hits), default=1.0)
         near = self._read(self.graph(codex), query, codex, hits, None, hops=hops, tokens=tokens, cost=cost)
-        return tuple(replace(hit, score=hit.score * lowest) for hit in near)
+        return _behind(hits, near)[len(hits) :]
 
     # -- inside
 
@@ -125,27 +136,34 @@ class Neighbourhoods:
         codex: str,
         hits: Sequence[Hit],
         most: int | None,
+        known: Collection[Place] = (),
         *,
         hops: int = _HOPS,
         tokens: int = _TOKENS,
         cost: Cost | None = None,
     ) -> list[Hit]:
-        """Neighbours as hits; scores are shares of one. A chunk that the archive no longer has is left out."""
+        """Neighbours as hits, without those known; scores are shares of one. A chunk that the archive no longer has is
+        left out."""
         seeds = {Place(hit.path, hit.start, hit.end): hit.score for hit in hits}
-        near = graph.expand(seeds, hops=hops, tokens=tokens, cost=cost)[:most]
-        read = self._archive.at(codex, [one.place for one in near])
+        reached = graph.expand(seeds, hops=hops, tokens=tokens, cost=cost)
+        near = [one for one in reached if one.place not in known][:most]
+        read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
+        leading = ways(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
         question = asked(query)
         top = max((one.weight for one in near), default=1.0)
-        return [
-            hit_of(
-                *read[one.place],
-                _SHARE * one.weight / top,
-                {"graph": one.weight / top, "hops": float(one.hops)},
-                question,
-            )
-            for one in near
-            if one.place in read
-        ]
+        found: list[Hit] = []
+        for one in near:
+            if one.place in read:
+                share = one.weight / top
+                scores = {"graph": share, "hops": float(one.hops)}
+                hit = hit_of(*read[one.place], _SHARE * share, scores, question)
+                found.append(replace(hit, near=leading.get(one.place, "the hits")))
+        return found
+
+    def _told(self, codex: str, found: Found) -> tuple[SymbolGraph | None, Found]:
+        """A graph without a long wait, and what was found with what is to be said of the graph."""
+        graph, notice = self._at_hand(codex)
+        return graph, replace(found, notices=(*found.notices, notice)) if notice else found
 
     def _at_hand(self, codex: str) -> tuple[SymbolGraph | None, str]:
         """A graph without a long wait, and what is to be said of it or of there being none."""
@@ -196,3 +214,13 @@ class Neighbourhoods:
             while len(self._kept) > 1 and sum(len(one.graph.places) for one in self._kept.values()) > self._kept_chunks:
                 del self._kept[next(iter(self._kept))]
         return built
+
+
+def _first_half(hits: int) -> int:
+    return max(1, (hits + 1) // 2)
+
+
+def _behind(hits: Sequence[Hit], near: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Neighbours behind the hits, their shares below the lowest of them."""
+    lowest = min((hit.score for hit in hits), default=1.0)
+    return (*hits, *(replace(hit, score=hit.score * lowest) for hit in near))

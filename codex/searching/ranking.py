@@ -41,6 +41,9 @@ _HALF = 0.5  # of graph weight at which it counts half
 _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
+_ELSEWHERE = (
+    20  # files that were only led to, and are looked through for a word: the others stand behind all that was found
+)
 _SPEAKS = 5.0  # a file's best chunk that has a fifth of the best score speaks of the question enough to be led to
 _CALLED = 0.9  # of that: a file that defines what the question's words are called together, however little else it says
 _RANKS = 60
@@ -192,7 +195,8 @@ def _known(
 ) -> dict[str, dict[Place, float]]:
     """Of what is used only what holds a word of the question, or its file does elsewhere: types and settings are used by
     what answers any question, and came second to all of them. A file that hardly speaks of it counts less."""
-    elsewhere = sorted(linked.keys() - by_file.keys())
+    strongest = sorted(linked.keys() - by_file.keys(), key=lambda path: (-sum(linked[path].values()), path))
+    elsewhere = strongest[:_ELSEWHERE]
     found = {path: dict(places) for path, places in by_file.items() if path in linked}
     for match in among(elsewhere) if elsewhere else ():
         found.setdefault(match.place.path, {})[match.place] = match.score / best

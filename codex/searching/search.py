@@ -27,7 +27,7 @@ from codex.vectors.search import nearest_chunks
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
 _EXACT = 20
-_AMONG = 64  # chunks a file, of those that were only reached: whether they hold a word
+_AMONG = 8  # chunks a file, of those that were only led to: whether they hold a word
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
 _Chosen = tuple[Place, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
@@ -42,7 +42,8 @@ class Hit:
 
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
     exact, vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
-    lines, the first of them the file's `line`; `text` is the whole.
+    lines, the first of them the file's `line`; `text` is the whole. `near` is empty but of what was only
+    reached along the graph: from which hit, and by what.
     """
 
     path: str
@@ -56,6 +57,7 @@ class Hit:
     snippet: str
     line: int
     text: str
+    near: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from orchestrator.wire import faults
 Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
 Number = Annotated[int, typer.Option("-n", min=1, max=1000, metavar="N", help="most places to show")]
-Graph = Annotated[bool, typer.Option("--graph", help="also places that call, or are called")]
+Graph = Annotated[bool, typer.Option("--graph", help="behind them places that call, or are called")]
 
 
 def search(
@@ -51,11 +51,19 @@ def search(
 
 
 def how_many_hold(hits: list[dict[str, Any]]) -> str:
-    """Of what was quoted; '' where none holds it, or all do."""
-    holding = sum(bool(hit.get("exact")) for hit in hits)
-    if holding in (0, len(hits)):
+    """Of what was quoted; '' where none holds it, or all do. What the graph added was not looked for by it."""
+    found = [hit for hit in hits if not hit.get("near")]
+    others = [hit for hit in found if not hit.get("exact")]
+    holding = len(found) - len(others)
+    if not holding or not others:
         return ""
-    return f"{holding} of {plural(len(hits), 'place')} hold what was asked for as it is; the others, its words"
+    holds = "holds" if holding == 1 else "hold"
+    what = (
+        "words of it, or what means the same"
+        if any("vector" in hit.get("scores", {}) for hit in others)
+        else "words of it"
+    )
+    return f"{holding} of {plural(len(found), 'place')} {holds} what was asked for as it is; the others only {what}"
 
 
 def place(hit: dict[str, Any]) -> str:
@@ -63,14 +71,17 @@ def place(hit: dict[str, Any]) -> str:
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
     holds = "holds it as it is" if hit.get("exact") else ""
     score = f"{hit.get('score', 0):.3f} ({scores})"
-    about = "  ".join(part for part in (hit.get("symbol") or "", score, holds) if part)
+    near = f"near: {hit['near']}" if hit.get("near") else ""
+    about = "  ".join(part for part in (hit.get("symbol") or "", score, holds, near) if part)
     snippet = "\n".join(f"    {text}" for text in hit.get("snippet", "").rstrip().splitlines())
     return f"  {about}\n{snippet}\n"
 
 
 def line(hit: dict[str, Any]) -> str:
-    """The first line of the place that says something, with its own number, as grep would print it."""
+    """The first line of the place that says something, with its own number, as grep would print it; behind that of a
+    neighbour, what led to it."""
+    near = f"  [near: {hit['near']}]" if hit.get("near") else ""
     for number, text in enumerate(hit.get("snippet", "").splitlines(), start=hit.get("line", hit["start"])):
         if text.strip():
-            return f"{hit['path']}:{number}:{text.strip()}"
-    return f"{hit['path']}:{hit['start']}:"
+            return f"{hit['path']}:{number}:{text.strip()}{near}"
+    return f"{hit['path']}:{hit['start']}:{near}"

@@ -27,14 +27,20 @@ class ArchiveSearch:
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
 
     async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
-        """Passages for evidence; with `graph` the neighbourhood of what was found behind it. Raises CodexError."""
+        """Passages for evidence; with `graph` some of the neighbourhood behind them, at most `n` of both.
+
+        Raises CodexError.
+        """
         found, notices = await self._seen(query, codex, n, graph)
         hits = tuple(Hit(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
         return Found(hits, notices)
 
     async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
-        """Hits as users see them, and what was not seen. Raises CodexError."""
-        found, notices = await self._seen(query, codex, n, graph)
+        """Hits as users see them, and what was not seen; with `graph` behind all hits at most `n` that lie near them.
+
+        Raises CodexError.
+        """
+        found, notices = await self._seen(query, codex, n, graph, beside=True)
         strings = asked(query).exact
         hits = [
             {
@@ -47,26 +53,38 @@ class ArchiveSearch:
                 "snippet": one.snippet,
                 "line": one.line,
                 "exact": bool(strings) and all(string in one.text for string in strings),
+                "near": one.near,
             }
             for one in found.hits
         ]
-        return {"hits": hits, "notices": list(notices)}
+        shown = sum(bool(hit["exact"]) for hit in hits)
+        more = (not_shown(found.holding - shown),) if strings and found.holding > shown else ()
+        return {"hits": hits, "notices": [*more, *notices]}
 
-    async def _seen(self, query: str, codex: str, n: int, graph: bool) -> tuple[Chunks, tuple[str, ...]]:
+    async def _seen(
+        self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False
+    ) -> tuple[Chunks, tuple[str, ...]]:
         """What was found, and what could not be seen when it began or ended."""
         before = self.blind(codex)
         try:
-            found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph)
+            found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
         except ArchiveDamaged:
             self.damaged(codex)
             raise
         blind = before or self.blind(codex)
         return found, (*found.notices, *(notice for notice in (blind, outdated) if notice))
 
-    def _found(self, query: str, codex: str, n: int, graph: bool) -> tuple[Chunks, str]:
+    def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
         found = self.search_in.search(query, codex, n)
-        found = self.near.joined(query, codex, found, n) if graph else found
+        if graph:
+            found = (self.near.beside if beside else self.near.joined)(query, codex, found, n)
         return found, self.outdated(codex, sorted({hit.path for hit in found.hits}))
+
+
+def not_shown(places: int) -> str:
+    """At least: of a string that is all over the code, and of one inside longer words, not every place is looked up."""
+    more = "1 more place holds" if places == 1 else f"{places} more places hold"
+    return f"at least {more} what was asked for as it is; a larger -n shows more"
 
 
 @dataclass(frozen=True)

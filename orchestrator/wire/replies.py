@@ -69,6 +69,7 @@ class SearchHit(Shape):
     snippet: str = Field(description="its most telling lines")
     line: int = Field(description="on which the snippet begins")
     exact: bool = Field(False, description="it holds what was quoted as it is; others were found by its words")
+    near: str = Field("", description="of what `graph` adds: from which hit it was reached, and by what")
     branch: str | None = Field(None, description="git's, that the codex stands on, or the revision that was asked for")
 
 

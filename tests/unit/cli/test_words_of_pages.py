@@ -28,8 +28,21 @@ def test_places_that_hold_what_was_quoted_are_told_from_those_that_hold_its_word
     holding, other = {"score": 1.0, "exact": True}, {"score": 0.5, "exact": False}
     assert "holds it as it is" in place(holding)
     assert "holds it" not in place(other)
-    assert how_many_hold([holding, other, other]).startswith("1 of 3 places hold what was asked for as it is")
+    assert how_many_hold([holding, other, other]) == (
+        "1 of 3 places holds what was asked for as it is; the others only words of it"
+    )
     assert how_many_hold([holding]) == how_many_hold([other]) == how_many_hold([]) == ""
+    alike = {**other, "scores": {"vector": 0.7}}
+    assert how_many_hold([holding, holding, alike]).endswith("the others only words of it, or what means the same")
+
+
+def test_what_the_graph_adds_is_told_from_what_was_found():
+    hit = {"path": "a.py", "start": 1, "end": 2, "score": 0.5, "snippet": "run()"}
+    near = {**hit, "near": "used by b.py:3 (begin): run"}
+    assert line(near) == "a.py:1:run()  [near: used by b.py:3 (begin): run]"
+    assert "near: used by b.py:3" in place(near)
+    assert "near" not in line(hit) + place(hit)
+    assert how_many_hold([{**hit, "exact": True}, near]) == ""
 
 
 def test_what_is_left_of_the_window_is_called_left():
