@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 HEADER = struct.Struct("<Q")
 
@@ -37,13 +37,19 @@ class Wire:
             self._connection.sendall(pack(messages))
 
     def receive(self) -> Iterator[Any]:
-        """Messages one by one until the other end closes."""
+        """Messages one by one until the other end closes, or is killed."""
         with self._connection.makefile("rb") as stream:
-            while header := stream.read(HEADER.size):
-                if len(header) < HEADER.size:
-                    return
+            while len(header := read(stream, HEADER.size)) == HEADER.size:
                 (size,) = HEADER.unpack(header)
-                body = stream.read(size)
+                body = read(stream, size)
                 if len(body) < size:
                     return
                 yield from unpack(body)
+
+
+def read(stream: BinaryIO, size: int) -> bytes:
+    """So many bytes, or fewer at the end. An end that was killed with messages unread resets the connection."""
+    try:
+        return stream.read(size)
+    except ConnectionResetError:
+        return b""

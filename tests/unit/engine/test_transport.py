@@ -54,6 +54,13 @@ def test_a_batch_that_was_cut_off_is_not_delivered(ends: tuple[socket.socket, so
     assert list(Wire(theirs).receive()) == [Cancel(1)]
 
 
+def test_an_end_that_was_killed_with_messages_unread_is_an_end(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    Wire(theirs).send([Cancel(1)])
+    ours.close()  # unread: the kernel resets the connection, as it does when the process is killed
+    assert list(Wire(theirs).receive()) == []
+
+
 def test_sending_to_an_end_that_is_gone_is_no_fault(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     theirs.close()
