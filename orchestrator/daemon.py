@@ -36,9 +36,9 @@ def run(settings: Settings) -> int:
     with ExitStack() as undo:
         for listener in listeners:
             undo.callback(listener.close)
-        with folders.held(paths, path):  # until the engine has written its last, long after the sockets are closed
-            with translated():
-                program = bootstrap.build(settings, paths)
+        # Held until the engine has written its last, long after the sockets are closed. Damage may show late.
+        with folders.held(paths, path), translated():
+            program = bootstrap.build(settings, paths)
             undo.pop_all()
             asyncio.run(live(program, settings, paths, listeners))
     return 0

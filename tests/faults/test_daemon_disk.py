@@ -98,6 +98,18 @@ def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(new_dae
     assert nobody.lore("status").returncode == 0
 
 
+def test_damage_within_the_catalog_is_named_in_the_same_way(new_daemon):
+    nobody = new_daemon().start()
+    assert nobody.lore("load", codebase(nobody.folder / "vaults"), "--tier", "none").returncode == 0
+    nobody.stop()
+    (path,) = (nobody.folder).rglob("catalog.sqlite")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xa5" * 8192 + whole[12288:])  # its header is sound
+    words = refusal(serve(nobody), 1)
+    assert f"lore: {path} is damaged" in words
+    assert f"mv {path.name}* damaged/" in words
+
+
 def test_damaged_databases_that_can_be_made_again_are(house):
     house.stop()
     for name in ("floors.sqlite3", "tokens.sqlite3", "outlines.sqlite3", "prepared.sqlite3"):
