@@ -41,9 +41,7 @@ _HALF = 0.5  # of graph weight at which it counts half
 _GRAPH_ADDS = 0.2  # to a file that was found by words
 _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among the first ten
 _BELOW_BEST = 0.95
-_ELSEWHERE = (
-    20  # files that were only led to, and are looked through for a word: the others stand behind all that was found
-)
+_ELSEWHERE = 10  # files that were only led to, and are looked through for a word: as many as a list shows
 _SPEAKS = 5.0  # a file's best chunk that has a fifth of the best score speaks of the question enough to be led to
 _CALLED = 0.9  # of that: a file that defines what the question's words are called together, however little else it says
 _RANKS = 60
