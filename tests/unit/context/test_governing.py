@@ -202,14 +202,11 @@ def test_only_turns_that_can_stand_in_a_prompt_are_written(
     assert [one.name for one in carried] == ["log.txt"]
 
 
-async def test_however_much_went_a_few_sentences_tell_it(
-    govern: Callable[..., object], a_turn: Turns, composer: Composer
-) -> None:
+async def test_however_much_went_a_few_sentences_tell_it(govern: Callable[..., object], a_turn: Turns) -> None:
     calls = [tool(f"result {number}\n" * 60) for number in range(30)]
     state = StateView(turns=(asked("first"), *calls, *(asked(f"and {number}?") for number in range(40))))
     turn = a_turn(state=state)
-    whole = (await composer.compose(context_of(turn))).assembled.tokens
-    results, turns = (await govern(turn, tokens=whole // 9, depth=1_000)).actions
+    turns, results = (await govern(turn, tokens=1_080, depth=1_000)).actions
     assert results.startswith("30 tool results of earlier turns shortened to ")
     assert turns.startswith("turns 1 to ")
 
