@@ -32,39 +32,41 @@ def check_ambiguity(schema: dict[str, Any]) -> None:
 class _Ways:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._known: dict[tuple[int, int], Ways] = {}
+        self._known: dict[tuple[int, int, bool], Ways] = {}
         self._least: dict[int, int] = {}
-        self._open: set[tuple[int, int]] = set()
+        self._open: set[tuple[int, int, bool]] = set()
         self._steps = MOST_STEPS
 
     def parts(self) -> list[dict[str, Any]]:
         """The root and what references lead to; all else lies within those, and is read with them or after them."""
         return list(_subschemas(self._root))
 
-    def of(self, schema: dict[str, Any], length: int) -> Ways:
-        key = (id(schema), length)
+    def of(self, schema: dict[str, Any], length: int, ended: bool = False) -> Ways:
+        """After so many characters of a value; `ended`: it is over then, which tells constants from one another."""
+        key = (id(schema), length, ended)
         if key not in self._known:
             if key in self._open:
                 raise SchemaRefused("no grammar can be made of the JSON schema: an alternative is only itself again")
             self._open.add(key)
-            self._known[key] = self._counted(schema, length)
+            self._known[key] = self._counted(schema, length, ended)
             self._open.remove(key)
         return self._known[key]
 
-    def _most(self, schema: dict[str, Any], length: int) -> int:
-        return max(self.of(schema, length).values())
+    def _most(self, schema: dict[str, Any], length: int, ended: bool = False) -> int:
+        return max(self.of(schema, length, ended).values())
 
-    def _counted(self, schema: dict[str, Any], length: int) -> Ways:
+    def _counted(self, schema: dict[str, Any], length: int, ended: bool) -> Ways:
         self._step(1)
         if "$ref" in schema:
-            return self.of(_target(self._root, schema["$ref"]), length)
+            return self.of(_target(self._root, schema["$ref"]), length, ended)
         if "anyOf" in schema:
             total: Counter[str] = Counter()
             for choice in schema["anyOf"]:
-                total.update(self.of(choice, length))
+                total.update(self.of(choice, length, ended))
             return {kind: ways + total[UNTOLD] * (kind != UNTOLD) for kind, ways in total.items()}
         if "enum" in schema:
-            return _constants(schema["enum"], length)
+            ways = _constants(schema["enum"], length)
+            return dict.fromkeys(ways, 1) if ended else ways
         kind = schema.get("type", UNTOLD)
         if length and kind == "array":
             return {kind: self._items(schema, length - 1)}
@@ -94,7 +96,7 @@ class _Ways:
                 best[read] = max(best[read], self._most(part, left))
                 for taken in range(self._shortest(part), left):
                     self._step(1)
-                    best[read] = max(best[read], self._most(part, taken) * best[left - taken - 1])
+                    best[read] = max(best[read], self._most(part, taken, True) * best[left - taken - 1])
         return best[length]
 
     def _shortest(self, schema: dict[str, Any]) -> int:

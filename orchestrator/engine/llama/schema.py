@@ -16,6 +16,7 @@ from orchestrator.engine.llama.keywords import plain
 from orchestrator.engine.llama.regular import read_pattern
 
 MOST_BYTES = 64 * 1024
+MOST_GRAMMAR = 1024 * 1024  # 120 strings of at most 1,000 characters each
 MOST_DEPTH = 32
 MOST_REPEATS = 1000  # minItems, maxLength and the like are unrolled into the grammar
 MOST_PROPERTIES = 400  # of one object: the converter takes the square of it, a quarter of a second for so many
@@ -38,6 +39,8 @@ def grammar_of(schema: str) -> str:
         grammar = convert(parsed)
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, AttributeError, IndexError) as error:
         raise SchemaRefused(f"no grammar can be made of the JSON schema: {error}") from error
+    if len(grammar) > MOST_GRAMMAR:
+        raise SchemaRefused(f"the JSON schema's grammar has {len(grammar)} bytes; at most {MOST_GRAMMAR} are taken")
     if nesting(grammar) > MOST_NESTING:
         raise SchemaRefused(f"the JSON schema's grammar is nested deeper than {MOST_NESTING}")
     return grammar

@@ -36,7 +36,7 @@ ORDINARY: list[dict[str, Any]] = [
     array({"oneOf": [node(f"kind{number}") for number in range(20)]}),
     {"$defs": {"e": {"anyOf": [node(f"op{n}", left=EXPRESSION, right=EXPRESSION) for n in range(6)]}}, **EXPRESSION},
     {"anyOf": [array({"type": "string"}), array({"type": "integer"}), {"type": "null"}]},
-    {"type": "array", "items": {"enum": [f"name{number}" for number in range(300)]}},
+    {"type": "array", "items": {"enum": [f"name{number}" for number in range(2000)]}},
     {"$defs": {"e": array(EXPRESSION)}, **EXPRESSION},
     array({"type": ["string", "number", "boolean", "null"]}),
     {"type": "object", "properties": {f"k{n}": {"type": ["string", "null"]} for n in range(100)}},
