@@ -30,6 +30,7 @@ from codex.freed_memory import give_back
 
 _SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
+_GIVE_BACK = 8  # batches, 5 to 30 seconds; in between what was freed lies about in every thread's arena
 _WARM = ("return",)  # any word: the first query opens the index
 
 
@@ -85,8 +86,10 @@ class LanceArchive:
         self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
     ) -> None:
         self.remove(codex, removed)
-        for batch in batches(documents):
+        for number, batch in enumerate(batches(documents), start=1):
             self.replace(codex, batch)
+            if number % _GIVE_BACK == 0:
+                give_back()
             progress(len(batch))
         if self.stats(codex).unindexed > _FLAT_ROWS:
             self.optimize(codex)
@@ -112,8 +115,9 @@ class LanceArchive:
         with self._writing, self._translated(codex):
             opened = self._opened(codex)
             if opened is not None:
-                tables.fold(opened.chunks)
-                tables.fold(opened.files)
+                for table in (opened.chunks, opened.files):
+                    give_back()  # what writing and the fold before have freed would lie beside what this one takes
+                    tables.fold(table)
                 give_back()
                 tables.show(opened)
                 tables.note_versions(self._folders.of(codex), opened)

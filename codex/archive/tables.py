@@ -29,6 +29,7 @@ _METADATA_CACHE = 64 << 20
 _ENVIRONMENT = {  # LanceDB reads these when it is first used
     "LANCEDB_LOG": "error",  # its warnings would go to stderr, one per query
     "LANCE_DEFAULT_IO_BUFFER_SIZE": str(32 << 20),  # bytes read ahead of whoever folds; its own bound is 2 GiB
+    "LANCE_FTS_PARTITION_SIZE": "64",  # MiB of words that a fold holds, then a part of the index; its own bound is 2 GiB
     "LANCE_DEFAULT_BATCH_SIZE": "1024",  # rows at once; a row of `files` has 10 kB, and 8,192 were several at a time
 }
 _IN_LIST = 500  # paths in one condition: the parser is recursive
