@@ -3,10 +3,25 @@
 Also over a restart, for several codices, with a file that cannot be read, and where the memory holds one floor and not two.
 """
 
+import os
 import shutil
+import signal
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, question, reply, shown, until
+from support.house import (
+    CODES,
+    ask,
+    blocks,
+    cached_whole,
+    codebase,
+    counters,
+    engine_child,
+    living,
+    question,
+    reply,
+    shown,
+    until,
+)
 
 BRIEF = "You are brief. Name path:line of what you rest on.\n"
 LONG = "You explain at length what stands in the codebase, and name path:line of what you rest on.\n"
@@ -57,8 +72,18 @@ def test_a_question_behind_the_change_is_answered_on_the_old_floor_and_says_so(h
     assert (identity["name"], identity["version"]) == ("lorekeep", old)
     assert identity["preparing"] not in (None, old)
     assert any("identity lorekeep has changed" in notice for notice in answer["lore"]["notices"])
-    assert "is being prepared" in house.lore("codex", "show", "vaults").stdout
-    assert "its new identity" in house.lore("status").stdout
+
+
+def test_while_the_new_floor_is_computed_the_pages_say_so(house):
+    old = settled(house)
+    os.kill(engine_child(house), signal.SIGSTOP)  # so that it is not there before anybody has looked
+    try:
+        persona(house).write_text(BRIEF)
+        until(lambda: "is being prepared" in house.lore("codex", "show", "vaults").stdout)
+        assert "its new identity" in house.lore("status").stdout
+    finally:
+        os.kill(engine_child(house), signal.SIGCONT)
+    until(lambda: settled(house) != old)
 
 
 def test_when_nobody_asks_the_new_floor_is_computed_and_answers_and_the_old_one_is_freed(house):
