@@ -29,6 +29,12 @@ def measures() -> tuple[int, int, int]:
     return process.num_fds(), process.num_threads(), len(gc.get_objects())
 
 
+def nothing_leaked(before: tuple[int, int, int]) -> bool:
+    """No descriptor, and no thread an operation: other libraries of this process start a few of theirs when they like."""
+    descriptors, threads, _ = measures()
+    return descriptors <= before[0] and threads <= before[1] + 16
+
+
 def corrupt(chance: random.Random, folder: Path) -> None:
     """A flipped byte in one file, which may be cut in half too, emptied, or hold what another one held."""
     files = sorted(folder.glob("*.kv"))

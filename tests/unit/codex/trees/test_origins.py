@@ -95,11 +95,11 @@ def test_a_builds_output_that_says_nothing_of_itself_comes_behind_its_source(fol
 
 
 def test_what_is_only_reached_by_references_is_lowered_too() -> None:
-    """No word of the question stands in it, so that it was written by a program is known once it is read."""
+    """That it was written by a program is known once it is read."""
     files = {
         "core/begin.py": "def begin_parsing(line):\n    return fetch_rows(keep_rows(line))\n",
-        "api/rows.py": HEADER + "def fetch_rows(x):\n    return x\n",
-        "core/rows.py": "def keep_rows(x):\n    return x\n",
+        "api/rows.py": HEADER + "def fetch_rows(line):\n    return line\n",
+        "core/rows.py": "def keep_rows(line):\n    return line\n",
     }
     assert [path for path, _ in searched(files, "begin parsing of a line")] == [
         "core/begin.py",
