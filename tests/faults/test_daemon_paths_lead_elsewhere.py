@@ -61,7 +61,7 @@ def test_a_link_is_pointed_at_another_release(house):
     (house.folder / "next").symlink_to(second)
     (house.folder / "next").rename(link)
     current(house, "linked", "3000002")
-    assert shown(house, "linked")["roots"] == [str(second)]
+    until(lambda: shown(house, "linked")["roots"] == [str(second)])
     assert house.lore("load", link, "--wait").returncode == 0
     assert '"linked"' in house.lore("codex", "list", "--json").stdout
     assert '"current"' not in house.lore("codex", "list", "--json").stdout
