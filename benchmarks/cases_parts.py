@@ -35,8 +35,9 @@ from orchestrator.context.model import EngineModel
 from orchestrator.context.tokens import TokenCache
 from orchestrator.context.tools import SearchArchive
 from orchestrator.engine.llama import native
-from orchestrator.engine.messages import Completion, Delta, Encode, Encoded, Outcome, Reason, ids_to_bytes
+from orchestrator.engine.messages import Completion, Delta, Encode, Encoded, Outcome, Reason
 from orchestrator.engine.tiers.checkpoint_file import Header, read_state, write
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import read_ranks
@@ -238,13 +239,7 @@ class Child:
         (asked,) = crossed(Encode(1, tuple(texts), False))
         found = self._vocabulary.content_many(asked.texts)
         (answer,) = crossed(Encoded(1, tuple(ids_to_bytes(ids) for ids in found)))
-        return [as_array(ids) for ids in answer.ids]
-
-
-def as_array(ids: bytes) -> "array[int]":
-    found = array("I")
-    found.frombytes(ids)
-    return found
+        return [bytes_to_ids(ids) for ids in answer.ids]
 
 
 def crossed(message: object) -> tuple[Any, ...]:

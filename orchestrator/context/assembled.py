@@ -7,7 +7,7 @@ from functools import cached_property
 
 from formatters.blocks import BlockKind
 from orchestrator.context.tokens import ID_BYTES
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.token_ids import Ids
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,7 +18,7 @@ from formatters.blocks import FLOOR, ORDER, BlockKind, Prompt
 from formatters.template import Literal, Part, Piece, parts
 from orchestrator.context.assembled import Assembled, BlockIds, Floor, floor_name
 from orchestrator.context.tokens import TokenCache
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.token_ids import Ids
 
 Layout = Sequence[Piece]  # as formatters.template.ChatTemplate.layout cuts it
 

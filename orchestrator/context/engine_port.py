@@ -11,8 +11,9 @@ from typing import Protocol
 
 from orchestrator.context.assembled import Floor
 from orchestrator.context.inference import InferenceEvent, InferenceRequest
-from orchestrator.engine.messages import Completion, Grant, Ids, Job, Outcome, Reason, Urgency
+from orchestrator.engine.messages import Completion, Grant, Job, Outcome, Reason, Urgency
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.engine.token_ids import Ids
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 
 STALE_TRIES = 3

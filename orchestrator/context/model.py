@@ -30,7 +30,8 @@ from formatters.blocks import Role
 from formatters.context import Turn, TurnContext
 from orchestrator.context.answer_text import AnswerParser, Called, Part, Thought
 from orchestrator.context.inference import Inference, InferenceEvent, InferenceRequest
-from orchestrator.engine.messages import Completion, Delta, Ids
+from orchestrator.engine.messages import Completion, Delta
+from orchestrator.engine.token_ids import Ids
 
 Compose = Callable[[RunContext[TurnContext]], Awaitable[InferenceRequest]]
 """The request for a context, whose `running` holds what was said since the question. May raise LoreError."""

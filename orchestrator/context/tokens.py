@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.token_ids import Ids
 
 ID_BYTES = 4
 BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens

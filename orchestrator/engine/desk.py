@@ -8,20 +8,10 @@ from collections.abc import Callable
 
 from orchestrator.engine.backend import Backend
 from orchestrator.engine.forecast import foretold
-from orchestrator.engine.messages import (
-    Decode,
-    Decoded,
-    DropFloor,
-    Encode,
-    Encoded,
-    Match,
-    Matched,
-    PutFloor,
-    bytes_to_ids,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Decode, Decoded, DropFloor, Encode, Encoded, Match, Matched, PutFloor
 from orchestrator.engine.path import Path
 from orchestrator.engine.shadow import Picture
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
 
@@ -57,9 +47,7 @@ class Desk:
         if isinstance(message, Match):
             return self._match(message, self._picture())
         if isinstance(message, PutFloor):
-            floor = array("I")
-            floor.frombytes(message.ids)
-            self._floors[message.name] = floor
+            self._floors[message.name] = bytes_to_ids(message.ids)
             self._pools[message.name] = message.pool or message.name
         if isinstance(message, DropFloor):
             self._floors.pop(message.name, None)
@@ -68,6 +56,6 @@ class Desk:
 
     def _match(self, message: Match, picture: Picture) -> Matched:
         floor = self._floors.get(message.floor, array("I"))
-        path = Path(floor + array("I", bytes_to_ids(message.tail)), len(floor), message.owner)
+        path = Path(floor + bytes_to_ids(message.tail), len(floor), message.owner)
         reuse, length = foretold(picture, self._pools.get(message.floor, ""), path, message.max_tokens)
         return Matched(message.call, length, reuse)

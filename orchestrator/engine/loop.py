@@ -52,6 +52,7 @@ from orchestrator.engine.tiers.tiers import Tiers
 from orchestrator.engine.tiers.view import View
 from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.timing import Timing, answered, timing_of
+from orchestrator.engine.token_ids import bytes_to_ids
 from orchestrator.engine.worth import Price
 
 log = logging.getLogger("lorekeep.engine.loop")
@@ -97,7 +98,9 @@ class Loop:
         elif isinstance(message, Cancel):
             self._cancel(message.ticket)
         elif isinstance(message, PutFloor):
-            self.admission.floors.setdefault(message.name, Floor(ids_of(message.ids), message.pool or message.name))
+            self.admission.floors.setdefault(
+                message.name, Floor(bytes_to_ids(message.ids), message.pool or message.name)
+            )
         elif isinstance(message, DropFloor):
             self._drop(message.name)
         elif isinstance(message, Grant):
@@ -124,7 +127,7 @@ class Loop:
         job = ticket.job
         known = self.admission.floors.get(job.floor)
         floor = known.ids if known else array("I")
-        ticket.ids, ticket.cut = floor + ids_of(job.tail), len(floor)
+        ticket.ids, ticket.cut = floor + bytes_to_ids(job.tail), len(floor)
         ticket.text = TextStream(job.stop)
         if refusal := out_of_range(job) or self.admission.refusal(job):
             return refusal
@@ -288,9 +291,3 @@ class Loop:
             self.counters.broken_pools += 1
             self.admission.discard(name)
         return bool(broken)
-
-
-def ids_of(data: bytes) -> "array[int]":
-    ids = array("I")
-    ids.frombytes(data)
-    return ids

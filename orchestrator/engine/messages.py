@@ -1,29 +1,18 @@
 """What crosses between the daemon and the engine's child process, and nothing else does.
 
-Every message is a frozen value of plain Python; token ids travel as the bytes of uint32 in native order (`ids_to_bytes`).
+Every message is a frozen value of plain Python; token ids travel as bytes (`token_ids`).
 The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp. This file knows no transport.
 """
 
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.choice import Chosen
 from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.token_ids import Ids
 
-Ids = bytes
 GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn
-
-
-def ids_to_bytes(ids: Iterable[int]) -> Ids:
-    return array("I", ids).tobytes()
-
-
-def bytes_to_ids(data: Ids) -> list[int]:
-    ids = array("I")
-    ids.frombytes(data)
-    return ids.tolist()
 
 
 class Urgency(StrEnum):

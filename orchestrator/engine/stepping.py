@@ -15,10 +15,11 @@ from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
-from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason, ids_to_bytes
+from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason
 from orchestrator.engine.plan import Step
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.tickets import Phase, Ticket
+from orchestrator.engine.token_ids import ids_to_bytes
 
 End = Callable[[Ticket, Outcome, Reason, str], None]
 

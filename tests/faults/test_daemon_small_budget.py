@@ -1,25 +1,18 @@
 """The memory holds one floor of a codex and not two: its new generation takes the old one's place, and answers go on."""
 
 import pytest
-from support.house import CODES, ask, begun, codebase, living, question, reply, until
-from support.nvml import GIB, StandIn, compiled
+from support.house import CODES, ask, begun, codebase, question, reply, until
+from support.scarce_memory import scarce
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
-CEILING = TOTAL - GIB // 2  # the margin
 KV = 10_000_000  # about 3,000 cells: a floor of 1,900 tokens and a conversation
-SETTINGS = '[governor]\ngpu = "0"\nworse_after = 3600\nbetter_after = 3600\nsensor_busy = 0.05\nsensor_idle = 0.1\n'
 
 
 @pytest.fixture
 def house(models, tmp_path):
-    driver = StandIn(tmp_path, compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+    def load(daemon):
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=110), "--wait").returncode == 0
-        weights = daemon.json("model", "list")["models"][0]["bytes"]
-        driver.show(free=KV + weights - CEILING + TOTAL - OWN)
-        until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
+
+    with scarce(models, tmp_path, KV, load) as daemon:
         yield daemon
 
 

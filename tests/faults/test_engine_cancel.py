@@ -30,10 +30,10 @@ from orchestrator.engine.messages import (
     Sampling,
     Snapshot,
     Tier,
-    ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.process import ChildProcess
+from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,11 @@ import psutil
 import pytest
 from support.real_engine import TEXT, ask, code, collected, engine, load, question, said
 
-from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling, ids_to_bytes
+from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

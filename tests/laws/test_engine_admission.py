@@ -9,17 +9,8 @@ from support.machine import Machine
 
 from orchestrator.engine.cells.pools import SCRATCH_CELLS
 from orchestrator.engine.cells.sizes import ROUND
-from orchestrator.engine.messages import (
-    Admitted,
-    Cancel,
-    Completion,
-    Grant,
-    Job,
-    Outcome,
-    Reason,
-    Urgency,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.token_ids import ids_to_bytes
 
 FLOORS = {"": 0, "small": 40, "code": 300, "large": 900}
 

@@ -9,9 +9,10 @@ from support.charging import ChargedMachine, Prices
 from support.machine import Machine
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Cancel, Job, Outcome, Urgency, ids_to_bytes
+from orchestrator.engine.messages import Cancel, Job, Outcome, Urgency
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.tickets import Phase
+from orchestrator.engine.token_ids import ids_to_bytes
 
 PIECES = 16
 LONG = [at % 47 for at in range(PIECES * 256)]

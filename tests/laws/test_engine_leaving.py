@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.cells.leaving import Idle, Room, in_order, room
-from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
+from orchestrator.engine.messages import Grant, PutFloor
 from orchestrator.engine.messages import Job as Asked
+from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.worth import Price, aged
 
 pools = st.lists(

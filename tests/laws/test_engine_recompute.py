@@ -4,34 +4,24 @@ On the quoting model greedy text is also what the codex says. Positions and leng
 every round: each sequence ends where its node does.
 """
 
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.driven import Driven
+from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant
-from orchestrator.engine.model import EngineSpec
 
 VAULTS = range(10, 34)
 MOST = 10
 
 
-def code(vault: int) -> str:
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-
-def line(vault: int) -> str:
-    return f"The access code of vault {vault} north is"
-
-
 @pytest.fixture(scope="module")
 def backend(quoter_model: Path) -> Iterator[LlamaBackend]:
-    loaded = LlamaBackend(EngineSpec(str(quoter_model), threads=1, batch=128, gpu_layers=0))
-    yield loaded
-    loaded.close()
+    with quoting(quoter_model) as loaded:
+        yield loaded
 
 
 @pytest.fixture

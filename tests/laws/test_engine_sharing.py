@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, bytes_to_ids, ids_to_bytes
+from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 FLOORS = {
     "": [],
@@ -140,4 +141,4 @@ def test_what_cannot_fit_an_empty_machine_is_refused_at_the_door() -> None:
 
 
 def test_ids_cross_as_bytes_unchanged() -> None:
-    assert bytes_to_ids(ids_to_bytes(array("I", [0, 1, 2**32 - 1]))) == [0, 1, 2**32 - 1]
+    assert list(bytes_to_ids(ids_to_bytes(array("I", [0, 1, 2**32 - 1])))) == [0, 1, 2**32 - 1]

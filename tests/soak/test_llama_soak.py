@@ -10,6 +10,7 @@ import pytest
 from support import odd_models
 from support.driven import Driven
 from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, nothing_leaked, step, tell
+from support.vaults import code
 
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Cancel, Grant, Outcome
@@ -18,10 +19,6 @@ from orchestrator.engine.model import EngineSpec
 LINE = "The access code of vault {} north is"
 PARTS = [range(10, 22), range(40, 52), range(70, 82)]
 ODD_LENGTH = max(150, OPERATIONS * 3 // 40)
-
-
-def code(vault: int) -> str:
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
 
 
 ON_LLAMA = {

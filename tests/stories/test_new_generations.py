@@ -6,7 +6,7 @@ even it alone would fit, what stands stays.
 
 import pytest
 from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, reply, shown, until, write_vault
-from support.nvml import GIB, StandIn, compiled
+from support.scarce_memory import scarce
 
 
 def right(answer, code=CODES["zebra"]):
@@ -98,25 +98,19 @@ def test_a_question_while_the_new_generation_is_on_its_way_computes_its_own_toke
 
 # -- with room for one
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
-CEILING = TOTAL - GIB // 2  # the margin
 KV = 10_500_000  # about 3,000 cells: a floor of 1,900 tokens and a conversation
-SETTINGS = '[governor]\ngpu = "0"\nworse_after = 3600\nbetter_after = 3600\nsensor_busy = 0.05\nsensor_idle = 0.1\n'
 
 
 @pytest.fixture
 def small(models, tmp_path):
     """A daemon whose memory holds the codex's floor and a conversation, and no second floor."""
-    driver = StandIn(tmp_path, compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+
+    def load(daemon):
         folder = codebase(daemon.folder / "vaults", functions=90)
         rewritten(folder, 20, "old")
         assert daemon.lore("load", folder, "--wait").returncode == 0
-        weights = daemon.json("model", "list")["models"][0]["bytes"]
-        driver.show(free=KV + weights - CEILING + TOTAL - OWN)
-        until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
+
+    with scarce(models, tmp_path, KV, load) as daemon:
         yield daemon
 
 

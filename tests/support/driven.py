@@ -8,19 +8,10 @@ from orchestrator.engine.cells import conservation
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import (
-    Completion,
-    Delta,
-    DropFloor,
-    Grant,
-    Job,
-    PutFloor,
-    Sampling,
-    bytes_to_ids,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Completion, Delta, DropFloor, Grant, Job, PutFloor, Sampling
 from orchestrator.engine.plan import Limits
 from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 LIKELIEST = 16
 NEAR = 0.05  # nats; shapes of batches cause 0.01, another prompt is nats away

@@ -1,25 +1,22 @@
 """The engine's real child process on the real quoting model, and a small codebase of vault codes to ask it about."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling, ids_to_bytes
+from support.vaults import code, line
+
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.engine.token_ids import ids_to_bytes
 
 GIB = 1 << 30
 
 
-def code(vault: int) -> str:
-    """Random digits: the quoter sees eight tokens back, and codes that begin alike would all continue like the latest."""
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-
-TEXT = "".join(f"The access code of vault {vault} north is{code(vault)}\n" for vault in range(10, 100))
+TEXT = "".join(f"{line(vault)}{code(vault)}\n" for vault in range(10, 100))
 
 
 @asynccontextmanager
@@ -42,7 +39,7 @@ async def load(client: EngineClient) -> None:
 
 
 async def question(client: EngineClient, vault: int, *, stop: tuple[str, ...] = (), **sampling: Any) -> Job:
-    (tail,) = await client.encode([f"The access code of vault {vault} north is"])
+    (tail,) = await client.encode([line(vault)])
     return Job(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling), stop)
 
 

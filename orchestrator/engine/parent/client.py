@@ -39,6 +39,7 @@ from orchestrator.engine.parent.embedding import EmbeddingCalls, Embeddings
 from orchestrator.engine.parent.replay import Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable, Supervisor
+from orchestrator.engine.token_ids import bytes_to_ids
 
 TicketMessage = Admitted | Progress | Delta | Completion
 
@@ -139,7 +140,7 @@ class EngineClient:
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]:
         answer = await self._calls.call(lambda call: Encode(call, tuple(texts), control))
         assert isinstance(answer, Encoded)
-        return [as_array(ids) for ids in answer.ids]
+        return [bytes_to_ids(ids) for ids in answer.ids]
 
     async def decode(self, ids: bytes) -> str:
         answer = await self._calls.call(lambda call: Decode(call, ids))
@@ -264,9 +265,3 @@ class EngineClient:
                     self._supervisor.kill()
                 except EngineUnavailable:
                     continue
-
-
-def as_array(ids: bytes) -> "array[int]":
-    out = array("I")
-    out.frombytes(ids)
-    return out

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.engine.token_ids import bytes_to_ids
+
 MAGIC = b"LOREKV"
 VERSION = 1
 _HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
@@ -108,9 +110,7 @@ def _sizes(head: bytes, path: Path) -> tuple[int, int]:
 
 def _header(place: bytes) -> Header:
     root, name, parent, start, end = _PLACE.unpack(place[: _PLACE.size])
-    ids = array("I")
-    ids.frombytes(place[_PLACE.size :])
-    return Header(_text(root), _text(name), _text(parent), start, end, ids)
+    return Header(_text(root), _text(name), _text(parent), start, end, bytes_to_ids(place[_PLACE.size :]))
 
 
 def _text(name: bytes) -> str:

@@ -13,7 +13,7 @@ from orchestrator.context.assembled import Assembled, BlockIds, floor_name
 from orchestrator.context.assembly import Assembler
 from orchestrator.context.composing import Composer, context_of
 from orchestrator.context.tokens import Encoder, TokenCache
-from orchestrator.engine.messages import bytes_to_ids
+from orchestrator.engine.token_ids import bytes_to_ids
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
@@ -45,7 +45,7 @@ async def test_the_ids_are_those_of_the_text_cut_at_the_seams(
     """Words never cross a seam here, so the pieces' ids are the ids of the whole text."""
     composed = await composer.compose(context_of(a_turn()))
     (whole,) = await encoder.encode([composed.text], control=True)
-    assert bytes_to_ids(whole) == ids_of(composed.assembled)
+    assert list(bytes_to_ids(whole)) == ids_of(composed.assembled)
 
 
 async def test_the_first_blocks_of_two_questions_are_the_same_ids(composer: Composer, a_turn: Turns) -> None:

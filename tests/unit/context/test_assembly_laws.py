@@ -12,7 +12,7 @@ from formatters.template import ChatTemplate, parts
 from orchestrator.context.assembled import Assembled
 from orchestrator.context.assembly import Assembler
 from orchestrator.context.tokens import TokenCache
-from orchestrator.engine.messages import Ids, bytes_to_ids
+from orchestrator.engine.token_ids import Ids, bytes_to_ids
 
 
 class Letters:
@@ -67,7 +67,7 @@ def test_the_ids_are_those_of_the_parts_in_their_order(prompt: Prompt) -> None:
         letters._id(sign, part.control) for part in parts(TEMPLATE.layout(prompt.turns), prompt) for sign in part.text
     ]
     whole = assembled(prompt)
-    assert bytes_to_ids(whole.floor.ids + whole.tail) == expected
+    assert list(bytes_to_ids(whole.floor.ids + whole.tail)) == expected
     assert [one for block in whole.blocks for one in bytes_to_ids(block.ids)] == expected
 
 

@@ -19,9 +19,9 @@ from orchestrator.engine.messages import (
     PutFloor,
     Reuse,
     Tier,
-    ids_to_bytes,
 )
 from orchestrator.engine.shadow import Picture, Shape
+from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire, pack
 
 FLOOR = array("I", range(10))

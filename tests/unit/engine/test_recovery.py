@@ -7,7 +7,8 @@ from support.failing import POISON, FailingBackend
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.messages import Grant, Job, Outcome, Reason, Urgency, ids_to_bytes
+from orchestrator.engine.messages import Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.token_ids import ids_to_bytes
 
 CODE, OTHER = [n % 50 for n in range(300)], [n % 40 + 50 for n in range(200)]
 

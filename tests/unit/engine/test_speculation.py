@@ -14,9 +14,10 @@ from orchestrator.engine.costs import Costs
 from orchestrator.engine.drafts import GRAM, Drafting
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
 from orchestrator.engine.loop import Loop
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling, bytes_to_ids, ids_to_bytes
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Draft, Limits, plan_round
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 CODE = "".join(
     f"def area_{name}(width, height, depth, unit): return convert(width * height * depth + {name}, unit)\n"

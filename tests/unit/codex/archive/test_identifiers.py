@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.archive.identifiers import query_words, words
+from codex.archive.identifiers import identifiers, query_words, words
 
 BY_THE_BOOK = re.compile(r"[^\W_]\w*|_+[^\W_]\w*")  # what a word is; it takes the square of a run of underscores
 
@@ -37,3 +37,17 @@ def test_underscores_alone_are_no_word_however_many() -> None:
 )
 def test_a_digit_is_a_word_and_a_letter_is_one_where_it_was_written_as_code(question: str, telling: list[str]) -> None:
     assert sorted(query_words(question)) == sorted(telling)
+
+
+def test_identifiers_are_words_whole_and_in_parts() -> None:
+    assert words("getUserName HTTP_PORT2 __init__") == [
+        *("getusername", "get", "user", "name"),
+        *("http_port2", "http", "port"),
+        "init",
+    ]
+    assert identifiers("the os.path and getName of foo_bar, plainly") == ["os.path", "getName", "foo_bar"]
+
+
+def test_stop_words_leave_the_query_unless_nothing_else_is_left() -> None:
+    assert query_words("how does the parser do it") == ["parser"]
+    assert query_words("if not") == ["if", "not"]

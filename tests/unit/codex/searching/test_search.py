@@ -1,16 +1,12 @@
 """What search puts first, and what it never makes up."""
 
-import pytest
 from support.word_embedder import WordEmbedder
 
 from codex.archive.definitions import Place
-from codex.archive.identifiers import identifiers, query_words, words
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.searching.asked import asked
 from codex.searching.ranking import by_rank
 from codex.searching.search import Found, Search
-from codex.trees.roles import Role, role_of
 from codex.vectors.filling import fill
 from codex.vectors.memory import MemoryVectors
 
@@ -165,29 +161,6 @@ def test_the_line_that_holds_the_string_is_shown() -> None:
     assert search({"a.py": text}).search('"<no such>"', "c").hits[0].snippet == "x = '<no such>'"
 
 
-@pytest.mark.parametrize(
-    ("question", "exact"),
-    [
-        ('what raises "cannot open file"?', ("cannot open file",)),
-        ("what raises “cannot open”?", ("cannot open",)),
-        ("what does `a->b` mean beside `plain_name`, `.ret` and `os.path.join()`?", ("a->b",)),
-        ("__init__", ("__init__",)),
-        ("foo->bar", ("foo->bar",)),
-        ("std::move?", ("std::move",)),
-        ("--no-color", ("--no-color",)),
-        ("->", ("->",)),
-        ("get_user", ()),
-        ("os.path.join", ()),
-        ("how does __init__ work", ()),
-        ("it's the user's", ()),
-        ('""', ('""',)),
-        ("", ()),
-    ],
-)
-def test_a_question_says_what_it_wants_as_it_is(question: str, exact: tuple[str, ...]) -> None:
-    assert asked(question).exact == exact
-
-
 def with_vectors(embedder: WordEmbedder) -> Search:
     archive, vectors = search().archive, MemoryVectors()
     fill(archive, vectors, embedder, "c")
@@ -219,87 +192,6 @@ def test_a_share_by_rank_halves_at_the_sixtieth_place() -> None:
     assert [shares[Place(f"{number:02}.py", 1, 2)] for number in (0, 60)] == [1.0, 0.5]
 
 
-def test_identifiers_are_words_whole_and_in_parts() -> None:
-    assert words("getUserName HTTP_PORT2 __init__") == [
-        *("getusername", "get", "user", "name"),
-        *("http_port2", "http", "port"),
-        "init",
-    ]
-    assert identifiers("the os.path and getName of foo_bar, plainly") == ["os.path", "getName", "foo_bar"]
-
-
-def test_stop_words_leave_the_query_unless_nothing_else_is_left() -> None:
-    assert query_words("how does the parser do it") == ["parser"]
-    assert query_words("if not") == ["if", "not"]
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Which tests check this change? Fixed a crash.",
-        "which of the existing unit tests cover the parser",
-        "What test class verifies redirects?",
-        "Where are the parser tests?",
-        "Show me all tests for cookies",
-        "tests for the cookie parser",
-        "Can you find tests of the loader?",
-        "How is the loader tested?",
-    ],
-)
-def test_a_question_can_want_tests(question: str) -> None:
-    assert asked(question).tests_wanted
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Why does the test that checks the handler add one?",
-        "Which class runs tests?",
-        "Which function tests whether a path is absolute?",
-        "Find where tests are collected",
-        "The tests for the parser fail, why?",
-        "Tests for the parser fail",
-        "Fix the crash in the loader. Run the tests.",
-        "Fix the crash. The tests that cover it fail.",
-        "Where is the code that runs tests?",
-        "How are tests collected?",
-        "Where is the helper, which the test function uses, defined?",
-        "What is the latest contest?",
-    ],
-)
-def test_a_question_that_only_speaks_of_tests_does_not_want_them(question: str) -> None:
-    assert not asked(question).tests_wanted
-
-
-def test_a_question_says_whether_it_is_about_tests() -> None:
-    assert [asked(text).tests for text in ("the test of x", "TestCase", "latest pytest news", "contest")] == [
-        *(True, True, False, False)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("path", "role"),
-    [
-        ("src/a.py", Role.SOURCE),
-        ("tests/a.py", Role.TEST),
-        ("pkg/a_test.go", Role.TEST),
-        ("web/a.spec.ts", Role.TEST),
-        ("third_party/tests/a.c", Role.VENDORED),
-        ("api/a_pb2.py", Role.GENERATED),
-        ("docs/a.md", Role.PROSE),
-        ("dist/a.js", Role.BUILT),
-        ("packages/x/build/a.js", Role.BUILT),
-        ("src/build/a.py", Role.SOURCE),
-        ("lib/Target/a.cpp", Role.SOURCE),
-        ("doc/build/a.rst", Role.PROSE),
-        ("build/lib/tests/a.py", Role.TEST),
-        ("src/contest.py", Role.SOURCE),
-    ],
-)
-def test_a_path_says_what_a_file_is_for(path: str, role: Role) -> None:
-    assert role_of(path) is role
-
-
 def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_matches() -> None:
     files = {
         "src/cache.py": "def cache_object(pickle, cache):\n    cache.push(pickle.object, cache)\n    return pickle\n",
@@ -312,20 +204,6 @@ def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_m
     assert hits[0].scores["exact"] == 1.0
     asked_for = search(files).search(f"{sentence}?", "c").hits  # a question is put in one's own words
     assert not any("exact" in hit.scores for hit in asked_for)
-
-
-@pytest.mark.parametrize(
-    ("question", "is_phrase"),
-    [
-        ("the lines of a file are read here.", True),
-        ("where are the lines of a file read?", False),
-        ("read the lines", False),
-        ('all that "lines of a file" says to us', False),
-        ("word " * 100, False),
-    ],
-)
-def test_what_may_have_been_copied_has_a_few_words_and_asks_nothing(question: str, is_phrase: bool) -> None:
-    assert bool(asked(question).phrase) == is_phrase
 
 
 def test_a_number_of_one_digit_tells_one_file_from_another() -> None:

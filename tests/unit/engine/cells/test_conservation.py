@@ -13,8 +13,9 @@ from support.machine import Machine, naive_answer
 from orchestrator.engine.cells.conservation import LawBroken, broken, check, turn
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Completion, Grant, Job, PutFloor, Shutdown, Snapshot, ids_to_bytes
+from orchestrator.engine.messages import Completion, Grant, Job, PutFloor, Shutdown, Snapshot
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.worker import Worker
 

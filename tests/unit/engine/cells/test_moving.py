@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support import odd_models
 from support.driven import Driven
+from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cells.conservation import check
@@ -17,23 +18,14 @@ from orchestrator.engine.messages import Grant, Outcome
 from orchestrator.engine.model import EngineSpec
 
 
-def code(vault: int) -> str:
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-
-def line(vault: int) -> str:
-    return f"The access code of vault {vault} north is"
-
-
 def codex(vaults: range) -> str:
     return "".join(f"{line(vault)}{code(vault)}\n" for vault in vaults)
 
 
 @pytest.fixture(scope="module")
 def quoter(quoter_model: Path) -> Iterator[LlamaBackend]:
-    backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, batch=128, gpu_layers=0))
-    yield backend
-    backend.close()
+    with quoting(quoter_model) as backend:
+        yield backend
 
 
 def encoded(backend: LlamaBackend, text: str) -> list[int]:

@@ -1,33 +1,24 @@
 """A floor that is dropped gives up the cells that only it and its conversations could use; what others share stays."""
 
-import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.driven import Driven
+from support.vaults import code, line, quoting
 
 from orchestrator.engine.cells.conservation import check
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import PutFloor, ids_to_bytes
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.messages import PutFloor
+from orchestrator.engine.token_ids import ids_to_bytes
 
 POOL = "lorekeep@v1/vaults"
 
 
-def code(vault: int) -> str:
-    return f" {random.Random(vault).randrange(10**6, 10**7)}."
-
-
-def line(vault: int) -> str:
-    return f"The access code of vault {vault} north is"
-
-
 @pytest.fixture(scope="module")
 def quoter(quoter_model: Path) -> Iterator[LlamaBackend]:
-    backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, batch=128, gpu_layers=0))
-    yield backend
-    backend.close()
+    with quoting(quoter_model) as backend:
+        yield backend
 
 
 class Codex:

@@ -8,21 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import pytest
 
-from orchestrator.engine.messages import (
-    Admitted,
-    Completion,
-    Delta,
-    Grant,
-    Job,
-    Outcome,
-    Reason,
-    Sampling,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Admitted, Completion, Delta, Grant, Job, Outcome, Reason, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 FLOOR = ids_to_bytes([n % 50 for n in range(600)])

@@ -10,12 +10,13 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator.engine.builtin import ensure
-from orchestrator.engine.messages import Completion, Grant, Job, Outcome, Urgency, ids_to_bytes
+from orchestrator.engine.messages import Completion, Grant, Job, Outcome, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 MANY = ["a chunk of a file with some words in it " * 12] * 20_000  # minutes of work

@@ -1,0 +1,27 @@
+"""A daemon on a GPU, by a stand-in driver, that has room for so much KV and no more."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from private_daemon import PrivateDaemon
+from support.house import living, reply, until
+from support.nvml import GIB, StandIn, compiled
+
+TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
+CEILING = TOTAL - GIB // 2  # the margin
+SETTINGS = '[governor]\ngpu = "0"\nworse_after = 3600\nbetter_after = 3600\nsensor_busy = 0.05\nsensor_idle = 0.1\n'
+
+
+@contextmanager
+def scarce(models: Path, folder: Path, kv: int, load: Callable[[PrivateDaemon], None]) -> Iterator[PrivateDaemon]:
+    """What `load` loads is there before memory is down to `kv` bytes, which are fewer than 4,096 cells."""
+    driver = StandIn(folder, compiled(models.parent))
+    driver.show(total=TOTAL, free=FREE)
+    with living(models, SETTINGS, environment=driver.environment) as daemon:
+        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+        load(daemon)
+        weights = daemon.json("model", "list")["models"][0]["bytes"]
+        driver.show(free=kv + weights - CEILING + TOTAL - OWN)
+        until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
+        yield daemon
