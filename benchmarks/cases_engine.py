@@ -13,12 +13,12 @@ from statistics import median
 from typing import TypeVar
 
 import stories
-from answers import Engine
+from answers import Answer, Engine
 from llama_server import LlamaServer
 from ours import Ours
 from prompts import edited, ids, question
 from report import Row, at_most, rate, share, sooner
-from stories import OneCodex
+from stories import Warm
 
 from orchestrator.engine.builtin import ensure
 
@@ -48,6 +48,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "a pool for one codex and 8 tails": small_pool,
         "a long prompt beside a streaming answer": stall,
         "decoding": decoding,
+        "decoding at depth": decoding_deep,
         "decoding with a larger model": decoding_larger,
         "own time per step": own_time,
     }
@@ -57,41 +58,45 @@ def one_codex(bench: Bench) -> Iterator[Row]:
     """A cold question, warm ones, one after a line was changed, and one after a restart, all about one floor."""
     for depth in bench.depths:
         floor, cells = ids(depth, "floor"), depth + ROOM
-        amended = [*ids(60, "amendment"), *question(99)]  # ours appends what changed behind the floor
-        edit = edited(floor, 12)  # llama-server gets the prompt with the line changed in place
         with tempfile.TemporaryDirectory() as folder:
-            story = partial(stories.one_codex, floor=floor, runs=bench.runs, changed=floor, tail=amended)
-            ours = with_ours(bench, story, cells, folder=Path(folder))
+            with (
+                stopping(Ours(bench.model, cells, threads=bench.threads, folder=Path(folder))) as engine,
+                stopping(LlamaServer(bench.model, cells, threads=bench.threads)) as peer,
+                stopping(LlamaServer(bench.model, cells, threads=bench.threads, flash="off")) as plain,
+            ):
+                ours, theirs, unhelped = stories.warm((engine, peer, plain), floor, bench.runs)
+                # Ours appends what changed behind the floor; llama-server gets the prompt with the line changed in place.
+                changed = engine.ask(floor, [*ids(60, "amendment"), *question(99)], 1).answer()
+                edit = peer.ask(edited(floor, 12), question(99), 1).answer()
+                held = engine.kv_bytes()
             again = with_ours(bench, partial(stories.one_question, floor=floor), cells, folder=Path(folder))
-        story = partial(stories.one_codex, floor=floor, runs=bench.runs, changed=edit, tail=question(99))
-        theirs = with_theirs(bench, story, cells)
-        yield from rows_of_warm(f"warm question, {thousands(depth)}", ours, theirs)
-        if depth <= 8 * KIB:
-            plain = with_theirs(bench, story, cells, flash="off")
-            yield unflashed(f"warm question, {thousands(depth)}", "time to first token", ours.warm_s, plain.warm_s, "s")
-        yield from rows_of_change(f"one line changed in the middle, {thousands(depth)}", ours, theirs, depth)
-        yield from rows_of_restart(f"after a restart, {thousands(depth)}", again.first_s, ours, theirs, depth)
+        name = thousands(depth)
+        yield from rows_of_warm(f"warm question, {name}", ours, theirs)
+        yield unflashed(f"warm question, {name}", "time to first token", ours.warm_s, unhelped.warm_s, "s")
+        yield from rows_of_change(f"one line changed in the middle, {name}", changed, edit, depth)
+        kept = held * depth / cells
+        yield from rows_of_restart(f"after a restart, {name}", again.first_s, ours.warm_s, theirs.cold_s, kept, depth)
 
 
-def rows_of_warm(case: str, ours: OneCodex, theirs: OneCodex) -> Iterator[Row]:
+def rows_of_warm(case: str, ours: Warm, theirs: Warm) -> Iterator[Row]:
     yield share(case, "time to first token", ours.warm_s, theirs.warm_s, "s", 0.5)
     yield share(case, "computed tokens", ours.computed, theirs.computed, "", 1.0)
     yield Row(case, "cold, time to first token", ours.cold_s, theirs.cold_s, "s")
     yield at_most(case, "warm of cold", 100 * ours.warm_s / ours.cold_s, 5, "%")
 
 
-def rows_of_change(case: str, ours: OneCodex, theirs: OneCodex, depth: int) -> Iterator[Row]:
+def rows_of_change(case: str, ours: Answer, theirs: Answer, depth: int) -> Iterator[Row]:
     times = 4 if depth <= 8 * KIB else 15
-    yield sooner(case, "time to first token", ours.changed.first_s, theirs.changed.first_s, times)
-    yield Row(case, "computed tokens", ours.changed.computed, theirs.changed.computed)
+    yield sooner(case, "time to first token", ours.first_s, theirs.first_s, times)
+    yield Row(case, "computed tokens", ours.computed, theirs.computed)
 
 
-def rows_of_restart(case: str, again_s: float, ours: OneCodex, theirs: OneCodex, depth: int) -> Iterator[Row]:
-    """After a restart every question is a cold one to llama-server."""
-    yield Row(case, "time to first token", again_s, theirs.cold_s, "s", theirs.cold_s / again_s)
-    beyond = again_s - ours.warm_s
+def rows_of_restart(case: str, again_s: float, warm_s: float, cold_s: float, kept: float, depth: int) -> Iterator[Row]:
+    """After a restart every question is a cold one to llama-server. `kept` is what is restored, in bytes."""
+    yield Row(case, "time to first token", again_s, cold_s, "s", cold_s / again_s)
+    beyond = again_s - warm_s
     yield at_most(case, "beyond a warm question", beyond, 0.1 if depth <= 8 * KIB else 0.3, "s")
-    megabytes = ours.kv_bytes * depth / (depth + ROOM) / 1e6 / max(beyond, 1e-3)
+    megabytes = kept / 1e6 / max(beyond, 1e-3)
     yield Row(case, "restored, all told", megabytes, unit="MB/s", goal="≥ 500 MB/s", met=megabytes >= 500)
 
 
@@ -143,6 +148,9 @@ def decoding(bench: Bench) -> Iterator[Row]:
         for answers in (1, 4, 8):
             ours, theirs = in_turns(bench, answers, depth, tokens=256)
             yield rate(f"decoding, {answers} at once, {name}", "all answers together", ours, theirs, 0.97)
+
+
+def decoding_deep(bench: Bench) -> Iterator[Row]:
     case, figure = f"decoding, 8 at once at {thousands(bench.depth)}", "all answers together"
     story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
     ours = with_ours(bench, story, bench.depth + ROOM)

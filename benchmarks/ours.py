@@ -25,6 +25,7 @@ from orchestrator.engine.messages import (
     Snapshot,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.parent.process import environment_of
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
@@ -35,11 +36,13 @@ class Ours:
     def __init__(
         self, model: Path, cells: int, *, threads: int = 0, batch: int = 512, folder: Path | None = None
     ) -> None:
+        budget = 8 << 30 if folder else 0
+        spec = EngineSpec(str(model), threads=threads, batch=batch, cache_folder=str(folder or ""), disk_budget=budget)
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.engine.worker", str(there.fileno())],
             pass_fds=[there.fileno()],
-            env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+            env=environment_of(spec),
             stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,
         )
         there.close()
@@ -50,8 +53,6 @@ class Ours:
         self.running: dict[int, Running] = {}
         self.tickets = itertools.count(1)
         self.floors: dict[bytes, str] = {}
-        budget = 8 << 30 if folder else 0
-        spec = EngineSpec(str(model), threads=threads, batch=batch, cache_folder=str(folder or ""), disk_budget=budget)
         self.wire.send([spec])
         threading.Thread(target=self.read, daemon=True).start()
         self.info = self.ready.result(timeout=60)

@@ -1,5 +1,6 @@
 """What is done to an engine to measure it. Each story takes a fresh engine and returns plain figures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -10,21 +11,21 @@ TAIL = 200  # tokens of a conversation that has turns
 
 
 @dataclass(frozen=True)
-class OneCodex:
+class Warm:
     cold_s: float  # to the first token, as all seconds here
     warm_s: float  # median of new questions
     computed: float  # tokens of a new question, median
-    changed: Answer
-    kv_bytes: int
 
 
-def one_codex(engine: Engine, floor: Ids, runs: int, changed: Ids, tail: Ids) -> OneCodex:
-    """A cold question, others about the same floor one after the other, then one whose prompt is `changed` and `tail`."""
-    cold = engine.ask(floor, question(0), 1).answer()
-    warm = [engine.ask(floor, question(number), 1).answer() for number in range(1, runs + 1)]
-    after = engine.ask(changed, tail, 1).answer()
-    computed = median(answer.computed for answer in warm)
-    return OneCodex(cold.first_s, median(answer.first_s for answer in warm), computed, after, engine.kv_bytes())
+def warm(engines: Sequence[Engine], floor: Ids, runs: int) -> list[Warm]:
+    """To each engine a cold question, then others about the same floor, in turns: what else the machine does meanwhile
+    meets all of them alike."""
+    cold = [engine.ask(floor, question(0), 1).answer().first_s for engine in engines]
+    turns = [[engine.ask(floor, question(number), 1).answer() for engine in engines] for number in range(1, runs + 1)]
+    return [
+        Warm(first_s, median(answer.first_s for answer in answers), median(answer.computed for answer in answers))
+        for first_s, answers in zip(cold, zip(*turns, strict=True), strict=True)
+    ]
 
 
 def one_question(engine: Engine, floor: Ids) -> Answer:

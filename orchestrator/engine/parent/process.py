@@ -13,6 +13,18 @@ from orchestrator.engine.transport import HEADER, pack, unpack
 GRACE_SECONDS = 30.0  # what stands is written before the child goes
 
 
+def environment_of(spec: EngineSpec) -> dict[str, str]:
+    """What a child computes this model in: ours, and what its libraries read as they are loaded."""
+    tunables = ("glibc.malloc.hugetlb=1", os.environ.get("GLIBC_TUNABLES", ""))  # the last word is the user's
+    return {
+        **os.environ,
+        "GGML_NO_BACKTRACE": "1",  # an abort would wait for a debugger
+        "GLIBC_TUNABLES": ":".join(filter(None, tunables)),  # large pages: attention over a deep floor is 3 to 6 % quicker
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # indices are then those that NVML counts by
+        **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {}),
+    }
+
+
 class ChildProcess:
     """Started by `start`; `messages` ends when the child does. `stop` waits for it and kills what does not go."""
 
@@ -34,14 +46,7 @@ class ChildProcess:
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
-                # PCI_BUS_ID: CUDA's indices are then those that NVML counts by.
-                env={
-                    **os.environ,
-                    "GGML_NO_BACKTRACE": "1",
-                    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                    **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {}),
-                    **(environment or {}),
-                },
+                env={**environment_of(spec), **(environment or {})},
             )
         child = cls(process, ours)
         child._reader, child._writer = await asyncio.open_connection(sock=ours)
