@@ -62,6 +62,10 @@ class Engine(Protocol):
         """Returns at once; the prompt is floor and tail joined."""
         ...
 
+    def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
+        """Asks, and goes away after so many seconds without an answer."""
+        ...
+
     def kv_bytes(self) -> int:
         """Bytes of KV that are held now."""
         ...

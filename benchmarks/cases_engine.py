@@ -47,6 +47,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "8 conversations at once, cold": eight_at_once,
         "a pool for one codex and 8 tails": small_pool,
         "a long prompt beside a streaming answer": stall,
+        "a long prompt given up": given_up,
         "decoding": decoding,
         "decoding at depth": decoding_deep,
         "decoding with a larger model": decoding_larger,
@@ -140,6 +141,14 @@ def stall(bench: Bench) -> Iterator[Row]:
         story = partial(stories.largest_gap, floor=ids(depth, "other"), tokens=300)
         ours, theirs = both(bench, story, cells=2 * (depth + ROOM), slots=2)
         yield Row(case, "largest gap", ours, theirs, "s", theirs / ours, f"≤ {limit:g} s", ours <= limit)
+
+
+def given_up(bench: Bench) -> Iterator[Row]:
+    """Beside nobody a step of ours takes a second at most; what was given up must be gone after it."""
+    case, cells = f"{thousands(bench.depth)} prompt given up after 5 s", 2 * (bench.depth + ROOM)
+    story = partial(stories.next_after_given_up, floor=ids(bench.depth, "floor"), after_s=5)
+    ours, theirs = both(bench, story, cells=cells)
+    yield Row(case, "first token of the next question", ours, theirs, "s", theirs / ours, "≤ 1 s: a step", ours <= 1)
 
 
 def decoding(bench: Bench) -> Iterator[Row]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import socket
 import subprocess
 import tempfile
 import threading
@@ -31,14 +33,24 @@ class LlamaServer:
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="peer-")
         self.log = Path(self.folder.name) / "log"
-        address = Path(self.folder.name) / "server.sock"  # it listens on a Unix socket when the host's name ends so
+        self.address = (
+            Path(self.folder.name) / "server.sock"
+        )  # it listens on a Unix socket when the host's name ends so
         options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
-        options += ["-fa", flash, "--host", address, "--offline", "--slots", *(["--kv-unified"] if unified else [])]
+        options += [
+            "-fa",
+            flash,
+            "--host",
+            self.address,
+            "--offline",
+            "--slots",
+            *(["--kv-unified"] if unified else []),
+        ]
         options += ["-lv", 4]  # below that it does not say how large its KV is
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen([llama_server(), *map(str, options)], stdout=sink, stderr=sink)
         self.http = httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(address)), base_url="http://localhost", timeout=WITHIN_S
+            transport=httpx2.HTTPTransport(uds=str(self.address)), base_url="http://localhost", timeout=WITHIN_S
         )
         self.wait()
 
@@ -74,6 +86,14 @@ class LlamaServer:
             return
         computed = timings["prompt_n"]
         running.done(len(prompt) - computed, computed, timings["predicted_n"])
+
+    def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
+        body = json.dumps({"prompt": [*floor, *tail], "n_predict": 1, "temperature": 0}).encode()
+        head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.address))
+            connection.sendall(head.encode() + body)
+            select.select([connection], [], [], after_s)
 
     def kv_bytes(self) -> int:
         """What it said it allocated: its KV is one buffer of fixed size."""

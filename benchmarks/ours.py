@@ -13,6 +13,7 @@ import psutil
 from answers import Ids, Refused, Running
 
 from orchestrator.engine.messages import (
+    Cancel,
     Completion,
     Delta,
     Grant,
@@ -63,6 +64,11 @@ class Ours:
         running = self.running[ticket] = Running()
         self.wire.send([Job(ticket, name, ids_to_bytes(tail), owner=0, max_tokens=max_tokens)])
         return running
+
+    def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
+        running = self.ask(floor, tail, 1)
+        running.first.wait(after_s)
+        self.wire.send([Cancel(number) for number, one in self.running.items() if one is running])
 
     def floor(self, ids: Ids) -> str:
         """A floor's ids cross once, as they do from the daemon."""

@@ -82,6 +82,12 @@ def largest_gap(engine: Engine, floor: Ids, tokens: int) -> float:
     return max(stream.answer().gaps_s)
 
 
+def next_after_given_up(engine: Engine, floor: Ids, after_s: float) -> float:
+    """Seconds to the first token of a short question, right after somebody went away from a cold prompt."""
+    engine.give_up(floor, question(0), after_s)
+    return engine.ask([], question(1), 1).answer().first_s
+
+
 def decode_rate(engine: Engine, floor: Ids, answers: int, tokens: int) -> float:
     """Tokens a second over all answers, from the last first token to the end of the first that ends."""
     if floor:

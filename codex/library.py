@@ -25,7 +25,7 @@ from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
 from codex.settings import CodexSettings
-from codex.trees import sources
+from codex.trees import opening, sources
 from codex.trees.forest import Forest
 from codex.trees.lore_file import LoreFile
 from codex.trees.sampling import Sampled
@@ -144,7 +144,7 @@ class Library:
 
     def lore_file(self, name: str) -> LoreFile:
         """What the codex's own `.lore.toml` says. Raises UnknownCodex, SourceError for a file that cannot be used."""
-        return sources.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self.folder / "clones")
+        return opening.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self.folder / "clones")
 
     def generation(self, name: str, number: int | None = None) -> Generation:
         """The newest generation or an older one that is kept. Raises UnknownCodex, UnknownGeneration."""
@@ -231,9 +231,9 @@ class Library:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""
         return self._loader.open(self._job(self.request(name), silent, never))
 
-    def histories(self, name: str) -> list[sources.History]:
+    def histories(self, name: str) -> list[opening.History]:
         """Where git keeps the codex's commits. Raises UnknownCodex, SourceError."""
-        return sources.histories_of(self._job(self.request(name), silent, never).source, self.folder / "clones")
+        return opening.histories_of(self._job(self.request(name), silent, never).source, self.folder / "clones")
 
     def release(self, name: str, keep: frozenset[int] = frozenset()) -> None:
         """Drop all generations but these and the newest. Raises UnknownCodex."""
@@ -268,7 +268,7 @@ class Library:
             self._sweep_clones()
 
     def _sweep_clones(self) -> None:
-        used = {clone for one in self.codices() for clone in sources.clones_of(self.request(one.name))}
+        used = {clone for one in self.codices() for clone in opening.clones_of(self.request(one.name))}
         for clone in (self.folder / "clones").glob("*.git"):
             if clone.name not in used:
                 shutil.rmtree(clone, ignore_errors=True)

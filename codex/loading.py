@@ -1,6 +1,5 @@
 """The steps of one load, and of one comparison with the disk, once the library has settled name, source and lock."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reconcile import Changes, changes_between
 from codex.settings import CodexSettings
-from codex.trees import sources
+from codex.trees import opening
 from codex.trees.forest import Forest
 from codex.trees.port import Candidate, TreeState
 from codex.trees.sampling import Sampled, drawn
@@ -67,7 +66,7 @@ class Loader:
 
     def open(self, job: Job) -> Forest:
         """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
-        return sources.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
+        return opening.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
 
     def load(self, job: Job) -> Loaded:
         """Take in, order, count, index, freeze: the generation appears last, when all else is done."""
@@ -179,4 +178,4 @@ def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Ite
 def _nothing_in(source: Source, taken: Taken) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
     why = f"all files were left out ({reasons})" if reasons else "it holds no files"
-    return os.linesep.join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))
+    return "\n".join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))

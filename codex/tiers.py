@@ -23,11 +23,6 @@ _FUNCTIONS = frozenset({"function", "method"})
 _WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: what questions touched says most about the next one
 
 
-def full(document: Document) -> str:
-    """The whole text."""
-    return document.text
-
-
 def skeleton(document: Document, parsed: Outline | None = None) -> str:
     """Signatures and first doc lines with their line numbers, one a line; ends with a newline unless it is empty."""
     found = parsed if parsed is not None else outline(document)

@@ -94,20 +94,20 @@ def build(settings: Settings, paths: Paths) -> Program:
     host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider, meaning.rest)
     host.client.on_snapshot(host.machine.engine_changed)
     return Program(
-        answers,
-        operations,
-        about,
-        host.client,
-        host.machine,
-        shelf,
-        watching,
-        tending,
-        meaning,
-        disk.library,
-        disk.sessions,
-        voice,
-        speak,
-        (disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
+        answers=answers,
+        operations=operations,
+        about=about,
+        client=host.client,
+        machine=host.machine,
+        shelf=shelf,
+        watching=watching,
+        tending=tending,
+        meaning=meaning,
+        library=disk.library,
+        session_store=disk.sessions,
+        voice=voice,
+        speak=speak,
+        closing=(disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from codex.amendments import Amendment, Told
 from codex.catalog.generations import Codex, Entry, Generation, Known
-from codex.catalog.own_file import insist_on_own_file
 from codex.catalog.rows import CODEX, ENTRIES, codex_from, id_of, state_columns, sweep, without
-from codex.catalog.schema import open_database, transaction, translated
 from codex.catalog.tables import SCHEMA
+from codex.databases import open_database, transaction, translated
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, Misplaced, UnknownCodex, UnknownGeneration
+from codex.own_file import insist_on_own_file
 from codex.trees.port import TreeState
 
 _PAGE = 256  # documents fetched under one lock, and their bytes: bounds memory, and the time that a writer waits

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
-from codex.catalog.schema import open_or_replace, replaced, transaction, translated
+from codex.databases import open_or_replace, replaced, transaction, translated
 from codex.errors import CatalogError, Damaged
 
 log = logging.getLogger("lorekeep.codex")

@@ -10,7 +10,7 @@ from pathlib import Path
 from codex.documents import digest_of, path_of
 from codex.errors import GitError
 from codex.library import Library
-from codex.trees import sources
+from codex.trees import opening, sources
 from codex.trees.git import Git
 from codex.trees.sources import Root
 
@@ -37,7 +37,7 @@ def moved(library: Library, name: str) -> str:
     roots = roots_of(library, name)
     if len(roots) != 1 or roots[0].url is None:
         return ""
-    mirrors = [library.folder / "clones" / clone for clone in sources.clones_of(library.request(name))]
+    mirrors = [library.folder / "clones" / clone for clone in opening.clones_of(library.request(name))]
     repository = mirrors[0] if mirrors else roots[0].path
     asked, taken = roots[0].revision or "HEAD", library.bare_generation(name).state.revision
     try:

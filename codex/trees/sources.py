@@ -1,4 +1,4 @@
-"""What a user names to be loaded, and the tree that it becomes: a folder, single files, several roots, a git revision.
+"""What a user names to be loaded: a folder, single files, several roots, a git revision. Opens nothing (`opening.py`).
 
     lore load .                      one root        src/a.py
     lore load src docs notes.md      several         src/a.py   docs/b.md   home/notes.md
@@ -7,27 +7,20 @@
 Roots of one codex are told apart by a label, the last part of their path, which leads their files' names.
 """
 
-import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codex.documents import name_of
-from codex.errors import GitError, SourceError
-from codex.locks import in_turn
-from codex.settings import CodexSettings, SecretSettings
-from codex.trees.forest import Forest, joined
-from codex.trees.git import Git, available, mirror
-from codex.trees.ignore import Globs, Selection
+from codex.errors import SourceError
+from codex.trees.forest import joined
+from codex.trees.git import Git, available
+from codex.trees.ignore import Globs
 from codex.trees.kernel_files import made_up_by_kernel
-from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
 from codex.trees.named import as_named
-from codex.trees.port import Tree
-from codex.trees.revision import RevisionTree
-from codex.trees.walk import DiskTree
 
 _URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 
@@ -54,15 +47,6 @@ class Root:
     url: str | None = None
     revision: str | None = None
     named: tuple[str, ...] = ()  # of a folder or files: absolute, with the links that led to them
-
-
-@dataclass(frozen=True)
-class History:
-    """Where git keeps the commits of a root, if it does. Without a revision: HEAD, of what lies below the folder."""
-
-    label: str
-    folder: Path
-    revision: str | None
 
 
 @dataclass(frozen=True)
@@ -129,38 +113,13 @@ def resolve(request: LoadRequest, folder: Path) -> Source:
     return Source(tuple(_labelled(roots)))
 
 
-def open_tree(
-    source: Source, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
-) -> Forest:
-    """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
-    return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
-
-
-def histories_of(source: Source, clones: Path) -> list[History]:
-    """Of every root; nothing is fetched, a clone is taken as it is."""
-    return [
-        History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
-        for root in source.roots
-    ]
-
-
-def lore_file_of(source: Source, clones: Path) -> LoreFile:
-    """What the source's first folder or repository says about itself; no URL is asked again. Raises SourceError."""
-    for root in source.roots:
-        if root.url is not None:
-            return _committed_lore_file(_repository(root, clones), root.revision)
-        if not root.files:
-            return read_lore_file(root.path)
-    return LoreFile()
-
-
-def clones_of(request: LoadRequest) -> set[str]:
-    """Names of the mirrors in the clones' folder that a load of this request uses."""
-    return {_clone_name(one.partition("#")[0]) for one in request.sources if _URL.match(one)}
+def is_url(source: str) -> bool:
+    """Whether git fetches it; all else is a path. The command line tells them apart by the same rule (`wire/places.py`)."""
+    return _URL.match(source) is not None
 
 
 def _root(source: str, revision: str | None, folder: Path) -> Root:
-    if _URL.match(source):
+    if is_url(source):
         url, _, named = source.partition("#")
         return Root("", Path(), url=url, revision=named or revision)
     home = os.path.expanduser(source)  # noqa: PTH111 - pathlib raises where ~NAME is nobody; this names what is not there
@@ -222,68 +181,14 @@ def _labelled(roots: Sequence[Root]) -> list[Root]:
     return result
 
 
-def _tree(
-    root: Root, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
-) -> Tree:
-    secrets = SecretSettings(True, True) if request.load_secrets else settings.secrets
-    named = frozenset(root.files or ())
-    if root.url is None:
-        own = LoreFile() if root.files else read_lore_file(root.path)
-        selection = Selection(settings.walk, secrets, _with(request.globs, own), named)
-        walk = settings.walk
-        return DiskTree(
-            root.path,
-            selection,
-            max_files=walk.max_files,
-            max_file_bytes=walk.max_file_bytes,
-            files=root.files,
-            named=root.named,
-        )
-    repository = _repository(root, clones)
-    if repository != root.path:
-        with in_turn(repository.with_suffix(".lock"), cancelled):  # two revisions of one URL share the mirror
-            mirror(root.url, repository, cancelled)
-    own = _committed_lore_file(repository, root.revision)
-    return RevisionTree(repository, root.revision, Selection(settings.walk, secrets, _with(request.globs, own), named))
-
-
-def _repository(root: Root, clones: Path) -> Path:
-    """The folder in which git finds what a root of a revision names."""
-    return root.path if root.url is None or str(root.path) == root.url else clones / _clone_name(root.url)
-
-
-def _committed_lore_file(repository: Path, revision: str | None) -> LoreFile:
-    try:
-        raw = Git(repository).run("cat-file", "blob", f"{revision or 'HEAD'}:{LORE_FILE}")
-    except GitError:
-        return LoreFile()
-    return parse_lore_file(raw, f"{LORE_FILE} of {repository}")
-
-
-def _with(globs: Globs, own: LoreFile) -> Globs:
-    return Globs((*globs.include, *map(_unnamed, own.include)), (*globs.exclude, *own.exclude))
-
-
-def _unnamed(glob: str) -> str:
-    """The same glob, but never one that names a file: only the user may name a secret, not the code itself."""
-    if set(glob) & set("*?[!\\") or not glob.strip("/"):
-        return glob
-    at = len(glob) - len(glob.lstrip("/"))
-    return f"{glob[:at]}[{glob[at]}]{glob[at + 1 :]}" if glob[at] != "^" else f"{glob[:at]}?{glob[at + 1 :]}"
-
-
 def _lasting(root: Root) -> tuple[str, ...]:
-    if root.url is not None and _URL.match(root.url) and root.revision:
+    if root.url is not None and is_url(root.url) and root.revision:
         return (f"{root.url}#{root.revision}",)
     return (root.url,) if root.url else root.named or _paths(root)
 
 
 def _paths(root: Root) -> tuple[str, ...]:
     return tuple(str(root.path / name) for name in root.files) if root.files else (str(root.path),)
-
-
-def _clone_name(url: str) -> str:
-    return hashlib.sha256(url.encode()).hexdigest()[:24] + ".git"
 
 
 def _title(root: Root) -> str:

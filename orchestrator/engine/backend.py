@@ -121,8 +121,12 @@ class Backend(Protocol):
         """Raises SchemaRefused."""
         ...
 
+    def study(self, sampling: Sampling) -> None:
+        """Makes what its sampler would take long to make, for when it is asked for."""
+        ...
+
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        """May be called from another thread while a step runs; so may `pieces`."""
+        """May be called from another thread while a step runs; so may `pieces` and `study`."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> bytes: ...

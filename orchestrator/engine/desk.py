@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from orchestrator.engine.backend import Backend
 from orchestrator.engine.forecast import foretold
-from orchestrator.engine.messages import Decode, Decoded, DropFloor, Encode, Encoded, Match, Matched, PutFloor
+from orchestrator.engine.messages import Decode, Decoded, DropFloor, Encode, Encoded, Job, Match, Matched, PutFloor
 from orchestrator.engine.path import Path
 from orchestrator.engine.shadow import Picture
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
@@ -46,6 +46,8 @@ class Desk:
             return Decoded(message.call, text)
         if isinstance(message, Match):
             return self._match(message, self._picture())
+        if isinstance(message, Job):
+            self._backend.study(message.sampling)
         if isinstance(message, PutFloor):
             self._floors[message.name] = bytes_to_ids(message.ids)
             self._pools[message.name] = message.pool or message.name

@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from codex.catalog.schema import open_database
+from codex.databases import open_database
 from orchestrator.shelf.faults import translated
 
 APPLICATION = 0x4C4F5245  # "LORE", in the file's header

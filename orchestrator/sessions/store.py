@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from codex.catalog.schema import transaction
-from codex.catalog.schema import translated as faults_of
+from codex.databases import transaction
+from codex.databases import translated as faults_of
 from orchestrator.errors import Conflict, NotFound
 from orchestrator.nearest import instead
 from orchestrator.sessions.names import checked, fresh

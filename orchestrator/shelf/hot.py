@@ -10,7 +10,7 @@ from codex.errors import GitError, LoadCancelled
 from codex.tiers import Heat, hot
 from codex.trees.forest import joined
 from codex.trees.git import Git, available
-from codex.trees.sources import History
+from codex.trees.opening import History
 from codex.trees.walk import has_repository
 from orchestrator.shelf.tiers import BYTES_PER_TOKEN
 

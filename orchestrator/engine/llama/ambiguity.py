@@ -32,41 +32,40 @@ def check_ambiguity(schema: dict[str, Any]) -> None:
 class _Ways:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._known: dict[tuple[int, int, bool], Ways] = {}
+        self._known: dict[tuple[int, int], Ways] = {}
         self._least: dict[int, int] = {}
-        self._open: set[tuple[int, int, bool]] = set()
+        self._open: set[tuple[int, int]] = set()
         self._steps = MOST_STEPS
 
     def parts(self) -> list[dict[str, Any]]:
         """The root and what references lead to; all else lies within those, and is read with them or after them."""
         return list(_subschemas(self._root))
 
-    def of(self, schema: dict[str, Any], length: int, ended: bool = False) -> Ways:
-        """After so many characters of a value; `ended`: it is over then, which tells constants from one another."""
-        key = (id(schema), length, ended)
+    def of(self, schema: dict[str, Any], length: int) -> Ways:
+        """After so many characters of a value."""
+        key = (id(schema), length)
         if key not in self._known:
             if key in self._open:
                 raise SchemaRefused("no grammar can be made of the JSON schema: an alternative is only itself again")
             self._open.add(key)
-            self._known[key] = self._counted(schema, length, ended)
+            self._known[key] = self._counted(schema, length)
             self._open.remove(key)
         return self._known[key]
 
-    def _most(self, schema: dict[str, Any], length: int, ended: bool = False) -> int:
-        return max(self.of(schema, length, ended).values())
+    def _most(self, schema: dict[str, Any], length: int) -> int:
+        return max(self.of(schema, length).values())
 
-    def _counted(self, schema: dict[str, Any], length: int, ended: bool) -> Ways:
+    def _counted(self, schema: dict[str, Any], length: int) -> Ways:
         self._step(1)
         if "$ref" in schema:
-            return self.of(_target(self._root, schema["$ref"]), length, ended)
+            return self.of(_target(self._root, schema["$ref"]), length)
         if "anyOf" in schema:
             total: Counter[str] = Counter()
             for choice in schema["anyOf"]:
-                total.update(self.of(choice, length, ended))
+                total.update(self.of(choice, length))
             return {kind: ways + total[UNTOLD] * (kind != UNTOLD) for kind, ways in total.items()}
         if "enum" in schema:
-            ways = _constants(schema["enum"], length)
-            return dict.fromkeys(ways, 1) if ended else ways
+            return dict.fromkeys(map(_kind, schema["enum"]), 1)  # what begins alike stands once (`choices.py`)
         kind = schema.get("type", UNTOLD)
         if length and kind == "array":
             return {kind: self._items(schema, length - 1)}
@@ -96,7 +95,7 @@ class _Ways:
                 best[read] = max(best[read], self._most(part, left))
                 for taken in range(self._shortest(part), left):
                     self._step(1)
-                    best[read] = max(best[read], self._most(part, taken, True) * best[left - taken - 1])
+                    best[read] = max(best[read], self._most(part, taken) * best[left - taken - 1])
         return best[length]
 
     def _shortest(self, schema: dict[str, Any]) -> int:
@@ -144,12 +143,9 @@ def _simple(schema: dict[str, Any]) -> bool:
     return not schema or schema.get("type") in ("string", "integer", "number", "boolean", "null")
 
 
-def _constants(values: list[Any], length: int) -> Ways:
+def _kind(value: Any) -> str:
     kinds = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object"}
-    sorts: dict[str, list[str]] = {}
-    for value in values:
-        sorts.setdefault(kinds.get(type(value), "number"), []).append(json.dumps(value, ensure_ascii=False)[:length])
-    return {kind: max(Counter(texts).values()) for kind, texts in sorts.items()}
+    return kinds.get(type(value), "number")
 
 
 def _target(root: Any, reference: str) -> dict[str, Any]:

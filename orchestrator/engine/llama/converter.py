@@ -1,8 +1,9 @@
 """llama-cpp-python's converter with what it gets wrong made right, for schemas in plain words (`keywords.py`).
 
-It leaves backslashes in names and constants as they are, which would let a schema write grammar of its own; finds a
-definition's rule by the last part of its name, which a property may have too; knows no bounds of numbers; and writes
-patterns as they come, quotes and ambiguities included. Everything here may raise SchemaRefused.
+It leaves backslashes in names and constants as they are, which would let a schema write grammar of its own; lets
+constants that begin alike be as many ways; finds a definition's rule by the last part of its name, which a property may
+have too; knows no bounds of numbers; and writes patterns as they come, quotes and ambiguities included. Everything here
+may raise SchemaRefused.
 """
 
 import json
@@ -19,6 +20,7 @@ from llama_cpp.llama_grammar import (
 )
 
 from orchestrator.engine.llama.automaton import Automaton, Budget, determine
+from orchestrator.engine.llama.choices import literal, one_of
 from orchestrator.engine.llama.keywords import LIMITS
 from orchestrator.engine.llama.numerals import MOST, integers, numbers
 from orchestrator.engine.llama.regular import Tree, read_expression, read_pattern
@@ -52,6 +54,9 @@ class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no ty
             return self._rule_of(read_pattern(schema["pattern"]), name, string_rules)
         if kind in ("integer", "number") and any(keyword in schema for keyword in LIMITS):
             return self._rule_of(read_expression(_numerals(schema)), name, plain_rules)
+        if "enum" in schema:
+            values = [json.dumps(value, ensure_ascii=False) for value in schema["enum"]]
+            return str(self._add_rule(_rule_name(name), one_of(values)))
         if not schema:
             return str(self._add_rule(_rule_name(name), "value"))
         return str(super().visit(schema, name))
@@ -71,10 +76,8 @@ class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no ty
         known = rule is PRIMITIVE_RULES.get(name) or rule is STRING_FORMAT_RULES.get(name)
         return name if known else str(self._add_rule(name, rule.content))
 
-    def _format_literal(self, literal: str) -> str:
-        """Takes JSON and gives the grammar's literal of it: any text stays text."""
-        plain = json.dumps(json.loads(literal), ensure_ascii=False)
-        return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    def _format_literal(self, json_text: str) -> str:
+        return literal(json.dumps(json.loads(json_text), ensure_ascii=False))
 
     def _resolve_ref(self, ref: str) -> str:
         if ref not in self._named:

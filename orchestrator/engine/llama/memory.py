@@ -1,7 +1,7 @@
 """The port to llama.cpp, through llama-cpp-python's low-level API.
 
-One writer calls everything but `encode` and `pieces`. Flash attention is set, never left to be guessed, because the result
-cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
+One writer calls everything but `encode`, `pieces` and `study`. Flash attention is set, never left to be guessed, because
+the result cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import numpy as np
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
 from orchestrator.engine.crowding import default_threads
 from orchestrator.engine.fingerprint import fingerprint
-from orchestrator.engine.llama import native
+from orchestrator.engine.llama import grammars, native
 from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.llama.sampling import LlamaSampler
 from orchestrator.engine.messages import Sampling
@@ -53,6 +53,10 @@ class LlamaBackend:
 
     def sampler(self, sampling: Sampling) -> LlamaSampler:
         return LlamaSampler(sampling, self._model)
+
+    def study(self, sampling: Sampling) -> None:
+        if sampling.schema:
+            grammars.outcome(sampling.schema)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         if control:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
-from orchestrator.engine.llama.schema import grammar_of
+from orchestrator.engine.llama.grammars import grammar
 from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64
@@ -142,10 +142,10 @@ def make_chain(sampling: Sampling, model: object) -> object:
 
 
 def make_grammar(schema: str, model: object) -> object:
-    grammar = lib.llama_sampler_init_grammar(lib.llama_model_get_vocab(model), grammar_of(schema).encode(), b"root")
-    if not grammar:
+    sampler = lib.llama_sampler_init_grammar(lib.llama_model_get_vocab(model), grammar(schema).encode(), b"root")
+    if not sampler:
         raise SchemaRefused("llama.cpp makes no grammar of this JSON schema")
-    return grammar
+    return sampler
 
 
 def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[int, float], ...]:

@@ -37,10 +37,11 @@ def grammar_of(schema: str) -> str:
     check_values(parsed)
     try:
         grammar = convert(parsed)
+        size = len(grammar.encode())  # half a surrogate pair, which JSON can escape, is no text
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, AttributeError, IndexError) as error:
         raise SchemaRefused(f"no grammar can be made of the JSON schema: {error}") from error
-    if len(grammar) > MOST_GRAMMAR:
-        raise SchemaRefused(f"the JSON schema's grammar has {len(grammar)} bytes; at most {MOST_GRAMMAR} are taken")
+    if size > MOST_GRAMMAR:
+        raise SchemaRefused(f"the JSON schema's grammar has {size} bytes; at most {MOST_GRAMMAR} are taken")
     if nesting(grammar) > MOST_NESTING:
         raise SchemaRefused(f"the JSON schema's grammar is nested deeper than {MOST_NESTING}")
     return grammar

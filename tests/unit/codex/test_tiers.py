@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from codex.documents import Document, lines
 from codex.outline.symbols import outline
-from codex.tiers import Heat, full, hot, skeleton
+from codex.tiers import Heat, hot, skeleton
 
 TEXT = '''"""A module."""
 LIMIT = 3
@@ -55,10 +55,6 @@ def test_text_without_definitions_is_shown_by_headings_or_first_lines() -> None:
 
 def test_data_is_shown_by_its_first_lines_not_by_its_keys() -> None:
     assert skeleton(document("a.json", '{"a": 1,\n "b": 2}\n')) == '1 {"a": 1,\n2 "b": 2}\n'
-
-
-def test_full_is_the_text_itself() -> None:
-    assert full(document("a.py", TEXT)) == TEXT
 
 
 def test_skeletons_are_the_same_every_time() -> None:

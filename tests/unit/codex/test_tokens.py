@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.catalog.schema import open_database
+from codex.databases import open_database
 from codex.tokens import SCHEMA, TokenStore
 
 

@@ -14,10 +14,12 @@ from orchestrator.engine.messages import (
     DropFloor,
     Encode,
     Encoded,
+    Job,
     Match,
     Matched,
     PutFloor,
     Reuse,
+    Sampling,
     Tier,
 )
 from orchestrator.engine.shadow import Picture, Shape
@@ -46,6 +48,22 @@ def test_it_encodes_and_decodes() -> None:
     sent, forwarded = answered(Encode(1, ("ab", "")), Decode(2, ids_to_bytes([104, 105])))
     assert sent == [Encoded(1, (ids_to_bytes([97, 98]), b"")), Decoded(2, "hi")]
     assert forwarded == []
+
+
+def test_a_job_is_studied_before_the_loop_has_it() -> None:
+    done = list[object]()
+
+    class Studying(FakeBackend):
+        def study(self, sampling: Sampling) -> None:
+            done.append(sampling.schema)
+
+    job = Job(1, "f", b"", owner=0, max_tokens=1, sampling=Sampling(schema="{}"))
+    daemon, child = socket.socketpair()
+    with daemon, child:
+        daemon.sendall(pack([job]))
+        daemon.shutdown(socket.SHUT_WR)
+        Desk(Studying(), Wire(child), lambda: STANDS, done.append).serve()
+    assert done == ["{}", job]
 
 
 def test_what_it_does_not_know_goes_to_the_loop_in_order() -> None:

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codex.errors import SourceError
+from codex.trees import sources
 from codex.trees.sources import LoadRequest, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
@@ -12,6 +15,7 @@ from orchestrator.meaning.embedding_model import find_embedding
 from orchestrator.models.dropping import doomed
 from orchestrator.models.model_file import find_model
 from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.wire import places
 from orchestrator.wire.places import path_of
 from orchestrator.wire.sockets import candidates
 
@@ -47,3 +51,8 @@ def test_code_in_the_home_of_nobody_is_not_there(tmp_path: Path) -> None:
 
 def test_a_socket_in_the_home_of_nobody_is_one_that_nobody_listens_at() -> None:
     assert candidates("~there-is-no-such-user/s", {}) == (Path("~there-is-no-such-user/s"),)
+
+
+@given(st.from_regex(r"(https?|SSH|git|file|ftp|)(://|:|)[a-z.~-]{0,3}@?[a-z./-]{0,4}:?[a-z/]{0,3}", fullmatch=True))
+def test_both_ends_tell_a_url_from_a_path_by_one_rule(named: str) -> None:
+    assert places.is_url(named) == sources.is_url(named)

@@ -236,6 +236,12 @@ def test_any_constant_comes_back_as_it_is(model: Any, value: Any) -> None:
     assert json.loads(written(model, settings, np.random.default_rng(0))) == value
 
 
+def test_one_of_thousands_of_names_that_begin_alike_is_chosen(model: Any) -> None:
+    names = [f"src/parts/name_{number}.py" for number in range(2_000)]
+    settings = Sampling(schema=json.dumps({"enum": names}))
+    assert json.loads(written(model, settings, np.random.default_rng(0))) in names
+
+
 @pytest.mark.parametrize("pattern", ["^([ab]?[ab]?[ab]?){60}$", "^((a|a|a)*){1000}(b+)+$", "^(.*a.*){20}$"])
 def test_an_ambiguous_pattern_costs_what_it_reads(model: Any, pattern: str) -> None:
     began = time.thread_time()

@@ -47,6 +47,7 @@ def nested(depth: int) -> str:
         ("3", "no grammar"),
         ('{"type": "banana"}', "no grammar"),
         ('{"$ref": "#/nowhere"}', "no grammar"),
+        ('{"const": "\\ud800"}', "surrogates not allowed"),
         ('{"type": "string", "maxLength": "9"}', "no grammar"),
     ],
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from codex.catalog.own_file import insist_on_own_file
-from codex.catalog.schema import open_database, transaction
+from codex.databases import open_database, transaction
 from codex.errors import Misplaced
+from codex.own_file import insist_on_own_file
 
 SCHEMA = ("CREATE TABLE one (value INTEGER);",)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from codex.catalog.own_file import Connection, file_at, insist_on_own_file
 from codex.errors import CatalogError, Damaged, DiskFull, NewerCatalog
+from codex.own_file import Connection, file_at, insist_on_own_file
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
 _NO_ROOM = {

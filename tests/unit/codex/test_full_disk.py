@@ -11,7 +11,7 @@ import pytest
 from support.small_disk import small_disk
 
 from codex.catalog.remembered import SqliteRemembered
-from codex.catalog.schema import open_database
+from codex.databases import open_database
 from codex.errors import CatalogError, DiskFull
 from codex.tokens import TokenStore
 from orchestrator.errors import LoreError
