@@ -64,11 +64,9 @@ def write(path: Path, header: Header, state: bytes) -> int:
 def read_header(path: Path) -> Header:
     """Raises Damaged and OSError. Checks sizes; the checksum is `read_state`'s."""
     with opened(path) as file:
-        head = file.read(_HEAD.size)
-        place_size, state_size = _sizes(head, path)
+        _, place_size, _ = _opening(file, path)
         place = file.read(place_size)
-        size = os.fstat(file.fileno()).st_size
-    if len(place) != place_size or size != _HEAD.size + place_size + state_size + _CRC.size:
+    if len(place) != place_size:
         raise Damaged(f"{path} is truncated")
     return _header(place)
 
@@ -76,16 +74,16 @@ def read_header(path: Path) -> Header:
 def read_state(path: Path, expected: Header) -> bytes:
     """The state of a file that is what `expected` says, verified to the last byte. Raises Damaged and OSError."""
     with opened(path) as file:
-        data = file.read()
-    place_size, state_size = _sizes(data[: _HEAD.size], path)
-    if len(data) != _HEAD.size + place_size + state_size + _CRC.size:
+        head, place_size, rest = _opening(file, path)
+        data = file.read(rest)
+    if len(data) != rest:
         raise Damaged(f"{path} is truncated")
     body = memoryview(data)[: -_CRC.size]
-    if zlib.crc32(body) != _CRC.unpack(data[-_CRC.size :])[0]:
+    if zlib.crc32(body, zlib.crc32(head)) != _CRC.unpack(data[-_CRC.size :])[0]:
         raise Damaged(f"{path} has a wrong checksum")
-    if _header(data[_HEAD.size : _HEAD.size + place_size]) != expected:
+    if _header(data[:place_size]) != expected:
         raise Damaged(f"{path} holds another segment than its name says")
-    return bytes(body[_HEAD.size + place_size :])
+    return bytes(body[place_size:])
 
 
 def opened(path: Path) -> BinaryIO:
@@ -97,7 +95,10 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _sizes(head: bytes, path: Path) -> tuple[int, int]:
+def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
+    """The head, how long the place is behind it, and all that is behind it. Held against the file's size before anybody
+    makes room for as much as a damaged head says."""
+    head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise Damaged(f"{path} is truncated")
     magic, version, place_size, state_size = _HEAD.unpack(head)
@@ -105,7 +106,10 @@ def _sizes(head: bytes, path: Path) -> tuple[int, int]:
         raise Damaged(f"{path} is no checkpoint of version {VERSION}")
     if place_size < _PLACE.size or (place_size - _PLACE.size) % 4:
         raise Damaged(f"{path} has a damaged header")
-    return place_size, state_size
+    rest: int = place_size + state_size + _CRC.size
+    if os.fstat(file.fileno()).st_size != _HEAD.size + rest:
+        raise Damaged(f"{path} is truncated")
+    return head, place_size, rest
 
 
 def _header(place: bytes) -> Header:

@@ -11,9 +11,9 @@ log = logging.getLogger("lorekeep.engine.tiers")
 def sweep(root: Path, own: str, budget: int) -> int:
     """Deletes folders of `root` but `own`, longest unused first, until all together are within `budget` bytes.
 
-    Returns the bytes freed. Any of it may be deleted at any moment, by anybody.
+    Returns the bytes freed. Any of it may be deleted at any moment, by anybody, or not be for us to read.
     """
-    folders = [folder for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
+    folders = folders_in(root)
     sizes = {folder: size_of(folder) for folder in folders}
     total, freed = sum(sizes.values()), 0
     for folder in sorted(folders, key=used):
@@ -24,6 +24,17 @@ def sweep(root: Path, own: str, budget: int) -> int:
             freed += sizes[folder]
             log.info("checkpoints of a model that is no longer loaded were deleted: %s", folder.name)
     return freed
+
+
+def folders_in(root: Path) -> list[Path]:
+    """None where they cannot be looked for: whether checkpoints can be kept there is found out where they are."""
+    try:
+        return [folder for folder in root.iterdir() if folder.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("checkpoints of other models cannot be looked for: %s", error)
+        return []
 
 
 def size_of(folder: Path) -> int:

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import tracemalloc
 from array import array
 from pathlib import Path
 
@@ -87,8 +88,12 @@ def test_a_header_that_claims_enormous_sizes_allocates_nothing(path: Path) -> No
     data = bytearray(path.read_bytes())
     data[8:12] = (0xFFFFFFF0).to_bytes(4, "little")
     path.write_bytes(data)
-    with pytest.raises(Damaged):
-        read_header(path)
+    for reading in (lambda: read_header(path), lambda: read_state(path, HEADER)):
+        tracemalloc.start()
+        with pytest.raises(Damaged, match="truncated"):
+            reading()
+        (_, most), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
+        assert most < 1 << 20
 
 
 def test_a_full_disk_leaves_nothing_behind_and_the_old_file_as_it_was(path: Path) -> None:

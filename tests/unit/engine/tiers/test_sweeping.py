@@ -1,5 +1,6 @@
 import os
 
+from orchestrator.engine.tiers.checkpoint_folder import usable
 from orchestrator.engine.tiers.sweeping import sweep
 
 
@@ -16,6 +17,15 @@ def test_the_longest_unused_models_checkpoints_go_first_and_the_loaded_ones_neve
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loaded", "recent"]
     assert sweep(tmp_path, "loaded", 10) == 1000
     assert [path.name for path in tmp_path.iterdir()] == ["loaded"]
+
+
+def test_a_root_that_cannot_be_looked_into_keeps_no_engine_from_starting(tmp_path, caplog):
+    root = tmp_path / ("x" * 300)  # longer than a name may be: it cannot be read, by no user
+    assert sweep(root, "loaded", 0) == 0
+    assert "cannot be looked for" in caplog.text
+    assert not usable(root / "loaded")
+    (tmp_path / "taken").write_bytes(b"")
+    assert sweep(tmp_path / "taken", "loaded", 0) == 0
 
 
 def test_what_is_within_the_budget_stays(tmp_path):
