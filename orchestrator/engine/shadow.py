@@ -1,7 +1,7 @@
 """What stands in the cache, as an immutable picture that another thread may read while a step runs.
 
-The loop publishes a new one when it changed something; the desk answers questions about matches from it. Token arrays
-are shared, not copied: they only grow, and never below the length that the picture names.
+The loop publishes one when an answer ends, while it is idle, and else ten times a second; the desk answers questions
+about matches from it. Token arrays are shared, not copied: an array only grows, and what becomes shorter gets another.
 """
 
 from array import array
@@ -49,9 +49,15 @@ def cast(pools: Mapping[str, Pool], kept: View, *, ranges: bool) -> Picture:
     return Picture({name: _shape(pool.tree.root) for name, pool in pools.items()}, kept, ranges)
 
 
-def _shape(node: Node) -> Shape:
-    below = tuple(_shape(child) for child in node.children if child.ids)
-    return Shape(node.ids, len(node.ids), node.filled, node.owner, below)
+def _shape(root: Node) -> Shape:
+    """From the tips up, without recursion: each turn of a conversation hangs below the one before."""
+    nodes, shapes = [root], dict[Node, Shape]()
+    for node in nodes:
+        nodes.extend(child for child in node.children if child.ids)
+    for node in reversed(nodes):
+        below = tuple(shapes.pop(child) for child in node.children if child.ids)
+        shapes[node] = Shape(node.ids, len(node.ids), node.filled, node.owner, below)
+    return shapes[root]
 
 
 def matched(root: Shape, ids: "array[int]", owner: int) -> Standing:

@@ -91,6 +91,9 @@ class Machine:
     def round(self) -> None:
         self.loop.round()
         self.loop.check()
+        for pool in self.loop.admission.pools.values():
+            memory = getattr(pool.memory, "now", pool.memory)  # of a pool that moves, the one that it computes in
+            assert len(memory.tokens) == pool.cells_used(), "as many cells hold something as the tree says"
 
     def finish(self) -> None:
         rounds = 0

@@ -2,17 +2,19 @@
 
 from array import array
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeAlias
 
-Tokens: TypeAlias = "array[int]"
+from orchestrator.engine.tiers.segments import Boundary
 
-_numbers = count(1)
+Tokens: TypeAlias = "array[int]"
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share."""
+    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share.
+
+    `ids` is appended to or replaced, never shortened or overwritten: pictures share it (`shadow`).
+    """
 
     parent: "Node | None"
     start: int
@@ -26,8 +28,8 @@ class Node:
     walked: float = 0.0  # what a cell of its pool had cost in all steps, at the last lease or release
     gone: bool = False  # evicted
     handed: int = 0  # position up to which the tiers were given its cells, for it to go
+    place: Boundary | None = None  # the last place at or before its start where the tiers cut, once they have named it
     children: list["Node"] = field(default_factory=list)
-    number: int = field(default_factory=lambda: next(_numbers))
 
     @property
     def end(self) -> int:

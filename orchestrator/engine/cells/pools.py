@@ -1,8 +1,9 @@
 """A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
 
-Law (`conservation`): free + reserved + evictable + leased = cells, after every operation. Reserved are the prompt tokens
-still to compute, what running answers may still grow by, and the scratch that padding and restores use. A ticket is
-admitted with all it may ever need, or not at all. What this file does not know: who comes first, and what a token means.
+free + reserved + evictable + leased = cells: so `free` is counted, and the law (`conservation`) is that it is never below
+0. Reserved are the prompt tokens still to compute, what running answers may still grow by, and the scratch that padding
+and restores use. A ticket is admitted with all it may ever need, or not at all. What this file does not know: who comes
+first, and what a token means.
 """
 
 from array import array
@@ -65,19 +66,23 @@ class Pool:
         if max_tokens:
             tip.filler = ticket
         self._growth[ticket] = max_tokens
-        for node in tip.path():
-            node.handed = 0  # it stays
         self.wanted = Size(self.in_use(), len(self._growth) * self._each + 1)
         try:
             if self._fits(self.wanted):
                 self._make_sequences()
                 self.make_room(0)
+                self._entered(tip)
                 return tip
         except OutOfTime:
-            self.release(ticket, tip)
+            self._give_back(ticket, tip)
             raise
-        self.release(ticket, tip)
+        self._give_back(ticket, tip)
         return None
+
+    def _entered(self, tip: Node) -> None:
+        self.tree.use(tip)
+        for node in tip.path():
+            node.handed = 0  # it stays
 
     def _fits(self, wanted: Size) -> bool:
         return wanted.cells <= self.memory.cells and wanted.sequences <= self.memory.sequences
@@ -122,6 +127,10 @@ class Pool:
         return held + len(self.tree.spare_sequences())
 
     def release(self, ticket: int, tip: Node) -> None:
+        self.tree.use(tip)
+        self._give_back(ticket, tip)
+
+    def _give_back(self, ticket: int, tip: Node) -> None:
         del self._growth[ticket]
         self.tree.release(tip, ticket)
 

@@ -20,23 +20,19 @@ Ids: TypeAlias = "array[int]"
 def release(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> int:
     """Evicts what nobody leases of it, and returns the cells that became free. No tier takes anything."""
     freed = 0
-    while (tip := _next(pool, dropped, others)) is not None:
-        tip.handed = tip.stands
-        freed += pool.tree.evict(tip)
+    for node in reversed(list(pool.tree.nodes())):  # each after all that lie below it
+        if node.leases == 0 and not node.children and is_forsaken(node, dropped, others):
+            node.handed = node.stands
+            freed += pool.tree.evict(node)
     return freed
 
 
-def _next(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> Node | None:
-    tips = (node for node in pool.tree.nodes() if node.leases == 0 and not node.children)
-    return next((tip for tip in tips if is_forsaken(tip, dropped, others)), None)
-
-
-def is_forsaken(tip: Node, dropped: Ids, others: Sequence[Ids]) -> bool:
+def is_forsaken(node: Node, dropped: Ids, others: Sequence[Ids]) -> bool:
     """Whether it was the dropped floor's alone; `others` are those that the pool still has."""
-    ids = path_of(tip).ids
-    if tip.owner is None:
-        return reaches(tip, ids, dropped) and not any(reaches(tip, ids, other) for other in others)
-    mine = [floor for floor in (dropped, *others) if common_prefix(floor, ids, 0) == len(floor)]
+    ids = path_of(node).ids
+    if node.owner is None:
+        return reaches(node, ids, dropped) and not any(reaches(node, ids, other) for other in others)
+    mine = [floor for floor in (*others, dropped) if common_prefix(floor, ids, 0) == len(floor)]
     return bool(mine) and max(mine, key=len) is dropped
 
 

@@ -121,13 +121,20 @@ class Tree:
         self._count(node, +1)
         return node
 
+    def use(self, tip: Node) -> None:
+        """A path is used now: all others are older by one use. Who only asks for room each round uses nothing."""
+        self._clock += 1
+        for node in tip.path():
+            node.used, node.walked = self._clock, self._walked
+
     def _shared(self, ids: Tokens, owner: int) -> Node:
         """The node at whose end the path of `ids` leaves what is there."""
         node, depth = self.match(ids, owner)
         return self._split(node, depth) if depth < node.end else node
 
     def release(self, tip: Node, ticket: int) -> None:
-        """Gives a lease back. What was computed stays; what was only promised and nobody else waits for goes."""
+        """Gives a lease back, which is no use of its own. What was computed stays; what was only promised and nobody else
+        waits for goes."""
         path = tip.path()
         self._count(tip, -1)
         for node in reversed(path):
@@ -137,10 +144,8 @@ class Tree:
                 self._trim(node)
 
     def _count(self, tip: Node, by: int) -> None:
-        self._clock += 1
         for node in tip.path():
             node.leases += by
-            node.used, node.walked = self._clock, self._walked
             assert node.leases >= 0
 
     def _grow(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
@@ -155,6 +160,7 @@ class Tree:
         at = depth - node.start
         upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.filled, at), node.leases)
         upper.filler, upper.used, upper.walked = node.filler if not upper.whole else None, node.used, node.walked
+        upper.place, node.place = node.place, None
         upper.children = [node]
         siblings = node.parent.children
         siblings[siblings.index(node)] = upper
@@ -167,7 +173,7 @@ class Tree:
     def _trim(self, node: Node) -> None:
         """Forgets the part of an unleased node that has no cells; all below it has none either."""
         node.children.clear()
-        del node.ids[node.filled :]
+        node.ids = node.ids[: node.filled]
         if node.filled == 0:
             self.evict(node)
 
@@ -218,6 +224,7 @@ class Tree:
         """A leased node right behind one that stands whole; its cells come from elsewhere."""
         grafted = self._grow(node, ids, owner)
         self._count(grafted, +1)
+        self.use(grafted)
         return grafted
 
     # -- letting go

@@ -4,8 +4,16 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.machine import Machine
 
-from orchestrator.engine.shadow import EMPTY, Shape, Standing, anchored, matched
+from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.forecast import foretold
+from orchestrator.engine.messages import Cancel, Reuse, Tier
+from orchestrator.engine.path import Path
+from orchestrator.engine.shadow import EMPTY, Shape, Standing, anchored, cast, matched
+from orchestrator.engine.tiers.view import View
 
 
 def node(tokens: list[int], *below: Shape, filled: int | None = None, owner: int | None = None) -> Shape:
@@ -56,6 +64,35 @@ def test_between_anchors_nothing_is_shared() -> None:
     one = root(node([1, 2], node([3, 4], owner=1)))
     assert anchored(one, ids(1, 2, 3, 5), 1) == Standing(2, 2, (0, 2))
     assert anchored(one, ids(1, 2, 3, 4, 5), 1) == Standing(4, 4, (0, 2, 4))
+
+
+def test_a_conversation_of_two_thousand_turns_is_told_from_its_picture() -> None:
+    """A node a turn, each below the one before."""
+    pool = Pool("code", FakeBackend().open(4096, 4), lambda _pool, _node: None)
+    tip, talk = pool.tree.root, array("I", range(2000))
+    for token in talk:
+        below = Node(tip, tip.end, array("I", [token]), 1, filled=1)
+        tip.children.append(below)
+        tip = below
+    picture = cast({"code": pool}, View(), ranges=True)
+    assert matched(picture.pools["code"], talk, 1) == Standing(2000, 2000)
+    assert foretold(picture, "code", Path(talk, 0, 1), 0) == ((Reuse(0, 2000, Tier.VRAM),), 2000)
+
+
+def everything(shape: Shape) -> list[Shape]:
+    return [shape, *(one for below in shape.below for one in everything(below))]
+
+
+def test_what_is_given_up_after_the_picture_was_taken_takes_no_token_from_it() -> None:
+    machine = Machine()
+    machine.floor("code", [n % 50 for n in range(600)])
+    machine.ask(1, "code", [1, 2, 3], 5)
+    for _ in range(3):
+        machine.round()
+    shapes = everything(machine.loop.picture().pools["code"])
+    assert any(0 < shape.filled < shape.length for shape in shapes), "somebody is computing it"
+    machine.loop.handle(Cancel(1))
+    assert [len(shape.ids) for shape in shapes] == [shape.length for shape in shapes]
 
 
 shapes = st.recursive(

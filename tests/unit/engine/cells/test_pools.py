@@ -42,6 +42,19 @@ def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wante
     check(one)
 
 
+def test_who_asks_for_room_round_after_round_makes_nothing_older() -> None:
+    one = pool()
+    tip = one.admit(1, FLOOR, 100, 1, 0)
+    assert tip is not None
+    tip.filled = 100
+    one.release(1, tip)
+    before = one.tree._clock, tip.used
+    for _ in range(20):
+        one.tree.walk(1.0)
+        assert one.admit(2, FLOOR + array("I", [1]), 100, 1, 400) is None
+    assert (one.tree._clock, tip.used, tip.walked) == (*before, 0.0)
+
+
 def test_no_more_tickets_enter_than_there_are_sequences() -> None:
     one = pool(cells=5000, sequences=4)
     entered = [one.admit(number, array("I", [number]), 0, 1, 5) is not None for number in range(5)]

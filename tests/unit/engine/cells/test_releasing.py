@@ -82,6 +82,13 @@ def test_a_longer_floor_goes_without_the_conversations_of_the_shorter_one(quoter
     assert codex.asked("base", 25) > len(codex.floors["base"]), "its tail too"
 
 
+def test_of_two_equal_floors_one_goes_and_all_that_stands_stays(quoter: LlamaBackend) -> None:
+    codex = Codex(quoter, one=range(10, 30), twin=range(10, 30))
+    codex.asked("one", 25)
+    assert codex.dropped("one") == 0
+    assert codex.asked("twin", 25) > len(codex.floors["twin"]), "the conversation too"
+
+
 def test_the_last_floor_takes_its_pool_with_it(quoter: LlamaBackend) -> None:
     codex = Codex(quoter, base=range(10, 30))
     codex.asked("base", 25)
