@@ -25,13 +25,11 @@ MOMENT_SECONDS = 0.002  # of one without tickets: who comes meanwhile waits for 
 
 
 class Behind:
-    """`price` is what a prompt token costs, as known now: the tiers judge by it too. `clock` gives seconds."""
+    """`price` is what a prompt token costs, as known now. `clock` gives seconds."""
 
     def __init__(
         self, keeper: Keeping | None, counters: Counters, price: Callable[[], Price], clock: Callable[[], float]
     ) -> None:
-        if keeper is not None:
-            keeper.tiers.price = price
         self._keeper = keeper
         self._price = price
         self._counters = counters

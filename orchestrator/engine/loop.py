@@ -67,7 +67,7 @@ class Loop:
         self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
     ) -> None:
         self.backend = backend
-        self.keeper = keeper_of(backend, tiers, clock)
+        self.keeper = keeper_of(backend, tiers, clock, self._price)
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self._tickets: dict[int, Ticket] = {}
@@ -143,7 +143,7 @@ class Loop:
         self._speculation.forget(name)
         floor = self.admission.forget(name)
         if floor is not None and self.keeper is not None:
-            self.keeper.forget_floor(floor.ids)
+            self.keeper.forget_floor(floor.ids, [other.ids for other in self.admission.floors.values()])
 
     # -- one round
 

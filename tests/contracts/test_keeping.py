@@ -98,6 +98,78 @@ def test_a_floor_that_is_dropped_in_the_midst_of_its_answer_leaves_nothing_to_be
     assert list(tmp_path.glob("*.kv")) == []
 
 
+BASE = CODE[:512]  # a floor that the other one goes on from; its end is a cut
+
+
+def both_kept(machine: Machine, tail: list[int], tokens: int) -> None:
+    """The shorter floor first, with a question about it or none, then the longer one."""
+    machine.floor("base", BASE)
+    machine.ask(1, "base", tail, tokens)
+    machine.finish()
+    computed(machine, 2, [1, 2, 3])
+    written(machine)
+
+
+def written(machine: Machine) -> None:
+    while machine.loop.behind():
+        machine.round()
+    machine.tiers.flush()
+
+
+def dropped(machine: Machine, name: str) -> None:
+    """By a process that then is killed: what stands in its cells is not written again."""
+    machine.loop.handle(DropFloor(name))
+    del machine.floors[name]
+    killed(machine)
+
+
+def test_a_floor_that_is_dropped_takes_its_conversations_with_it_and_leaves_a_longer_floor(machine):
+    both_kept(machine, [7] * 40, 5)
+    dropped(machine, "base")
+    assert computed(machine, 3, [4, 5]) == 2
+    machine.floor("base", BASE)
+    machine.ask(4, "base", [7] * 40, 5)
+    machine.finish()
+    assert machine.ends[4][0].computed == 40
+
+
+def test_a_longer_floor_that_is_dropped_leaves_the_shorter_one_of_which_nobody_asked(machine):
+    both_kept(machine, [], 0)
+    dropped(machine, "code")
+    machine.ask(3, "base", [4, 5], 5)
+    machine.finish()
+    assert machine.answer(3) == naive_answer([*BASE, 4, 5], 5)
+    assert machine.ends[3][0].computed == 2
+
+
+def test_of_two_equal_floors_one_is_dropped_and_nothing_goes(machine):
+    computed(machine, 1, [1] * 30)
+    machine.floor("twin", CODE)
+    written(machine)
+    dropped(machine, "twin")
+    assert computed(machine, 2, [*[1] * 30, *machine.answer(1), 9]) <= 2
+
+
+def test_of_no_floor_at_all_nothing_is_forgotten(machine):
+    computed(machine, 1, [1, 2, 3])
+    machine.floor("nothing", [])
+    written(machine)
+    dropped(machine, "nothing")
+    assert computed(machine, 2, [4, 5]) == 2
+
+
+def test_what_is_told_of_a_whole_pool_is_what_is_told_of_each_node(machine):
+    talk = []
+    for ticket in range(1, 5):
+        talk += [ticket] * 20
+        computed(machine, ticket, talk)
+        talk += machine.answer(ticket)
+    written(machine)
+    keeper, pool = machine.loop.keeper, machine.loop.admission.pools["code"]
+    whole = {node for node, cells in keeper.kept(pool).items() if cells == node.filled > 0}
+    assert whole == {node for node in pool.tree.nodes() if node.filled and keeper.keeps(node)} != set()
+
+
 def test_damaged_files_are_misses(machine, tmp_path):
     computed(machine, 1, [1, 2, 3])
     machine.loop.close()

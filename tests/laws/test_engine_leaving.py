@@ -73,7 +73,7 @@ class Library:
             self.machine.round()
         self.machine.tiers.flush()
         for name in forgotten & set(self.machine.loop.admission.pools):
-            self.machine.loop.keeper.forget_floor(array("I", self.floors[name]))
+            self.machine.loop.keeper.forget_floor(array("I", self.floors[name]), [])
         self.forgotten = forgotten
         self.machine.tiers.brought(10**9, 10**6 * restore_ms)
 
@@ -141,7 +141,7 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
     machine.tiers.flush()
     kept = machine.loop.keeper.kept(pool)
     assert {node: node.filled for node in pool.tree.nodes()} == kept
-    machine.loop.keeper.forget_floor(array("I", [*shared, *[2] * 500]))
+    machine.loop.keeper.forget_floor(array("I", [*shared, *[2] * 500]), [])
     left = sum(machine.loop.keeper.kept(pool).values())
     assert left - 500 - 300 in (512, 700), "the segment in which they part was kept on one path only"
     machine.loop.close()

@@ -222,6 +222,35 @@ def test_dropping_a_codex_deletes_its_checkpoints_and_keeps_what_another_shares(
     assert not list(tmp_path.glob("*.kv"))
 
 
+@settings(max_examples=30)
+@given(
+    st.permutations([256, 300, 512, 600, 768]).flatmap(lambda ends: st.tuples(st.just(ends), st.permutations(ends))),
+    st.sampled_from([None, *MEMORIES]),
+)
+def test_whichever_floor_is_dropped_those_that_begin_alike_are_found_whole(tmp_path_factory, orders, kind):
+    """Each floor is a beginning of the longer ones; every other one has a conversation."""
+    options = {"cells": 20_000, "sequences": 20, "folder": tmp_path_factory.mktemp("kv")}
+    machine = without_ranges(kind, **options) if kind else Machine(**options)
+    kept, leaving = orders
+    for ticket, end in enumerate(kept, 1):
+        machine.floor(str(end), CODE[:end])
+        machine.ask(ticket, str(end), [ticket] * (ticket % 2), 2 * (ticket % 2))
+        machine.finish()
+    for turn, end in enumerate(leaving, 1):
+        while machine.loop.behind():
+            machine.round()
+        machine.loop.handle(DropFloor(str(end)))
+        del machine.floors[str(end)]
+        machine.tiers.close()
+        machine.start()  # nothing was closed
+        for name in machine.floors:
+            ticket = 1000 * turn + int(name)
+            machine.ask(ticket, name, [50 + turn], 2)
+            machine.finish()
+            assert machine.ends[ticket][0].computed == 1
+    assert not list(options["folder"].glob("*.kv"))
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["code", "other"]), st.lists(st.integers(1, 2), min_size=1, max_size=600), st.integers(0, 9)

@@ -9,18 +9,19 @@ Each restore is checked by the number of cells that stand afterwards. Knows no t
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.cells.node import Node
+from orchestrator.engine.cells.node import Node, common_prefix
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.transfer import restore_range
 from orchestrator.engine.messages import Reuse
 from orchestrator.engine.path import Path, Wanted, deepest, path_of
 from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.checkpoint_file import Header
+from orchestrator.engine.tiers.forgetting import forget_chain
 from orchestrator.engine.tiers.onward import Onward, onward
-from orchestrator.engine.tiers.segments import Boundary, Segment, ground, named, segments, spans
+from orchestrator.engine.tiers.segments import CUT, Boundary, Segment, boundary, segments, segments_from
 from orchestrator.engine.tiers.tiers import Tiers
 
 
@@ -64,39 +65,46 @@ class Keeper:
                 return
 
     def keeps(self, node: Node) -> bool:
-        path = path_of(node)
-        chain = segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands)
-        return all(self.tiers.arrived(one.name) for one in chain if one.end > node.start)
+        return all(self.tiers.arrived(one.name) for one in self._over(node, path_of(node), node.stands))
 
     def kept(self, pool: Pool) -> dict[Node, int]:
-        """Each segment is named once, on the first path that leads over it: naming 32k tokens takes 2 ms."""
-        found, places = dict[Node, int](), {pool.tree.root: Boundary(self.tiers.root, 0)}
+        """On the first path that leads over a node: a segment may begin in one node and end in the next."""
+        found = dict[Node, int]()
         for tip in [node for node in pool.tree.nodes() if not node.children]:
             path = path_of(tip)
             for node in tip.path():
-                if node not in found and node.parent is not None:
-                    found[node], places[node] = self._arrived(path, tip.stands, node, places[node.parent])
+                if node not in found:
+                    found[node] = self._arrived(path, tip.stands, node)
         return found
 
-    def _arrived(self, path: Path, stands: int, node: Node, place: Boundary) -> tuple[int, Boundary]:
-        """Cells of a node that lie below, and the last boundary in it; `place` is the last one before it."""
-        tokens, parent = 0, place.parent
-        for begin, end in spans(path.cut, stands, place.start):
-            if begin >= node.stands:
+    def _arrived(self, path: Path, stands: int, node: Node) -> int:
+        """Cells of a node that lie below."""
+        tokens = 0
+        for one in self._over(node, path, stands):
+            if one.start >= node.stands:
                 break
-            parent = named(ground(parent, begin, path.cut, path.owner), path.ids[begin:end])
-            if self.tiers.arrived(parent):
-                tokens += min(end, node.stands) - max(begin, node.start)
-            if end <= node.end:
-                place = Boundary(parent, end)
-        return tokens, place
+            if self.tiers.arrived(one.name):
+                tokens += min(one.end, node.stands) - max(one.start, node.start)
+        return tokens
+
+    def _over(self, node: Node, path: Path, upto: int) -> Iterator[Segment]:
+        """The segments of a path from the one on in which the node begins."""
+        found = segments_from(self._place(node, path), path.ids, path.cut, path.owner, upto)
+        return (one for one in found if one.end > node.start)
+
+    def _place(self, tip: Node, path: Path) -> Boundary:
+        """The last boundary at or before a node's start, noted in all nodes of its path: so a conversation of many turns is
+        named once and not with each of them."""
+        known = Boundary(self.tiers.root, 0)
+        for node in tip.path():
+            known = node.place = node.place or boundary(path.ids, path.cut, path.owner, node.start, known)
+        return known
 
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
         """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""
-        path = path_of(node)
-        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, node.stands):
-            if segment.end > max(node.start, node.handed):
-                if not self.tiers.holds(segment.name):
+        for segment in self._over(node, path_of(node), node.stands):
+            if segment.end > node.handed:
+                if not self.tiers.holds(segment.name) and self.tiers.takes_one():
                     slack.take()
                     self._save(pool, node, segment, through=False)
                 node.handed = segment.end
@@ -160,11 +168,10 @@ class Keeper:
         if after is not None:
             self.tiers.expect(after.header)
 
-    def forget_floor(self, ids: "array[int]") -> None:
-        """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
+    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
+        """Deletes what only this floor and its conversations could use."""
+        if not ids or ids in others:
+            return
         chain = list(segments(self.tiers.root, ids, len(ids), 0, len(ids)))
-        self.tiers.forget_below(chain[-1].name if chain else self.tiers.root)
-        for segment in reversed(chain):
-            if self.tiers.has_below(segment.name):
-                return
-            self.tiers.forget(segment.name)
+        shared = max((common_prefix(ids, other, 0) for other in others), default=0) // CUT * CUT
+        forget_chain(self.tiers, [one.name for one in chain], {one.name for one in chain if one.end <= shared})

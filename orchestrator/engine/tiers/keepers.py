@@ -7,12 +7,17 @@ from orchestrator.engine.tiers.keeper import Keeper
 from orchestrator.engine.tiers.keeping import Keeping
 from orchestrator.engine.tiers.tiers import Tiers
 from orchestrator.engine.tiers.whole_keeper import WholeKeeper
+from orchestrator.engine.worth import Price
 
 
-def keeper_of(backend: Backend, tiers: Tiers | None, clock: Callable[[], float]) -> Keeping | None:
-    """None where nothing may outlive the cells."""
+def keeper_of(
+    backend: Backend, tiers: Tiers | None, clock: Callable[[], float], price: Callable[[], Price]
+) -> Keeping | None:
+    """None where nothing may outlive the cells. `price` is what a prompt token costs, as known now: the tiers, which are
+    made before anything is learned, judge by it from now on."""
     if tiers is None:
         return None
+    tiers.price = price
     if backend.info.ranges:
         return Keeper(tiers, clock)
     return WholeKeeper(tiers, clock, constant=backend.info.kv_bytes_per_token == 0)

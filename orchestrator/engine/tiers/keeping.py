@@ -4,7 +4,7 @@
 """
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from orchestrator.engine.cells.node import Node
@@ -57,6 +57,6 @@ class Keeping(Protocol):
         """
         ...
 
-    def forget_floor(self, ids: "array[int]") -> None:
-        """Deletes what only this floor's conversations could use."""
+    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
+        """Deletes what only this floor and its conversations could use; `others` are the floors that stay."""
         ...

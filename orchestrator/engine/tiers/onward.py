@@ -5,7 +5,7 @@ kept     ├─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 90 ─�
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.cells.node import common_prefix
@@ -50,14 +50,16 @@ def find(headers: Iterable[Header], ground: str, ids: "array[int]", at: int) -> 
 
 def reaching(root: str, below: Below, path: Path, limit: int) -> list[Header]:
     """The kept pieces, each behind the one before, that lead furthest within [0, limit)."""
-    best: list[Header] = []
+    return max(chains(root, below, path, limit), key=end_of)
+
+
+def chains(root: str, below: Below, path: Path, limit: int) -> Iterator[list[Header]]:
+    """All kept pieces that lead along a path within [0, limit), each behind the one before; first none at all."""
     stack: list[list[Header]] = [[]]
     while stack:
         pieces = stack.pop()
-        if end_of(pieces) > end_of(best):
-            best = pieces
+        yield pieces
         stack.extend([*pieces, piece] for piece in behind(root, below, path, pieces, limit))
-    return best
 
 
 def behind(root: str, below: Below, path: Path, pieces: Sequence[Header], limit: int) -> list[Header]:

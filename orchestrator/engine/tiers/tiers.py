@@ -54,7 +54,7 @@ class Tiers:
     `twice`: whether RAM may hold what has a file too. Where the cells lie on a GPU that saves reading it; where they lie in
     RAM it would hold a floor there twice, and the system's page cache does the same with memory that nobody else wants.
     `written` is called in the writer's thread after each file: there is something to `settle`. `price` is what a prompt
-    token costs, as known now; whoever learns it sets it.
+    token costs, as known now: it is set where it is learned (`keepers`).
     """
 
     root: str
@@ -90,13 +90,14 @@ class Tiers:
         return kept is not None and (kept.on_disk > 0 or self._only_in_ram(kept))
 
     def keep(self, header: Header, state: bytes, *, through: bool) -> None:
-        """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out."""
+        """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out. Where it has no
+        budget it runs out at once."""
         kept = self._index.use(header)
         self._bytes_per_token = len(state) / len(header.ids)
         if kept.state is None and (self.twice or not kept.on_disk):
             kept.state = state
             self.ram_bytes += len(state)
-        if through:
+        if through or (not self.ram_budget and not self.crowded()):
             self._write(kept)
         self._fit_ram()
 
@@ -148,19 +149,17 @@ class Tiers:
         """What they hold now, for another thread to search."""
         return self._index.view()
 
-    def has_below(self, name: str) -> bool:
-        return bool(self._index.below(name))
-
-    def forget_below(self, name: str) -> None:
-        """Drops all segments that go on from this one, whoever owns them."""
-        for below in self._index.below(name):
-            self.forget_below(below.name)
-            self.forget(below.name)
-
     def figures(self) -> dict[str, float]:
         """Counters and bytes, for statistics."""
         sizes = {"segments": len(self._index), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
+
+    def takes_one(self) -> bool:
+        """Whether a segment that leaves the cells now has a place below: in RAM, or on a disk that keeps up. If not, it is
+        counted as lost, and need not be saved."""
+        taken = self.ram_budget > 0 or (self.folder is not None and not self.crowded())
+        self.counters.ram_evicted += not taken
+        return taken
 
     def crowded(self) -> bool:
         """Whether so much waits for the disk that more should wait in the cells; `written` tells when it may go on."""
@@ -185,7 +184,8 @@ class Tiers:
     # -- RAM to disk
 
     def _fit_ram(self) -> None:
-        """Sends out of RAM what is worth least, until it is within the budget; what is being written goes once it is."""
+        """Sends out of RAM what is worth least, until it is within the budget; what is being written goes once it is. What
+        the disk has no room for in its heap is lost."""
         over = self.ram_bytes - self.ram_budget - sum(self._size_in_ram(name) for name in self._writer.pending())
         if over <= 0:
             return
@@ -196,7 +196,7 @@ class Tiers:
             if kept.on_disk:
                 self.counters.ram_evicted += 1
                 self._leave_ram(kept)
-            elif self.folder is not None:
+            elif self.folder is not None and not self.crowded():
                 self._write(kept)
             else:
                 self.counters.ram_evicted += 1

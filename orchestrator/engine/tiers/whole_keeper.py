@@ -10,7 +10,7 @@ each tail is one piece behind its floor, and those of turns that others followed
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orchestrator.engine.cells.anchored_tree import AnchoredTree
 from orchestrator.engine.cells.node import Node
@@ -21,7 +21,8 @@ from orchestrator.engine.messages import Reuse
 from orchestrator.engine.path import Path, Wanted, path_of
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.onward import behind, end_of, meeting, reaching
+from orchestrator.engine.tiers.forgetting import forget_chain
+from orchestrator.engine.tiers.onward import behind, chains, end_of, meeting, reaching
 from orchestrator.engine.tiers.segments import ground, named
 from orchestrator.engine.tiers.tiers import Tiers
 
@@ -57,12 +58,20 @@ class WholeKeeper:
                 return
 
     def keeps(self, node: Node) -> bool:
-        path = path_of(node)
-        pieces = self._reaching(path, len(path.ids))
-        return end_of(pieces) == node.end and all(self.tiers.arrived(piece.name) for piece in pieces)
+        return node.end in self._ends(path_of(node))
 
     def kept(self, pool: Pool) -> dict[Node, int]:
-        return {node: node.filled for node in pool.tree.nodes() if node.filled and self.keeps(node)}
+        """Looked for once for each tip: pieces are found by naming all before them."""
+        found = dict[Node, int]()
+        for tip in [node for node in pool.tree.nodes() if not node.children]:
+            ends = self._ends(path_of(tip))
+            found.update((node, node.filled) for node in tip.path() if node.filled and node.end in ends)
+        return found
+
+    def _ends(self, path: Path) -> set[int]:
+        """Where pieces of a path end that have arrived with all before them."""
+        rows = chains(self.tiers.root, self.tiers.below, path, len(path.ids))
+        return {end_of(pieces) for pieces in rows if all(self.tiers.arrived(piece.name) for piece in pieces)}
 
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
         if node.handed < node.stands:
@@ -85,7 +94,7 @@ class WholeKeeper:
             return  # kept already, or behind a floor that is not
         parent, ids = (pieces[-1].name if pieces else self.tiers.root), path.ids[start:]
         name = named(ground(parent, start, path.cut, path.owner), ids)
-        if self.tiers.holds(name):
+        if self.tiers.holds(name) or not (through or self.tiers.takes_one()):
             return
         slack.take()
         header = Header(self.tiers.root, name, parent, start, node.end, ids)
@@ -121,14 +130,14 @@ class WholeKeeper:
     def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
         """Nothing: a leased path has ends where its tokens say, pieces have them where they were saved."""
 
-    def forget_floor(self, ids: "array[int]") -> None:
-        """Deletes what only this floor's conversations could use: all below its end, and what of it nothing else shares."""
-        while ids and end_of(pieces := self._reaching(Path(ids, len(ids), 0), len(ids))) == len(ids):
-            self.tiers.forget_below(pieces[-1].name)
-            for piece in reversed(pieces):
-                if self.tiers.has_below(piece.name):
-                    break
-                self.tiers.forget(piece.name)
+    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
+        """Deletes what only this floor and its conversations could use."""
+        if not ids or ids in others:
+            return
+        theirs = {piece.name for other in others for piece in self._reaching(Path(other, len(other), 0), len(other))}
+        for pieces in list(chains(self.tiers.root, self.tiers.below, Path(ids, len(ids), 0), len(ids))):
+            if end_of(pieces) == len(ids):
+                forget_chain(self.tiers, [piece.name for piece in pieces], theirs)
 
     def _restore(
         self, pool: Pool, path: Path, above: Node, pieces: list[Header], slack: Slack, restored: list[Reuse]

@@ -21,20 +21,20 @@ class Writer:
         self._failed = failed
         self._done_one = done
         self._waiting: queue.SimpleQueue[tuple[Path, Header, bytes] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._done: dict[str, int] = {}
         self._pending: dict[str, int] = {}
         self._idle = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._thread.start()
 
     def has(self, name: str) -> bool:
-        """Whether it waits or is being written."""
-        return name in self._pending
+        """Whether it waits, is being written, or is written and not told yet: else it would be written again."""
+        return name in self._pending or name in self._done
 
     def pending(self) -> list[str]:
-        """Names of all that wait or are being written."""
+        """Names of all that do."""
         with self._idle:
-            return list(self._pending)
+            return list(self._pending | self._done)
 
     def in_hand(self) -> int:
         """Bytes of all that wait or are being written."""
@@ -48,8 +48,9 @@ class Writer:
 
     def finished(self) -> Iterator[tuple[str, int]]:
         """Names written since the last call, with the bytes of their files; 0 for those that failed."""
-        while not self._done.empty():
-            yield self._done.get()
+        with self._idle:
+            done, self._done = self._done, {}
+        yield from done.items()
 
     def flush(self) -> None:
         with self._idle:
@@ -67,8 +68,8 @@ class Writer:
                 size = write(path, header, state)
             except OSError as error:
                 self._failed(header.name, error)
-            self._done.put((header.name, size))
             with self._idle:
+                self._done[header.name] = size
                 self._pending.pop(header.name, None)
                 self._idle.notify_all()
             self._done_one()

@@ -13,6 +13,7 @@ from orchestrator.engine.tiers import writer as writer_module
 from orchestrator.engine.tiers.checkpoint_file import Header, write
 from orchestrator.engine.tiers.segments import CUT, named, segments
 from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.worth import UNSEEN, Price
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000
@@ -266,6 +267,43 @@ def test_no_more_is_saved_ahead_of_a_slow_disk_than_a_bounded_heap(
     disk.set()
     kept.flush()
     assert not kept.crowded()
+    kept.close()
+
+
+@pytest.mark.parametrize("ram", [0, 2500])
+def test_what_leaves_the_cells_waits_for_a_slow_disk_in_a_bounded_heap_and_what_comes_then_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ram: int
+) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(tiers_module, "IN_HAND", 1500)
+    monkeypatch.setattr(writer_module, "write", lambda *told: disk.wait(30) and write(*told))
+    kept = tiers(tmp_path, ram=ram)
+    for number in range(12):
+        if kept.takes_one():
+            kept.keep(alone(number), STATE, through=False)
+        assert kept.ram_bytes <= ram + 1500 + 1000
+    held = [number for number in range(12) if kept.holds(alone(number).name)]
+    assert kept.counters.ram_evicted == 12 - len(held) > 5
+    disk.set()
+    kept.flush()
+    assert [kept.load(alone(number)) is not None for number in held] == [True] * len(held)
+    kept.close()
+
+
+def test_without_ram_of_its_own_what_leaves_the_cells_is_written_at_once_and_nobody_asks_what_goes_first(
+    tmp_path: Path,
+) -> None:
+    asked: list[int] = []
+
+    def price() -> Price:
+        asked.append(1)
+        return UNSEEN
+
+    kept = Tiers("root", tmp_path, 0, 1 << 20, price=price)
+    for number in range(20):
+        kept.keep(alone(number), STATE, through=False)
+    kept.flush()
+    assert (asked, kept.ram_bytes, len(list(tmp_path.iterdir()))) == ([], 0, 20)
     kept.close()
 
 
