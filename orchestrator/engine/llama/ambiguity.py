@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.llama.references import target
 
 LONGEST = 16  # characters of a token that holds JSON's own signs; longer ones are blanks, dashes, words
 MOST_WAYS = 4096
@@ -58,7 +59,7 @@ class _Ways:
     def _counted(self, schema: dict[str, Any], length: int) -> Ways:
         self._step(1)
         if "$ref" in schema:
-            return self.of(_target(self._root, schema["$ref"]), length)
+            return self.of(target(self._root, schema["$ref"]), length)
         if "anyOf" in schema:
             total: Counter[str] = Counter()
             for choice in schema["anyOf"]:
@@ -107,7 +108,7 @@ class _Ways:
 
     def _shortest_of(self, schema: dict[str, Any]) -> int:
         if "$ref" in schema:
-            return self._shortest(_target(self._root, schema["$ref"]))
+            return self._shortest(target(self._root, schema["$ref"]))
         if "anyOf" in schema:
             return min(self._shortest(choice) for choice in schema["anyOf"])
         if "enum" in schema:
@@ -146,14 +147,3 @@ def _simple(schema: dict[str, Any]) -> bool:
 def _kind(value: Any) -> str:
     kinds = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object"}
     return kinds.get(type(value), "number")
-
-
-def _target(root: Any, reference: str) -> dict[str, Any]:
-    found = root
-    for name in reference.partition("#")[2].split("/")[1:]:
-        if not isinstance(found, dict) or name not in found:
-            raise SchemaRefused(f"no grammar can be made of the reference {reference!r}: it leads nowhere")
-        found = found[name]
-    if not isinstance(found, dict):
-        raise SchemaRefused(f"no grammar can be made of the reference {reference!r}: no JSON schema is there")
-    return found

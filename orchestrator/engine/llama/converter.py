@@ -8,7 +8,9 @@ may raise SchemaRefused.
 
 import json
 import math
+import re
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from llama_cpp.llama_grammar import (
@@ -19,6 +21,7 @@ from llama_cpp.llama_grammar import (
     _build_repetition,
 )
 
+from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.automaton import Automaton, Budget, determine
 from orchestrator.engine.llama.choices import literal, one_of
 from orchestrator.engine.llama.keywords import LIMITS
@@ -32,13 +35,18 @@ OURS = {
     # As it comes, each digit can be read in two ways: an array of them doubles the work with every number.
     "integral-part": '"0" | [1-9] ' + _build_repetition("[0-9]", 0, 15),
 }
+MOST_NAME = 100  # characters of a rule's name: one of a property holds those of all around it, and is told many times
+OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 Spelled = Callable[[Automaton, str], dict[str, str]]
 
 
 class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no types
-    def __init__(self) -> None:
+    """`most`: characters of the rules. Names that a schema has a part in never have two dashes in a row, ours do."""
+
+    def __init__(self, most: int) -> None:
         super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
         self._budget = Budget()
+        self._most, self._written, self._numbers = most, 0, count()
         self._named: dict[str, str] = {}  # references, to their rules
         # All of them at once: one that came later would find a property's rule under its name.
         for name, rule in {**PRIMITIVE_RULES, **STRING_FORMAT_RULES}.items():
@@ -56,33 +64,37 @@ class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no ty
             return self._rule_of(read_expression(_numerals(schema)), name, plain_rules)
         if "enum" in schema:
             values = [json.dumps(value, ensure_ascii=False) for value in schema["enum"]]
-            return str(self._add_rule(_rule_name(name), one_of(values)))
+            return self._add_rule(_rule_name(name), one_of(values))
         if not schema:
-            return str(self._add_rule(_rule_name(name), "value"))
+            return self._add_rule(_rule_name(name), "value")
         return str(super().visit(schema, name))
 
     def _rule_of(self, tree: Tree, name: str, spelled: Spelled) -> str:
-        base = self._free("automaton")
+        base = f"automaton--{next(self._numbers)}"
         self._rules.update(spelled(determine(tree, self._budget), base))
-        return str(self._add_rule(_rule_name(name), base))
+        return self._add_rule(_rule_name(name), base)
 
-    def _free(self, start: str) -> str:
-        number = len(self._rules)
-        while any(rule.startswith(f"{start}-{number}") for rule in self._rules):
-            number += 1
-        return f"{start}-{number}"
+    def _add_rule(self, name: str, rule: str) -> str:
+        """Under its name where that is free or says the same, else under one with a number."""
+        own = found = OTHERS.sub("-", name[:MOST_NAME])
+        while self._rules.get(found, rule) != rule:
+            found = f"{own}{next(self._numbers)}"
+        self._written += len(rule)
+        if self._written > self._most:
+            raise SchemaRefused(f"the JSON schema's grammar has more than {self._most} characters")
+        self._rules[found] = rule
+        return found
 
     def _add_primitive(self, name: str, rule: Any) -> str:
         known = rule is PRIMITIVE_RULES.get(name) or rule is STRING_FORMAT_RULES.get(name)
-        return name if known else str(self._add_rule(name, rule.content))
+        return name if known else self._add_rule(name, rule.content)
 
     def _format_literal(self, json_text: str) -> str:
         return literal(json.dumps(json.loads(json_text), ensure_ascii=False))
 
     def _resolve_ref(self, ref: str) -> str:
         if ref not in self._named:
-            self._named[ref] = name = self._free("reference")
-            self._rules[name] = ""  # taken, so that no property's rule gets the name
+            self._named[ref] = name = f"reference--{next(self._numbers)}"
             self._rules[name] = self.visit(self._refs[ref], name)
         return self._named[ref]
 

@@ -9,6 +9,7 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import grammar_of
 
 KEPT = 32  # of at most 1 MiB
+SAID = 500  # characters of a refusal, which may repeat what the schema says
 
 
 def grammar(schema: str) -> str:
@@ -24,4 +25,10 @@ def outcome(schema: str) -> str | SchemaRefused:
     try:
         return grammar_of(schema)
     except SchemaRefused as refused:
-        return refused
+        return SchemaRefused(said(str(refused)))
+
+
+def said(text: str) -> str:
+    """In few words, and in characters that any reader can show."""
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= SAID else f"{text[:SAID]}…"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.llama.references import target
 
 ANNOTATIONS = frozenset(
     (
@@ -42,6 +43,11 @@ ENFORCED: Mapping[str, tuple[str, ...]] = {
 }
 FORMATS = ("date", "time", "date-time", "uuid", "uuid1", "uuid2", "uuid3", "uuid4", "uuid5")
 SAYS_NOTHING = {"uniqueItems": False, "minProperties": 0, "multipleOf": 1, "nullable": False, "additionalItems": True}
+MOST_PROPERTIES = 400  # of one object: the converter takes the square of it, a quarter of a second for so many
+# Merged parts stand wherever they are referred to: 20 definitions that name the next one twice are a million objects.
+MOST_WORK = 1_000_000  # of one schema, in its converter's microseconds
+PART_WORK = 200  # of each schema within it
+VALUE_WORK = 5  # of each constant
 Schema = dict[str, Any]
 
 
@@ -53,8 +59,10 @@ def plain(schema: Any) -> Schema:
 class _Words:
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._work = MOST_WORK
 
     def plain(self, schema: Any) -> Schema:
+        self._spend(PART_WORK)
         if schema is True:
             return {}
         if not isinstance(schema, dict):
@@ -95,22 +103,22 @@ class _Words:
             "allOf": self._all,
             "anyOf": self._any,
             "oneOf": self._any,
-            "const": _one,
-            "enum": _one,
+            "const": self._one,
+            "enum": self._one,
         }
 
     def _any(self, words: Schema) -> Schema:
         keyword = "anyOf" if "anyOf" in words else "oneOf"
         _refuse_others(words, (keyword, "type"), f"beside {keyword}")
-        found = []
+        found: dict[str, Schema] = {}  # by its text: 1 is no true
         for choice in _listed(words, keyword):
             if "type" in words and isinstance(choice, dict) and choice.get("type", words["type"]) == words["type"]:
                 choice = {"type": words["type"], **choice}
             elif "type" in words:
                 raise SchemaRefused(f"type beside {keyword} is not enforced; put it into each alternative")
             words_of = self.plain(choice)
-            found += [] if words_of in found else [words_of]
-        return {"anyOf": found}
+            found.setdefault(json.dumps(words_of, sort_keys=True), words_of)
+        return {"anyOf": list(found.values())}
 
     def _all(self, words: Schema) -> Schema:
         """Objects are merged; one part beside nothing else stands for itself."""
@@ -118,31 +126,33 @@ class _Words:
         rest = {key: value for key, value in words.items() if key != "allOf"}
         if not rest and len(parts) == 1:
             return self.plain(words["allOf"][0])
-        merged: Schema = {"type": "object", "properties": {}, "required": []}
+        properties, required = Schema(), dict[str, None]()
         for part in (rest, *parts):
             told = {key: value for key, value in part.items() if key not in ANNOTATIONS and key not in PLACES}
             if told.get("type", "object") != "object" or set(told) - {"type", "properties", "required"}:
                 raise SchemaRefused("allOf is enforced for objects with properties alone (type, properties, required)")
+            self._spend(len(told.get("properties", ())) + len(told.get("required", ())))
             for name, inside in told.get("properties", {}).items():
-                if merged["properties"].setdefault(name, inside) != inside:
+                if properties.setdefault(name, inside) != inside:
                     raise SchemaRefused(f"allOf is not enforced where two parts name the property {name!r} differently")
-            merged["required"] += [name for name in told.get("required", []) if name not in merged["required"]]
-        return self._object(merged)
+            required.update(dict.fromkeys(told.get("required", ())))
+        return self._object({"type": "object", "properties": properties, "required": list(required)})
 
     def _target(self, part: Any) -> Schema:
-        seen: list[str] = []
+        seen: set[str] = set()
         while isinstance(part, dict) and "$ref" in part:
+            self._spend(PART_WORK)
             _reference({key: value for key, value in part.items() if key not in ANNOTATIONS})
             if part["$ref"] in seen:
                 raise SchemaRefused("no grammar can be made of a reference that is only itself")
-            seen.append(part["$ref"])
-            part = _at(self._root, seen[-1])
+            seen.add(part["$ref"])
+            part = target(self._root, part["$ref"])
         if not isinstance(part, dict):
             raise SchemaRefused("no grammar can be made of an allOf whose parts are no JSON schemas")
         return part
 
     def _object(self, words: Schema) -> Schema:
-        properties = self._each(words.get("properties", {}))
+        properties = self._properties(words.get("properties", {}))
         required = words.get("required", [])
         for name in required if isinstance(required, list) else ():
             if name not in properties:
@@ -177,10 +187,38 @@ class _Words:
             return {"type": "array"}
         return {"type": "array", "items": self.plain(words.get("items", {})), **kept}
 
+    def _properties(self, schemas: Any) -> Schema:
+        if isinstance(schemas, dict):
+            if len(schemas) > MOST_PROPERTIES:
+                raise SchemaRefused(f"an object has {len(schemas)} properties; at most {MOST_PROPERTIES} are taken")
+            self._spend(len(schemas) ** 2)
+        return self._each(schemas)
+
     def _each(self, schemas: Any) -> Schema:
         if not isinstance(schemas, dict):
             raise SchemaRefused("no grammar can be made of properties or $defs that are no JSON object")
         return {name: self.plain(inside) for name, inside in schemas.items()}
+
+    def _one(self, words: Schema) -> Schema:
+        """Constants: those of the type; a type beside them is checked here, once."""
+        keyword = "const" if "const" in words else "enum"
+        _refuse_others(words, ("const", "enum", "type"), f"beside {keyword}")
+        values = [words["const"]] if keyword == "const" else _listed(words, "enum")
+        self._spend(VALUE_WORK * len(values))
+        kinds = words.get("type", list(ENFORCED))
+        kinds = kinds if isinstance(kinds, list) else [kinds]
+        fitting = [one for one in values if any(_is(one, kind) for kind in kinds)]
+        if keyword == "const" and "enum" in words:
+            fitting = [one for one in fitting if one in words["enum"]]
+        if not fitting:
+            raise SchemaRefused(f"no value of {keyword} fits the type {kinds!r}")
+        # Infinity and NaN, which Python reads, are no JSON.
+        return {"enum": list({json.dumps(one, sort_keys=True, allow_nan=False): one for one in fitting}.values())}
+
+    def _spend(self, work: int) -> None:
+        self._work -= work
+        if self._work < 0:
+            raise SchemaRefused("the JSON schema has too many parts, or more than that once its parts are merged")
 
 
 def _string(words: Schema) -> Schema:
@@ -196,7 +234,8 @@ def _string(words: Schema) -> Schema:
 def _number(words: Schema) -> Schema:
     for keyword in LIMITS:
         value = words.get(keyword, 0)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        endless = isinstance(value, float) and not math.isfinite(value)  # a whole number may be too large for isfinite
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or endless:
             raise SchemaRefused(f"{keyword} {value!r} is not enforced: a bound is a number")
         if words["type"] == "number" and value != int(value):
             raise SchemaRefused(f"{keyword} {value!r} is not enforced: bounds of numbers are whole numbers")
@@ -206,20 +245,6 @@ def _number(words: Schema) -> Schema:
 def _reference(words: Schema) -> Schema:
     _refuse_others(words, ("$ref", *PLACES), "beside $ref")
     return words
-
-
-def _one(words: Schema) -> Schema:
-    """Constants: those of the type; a type beside them is checked here, once."""
-    keyword = "const" if "const" in words else "enum"
-    _refuse_others(words, ("const", "enum", "type"), f"beside {keyword}")
-    values = [words["const"]] if keyword == "const" else _listed(words, "enum")
-    kinds = words.get("type", list(ENFORCED))
-    fitting = [one for one in values if any(_is(one, kind) for kind in (kinds if isinstance(kinds, list) else [kinds]))]
-    if keyword == "const" and "enum" in words:
-        fitting = [one for one in fitting if one in words["enum"]]
-    if not fitting:
-        raise SchemaRefused(f"no value of {keyword} fits the type {kinds!r}")
-    return {"enum": list({json.dumps(one, sort_keys=True): one for one in fitting}.values())}
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -245,11 +270,7 @@ def _told(words: Schema, kinds: list[Any]) -> list[Any]:
     _refuse_others(words, tuple(known), f"for types {kinds}")
     if not kinds:
         raise SchemaRefused("no grammar can be made of an empty list of types")
-    return [
-        kind
-        for at, kind in enumerate(kinds)
-        if kind not in kinds[:at] and not (kind == "integer" and "number" in kinds)
-    ]
+    return [kind for kind in dict.fromkeys(kinds) if not (kind == "integer" and "number" in kinds)]
 
 
 def _listed(words: Schema, keyword: str) -> list[Any]:
@@ -274,12 +295,3 @@ def _refuse_others(words: Schema, taken: tuple[str, ...], where: str) -> None:
     for keyword in words:
         if keyword not in taken:
             raise SchemaRefused(f"the keyword {keyword} is not enforced {where}: leave it out or say it otherwise")
-
-
-def _at(root: Any, reference: str) -> Any:
-    found = root
-    for name in reference.removeprefix("#").split("/")[1:]:
-        if not isinstance(found, dict) or name not in found:
-            raise SchemaRefused(f"no grammar can be made of the reference {reference!r}: it leads nowhere")
-        found = found[name]
-    return found

@@ -12,6 +12,7 @@ from orchestrator.engine.llama.characters import DIGITS, LINE_ENDS, SPACE, TEXT,
 
 MOST_PATTERN = 256  # characters of a regular expression
 MOST_REPEATS = 1000
+MOST_OPEN = 64  # groups within one another; whoever reads or follows them goes a few calls deeper with each
 SETS = {"d": DIGITS, "w": WORD, "s": SPACE, "D": inverse(DIGITS), "W": inverse(WORD), "S": inverse(SPACE)}
 SIGNS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 QUANTIFIER = re.compile(r"(?:([*+?])|\{(\d{1,9})(,?)(\d{0,9})\})\??")
@@ -58,7 +59,7 @@ def read_expression(text: str) -> Tree:
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._at = self._open = 0
 
     def whole(self) -> Tree:
         found = [self._anchored()]
@@ -122,9 +123,13 @@ class _Reader:
     def _group(self) -> Tree:
         if self._took("?") and not self._took(":"):
             raise self._refusal("groups that look around or have names are not taken")
+        self._open += 1
+        if self._open > MOST_OPEN:
+            raise self._refusal(f"more than {MOST_OPEN} groups lie within one another")
         inner = self.choice()
         if not self._took(")"):
             raise self._refusal("a bracket is not closed, or $ stands in one")
+        self._open -= 1
         return inner
 
     def _class(self) -> Ranges:

@@ -152,17 +152,19 @@ def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[
     """The token with its log-probability, then the `most` likeliest; nothing where None are wanted."""
     if most is None:
         return ()
-    shifted = logits - logits.max()
-    own = float(shifted[token]) - float(np.log(np.exp(shifted).sum()))
-    return ((token, own), *log_probabilities(logits, most))
+    total = log_of_sum(logits)  # over the whole vocabulary: once a token
+    return tuple((one, float(logits[one]) - total) for one in (token, *likeliest(logits, most)))
 
 
-def log_probabilities(logits: Logits, most: int) -> tuple[tuple[int, float], ...]:
-    """The `most` likeliest tokens with their natural log-probabilities, likeliest first."""
+def log_of_sum(logits: Logits) -> float:
+    """The natural logarithm of the sum of their exponentials: what a logit lies below is its log-probability."""
+    highest = logits.max()
+    return float(highest) + float(np.log(np.exp(logits - highest).sum()))
+
+
+def likeliest(logits: Logits, most: int) -> list[int]:
+    """The `most` likeliest tokens, likeliest first."""
     if most <= 0:
-        return ()
-    shifted = logits - logits.max()
-    total = float(np.log(np.exp(shifted).sum()))
-    best = np.argpartition(-shifted, min(most, len(shifted) - 1))[:most]
-    ranked = sorted(best.tolist(), key=lambda token: (-float(shifted[token]), token))
-    return tuple((token, float(shifted[token]) - total) for token in ranked)
+        return []
+    best = np.argpartition(-logits, min(most, len(logits) - 1))[:most]
+    return sorted(best.tolist(), key=lambda token: (-float(logits[token]), token))

@@ -30,6 +30,11 @@ def test_a_folder_s_name_is_written_once() -> None:
     assert one_of(names) == '"src/parts/" ("x" ("0" | "1" | "2") | "y" ("0" | "1" | "2"))'
 
 
+def test_texts_that_each_begin_the_next_one_are_written_however_many_they_are() -> None:
+    assert one_of({"a", "aa", "aaa"}) == '"a" ("" | "a" ("" | "a"))'
+    assert one_of({"a" * size for size in range(1, 1200)}).count("(") == 1198
+
+
 def test_quotes_and_backslashes_are_no_grammar() -> None:
     assert literal('a" | \\') == r'"a\" | \\"'
 

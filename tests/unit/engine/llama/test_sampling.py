@@ -20,7 +20,7 @@ from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.builtin.tokens import tokens
 from orchestrator.engine.llama import native, sampling
-from orchestrator.engine.llama.sampling import LlamaSampler, log_probabilities, with_likeliest
+from orchestrator.engine.llama.sampling import LlamaSampler, with_likeliest
 from orchestrator.engine.messages import Sampling
 
 WORDS = 4096
@@ -141,7 +141,7 @@ def test_logits_that_are_not_numbers_are_the_engine_s_fault_and_no_token(
 
 
 def test_the_probabilities_of_all_tokens_sum_to_one() -> None:
-    every = log_probabilities(LOGITS, WORDS)
+    _, *every = with_likeliest(LOGITS, 0, WORDS)
     assert abs(sum(np.exp(value) for _, value in every) - 1) < 1e-4
     assert sorted(token for token, _ in every) == list(range(WORDS))
 
@@ -149,7 +149,7 @@ def test_the_probabilities_of_all_tokens_sum_to_one() -> None:
 @given(st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_the_likeliest_come_first_with_the_softmax_s_logarithm(most: int, seed: int) -> None:
     logits = (np.random.default_rng(seed).standard_normal(WORDS) * 3).astype(np.float32)
-    found = log_probabilities(logits, most)
+    _, *found = with_likeliest(logits, 0, most)
     expected = np.log(softmax(logits.astype(np.float64)))
     assert [token for token, _ in found] == np.argsort(-expected, kind="stable")[:most].tolist()
     assert all(abs(value - expected[token]) < 1e-4 for token, value in found)
@@ -165,7 +165,7 @@ def test_the_chosen_token_comes_first_though_it_is_not_among_the_likeliest() -> 
 
 
 def test_nobody_who_asks_for_none_pays_for_any() -> None:
-    assert with_likeliest(LOGITS, 1, None) == log_probabilities(LOGITS, 0) == ()
+    assert with_likeliest(LOGITS, 1, None) == ()
 
 
 # ---- schemas ---------------------------------------------------------------------------------------------------------

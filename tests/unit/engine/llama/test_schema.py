@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.schema import MOST_NESTING, grammar_of, nesting
+from orchestrator.engine.llama.grammars import SAID, grammar
+from orchestrator.engine.llama.keywords import ANNOTATIONS, ENFORCED, SAYS_NOTHING
+from orchestrator.engine.llama.regular import MOST_OPEN
+from orchestrator.engine.llama.schema import MOST_GRAMMAR, MOST_NESTING, grammar_of, nesting
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -49,6 +54,19 @@ def nested(depth: int) -> str:
         ('{"$ref": "#/nowhere"}', "no grammar"),
         ('{"const": "\\ud800"}', "surrogates not allowed"),
         ('{"type": "string", "maxLength": "9"}', "no grammar"),
+        ('{"const": "\ud800"}', "surrogates not allowed"),
+        ('{"title": "' + "]}" * 20 + '", "items": ' + nested(32) + "}", "deeper than 32"),
+        ('{"title": "' + "}" * 12_000 + '", "items": ' + nested(1500) + "}", "deeper than 32"),
+        (text("(" * 256), f"more than {MOST_OPEN} groups"),
+        (text("^" + "(" * (MOST_OPEN + 1) + "a" + ")" * (MOST_OPEN + 1) + "$"), f"more than {MOST_OPEN} groups"),
+        (json.dumps({"type": "integer", "maximum": 10**400}), "16 digits"),
+        (json.dumps({"type": "number", "exclusiveMinimum": -(10**400)}), "16 digits"),
+        (json.dumps({"type": "number", "minimum": 1e308}), "16 digits"),
+        ('{"type": "integer", "minimum": 1e999}', "a bound is a number"),
+        ('{"type": "integer", "minimum": NaN}', "a bound is a number"),
+        ('{"type": "integer", "minimum": ' + "9" * 5000 + "}", "4300 digits"),
+        ('{"enum": [1e999]}', "not JSON compliant"),
+        ('{"const": {"a": NaN}}', "not JSON compliant"),
     ],
 )
 def test_a_schema_outside_the_bounds_is_refused_and_the_bound_is_named(schema: str, because: str) -> None:
@@ -58,6 +76,120 @@ def test_a_schema_outside_the_bounds_is_refused_and_the_bound_is_named(schema: s
 
 def test_the_deepest_schema_within_the_bound_is_taken() -> None:
     assert grammar_of(nested(32))
+
+
+def test_the_deepest_pattern_is_taken_in_the_deepest_schema() -> None:
+    deepest = "^" + "(" * MOST_OPEN + "a|b" + ")*" * MOST_OPEN + "$"
+    assert grammar_of(nested(31).replace('{"type": "null"}', text(deepest)))
+
+
+def test_brackets_in_a_string_are_text() -> None:
+    assert grammar_of(json.dumps({"const": '"' + "[{" * 100}))
+
+
+def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown() -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        grammar(json.dumps({"type": "null", "\ud800" + "x" * 9000: 1}))
+    said = str(refused.value)
+    assert len(said.encode()) <= SAID + 3
+    assert "\\ud800xxx" in said
+
+
+def test_one_and_true_are_two_alternatives() -> None:
+    found = grammar_of(json.dumps({"anyOf": [{"const": 1}, {"const": True}]}))
+    assert '"1"' in found
+    assert '"true"\n' in found
+
+
+KEYWORDS = sorted(
+    {"type", "$ref", "$defs", "anyOf", "oneOf", "allOf", "const", "enum", "not", *ANNOTATIONS, *SAYS_NOTHING}.union(
+        *ENFORCED.values()
+    )
+)
+ODD = st.sampled_from(
+    [
+        None, True, False, 0, 1, -1, 2.5, 1001, 10**400, -(10**400), 1e308, float("inf"), float("nan"), "", "a", "\ud800",
+        "#", "#/", "#/$defs", "#/$defs/a", "#/items", "date", "(" * 256, "^(a|b)*$", *ENFORCED,
+    ]
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    ODD,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*KEYWORDS, "a"]), inner, max_size=5)
+        | st.dictionaries(st.sampled_from(["type", *KEYWORDS]), inner, min_size=1, max_size=3)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(SCHEMAS)
+def test_whatever_a_schema_says_a_grammar_is_made_or_it_is_refused(schema: Any) -> None:
+    with suppress(SchemaRefused):
+        assert "root ::= " in grammar_of(json.dumps(schema))
+
+
+def merged(definition: str) -> dict[str, Any]:
+    return {"allOf": [{"$ref": f"#/$defs/{definition}"}, {}]}
+
+
+def named(start: int, many: int) -> dict[str, Any]:
+    return {"properties": {f"{number:x}": {} for number in range(start, start + many)}}
+
+
+TWICE = {f"d{n}": {"properties": {"l": merged(f"d{n + 1}"), "r": merged(f"d{n + 1}")}} for n in range(40)}
+CHAIN = {f"c{n}": {"$ref": f"#/$defs/c{n + 1}"} for n in range(700)}
+LISTS = {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 1000}
+GROWING = {
+    "definitions that name the next one twice": {"$defs": {**TWICE, "d40": {}}, **merged("d0")},
+    "many properties, merged": {"allOf": [named(400 * part, 400) for part in range(10)]},
+    "many objects of many properties": {"type": "array", "prefixItems": [named(0, 400) for _ in range(12)]},
+    "many parts that require much": {
+        "default": {"required": [f"{n:x}" for n in range(4000)]},
+        "allOf": [{"$ref": "#/default"}] * 1000,
+    },
+    "many references to a chain of them": {"$defs": {**CHAIN, "c700": {}}, "allOf": [{"$ref": "#/$defs/c0"}] * 1000},
+    "many long lists behind a long name": {
+        "properties": {"x" * 20_000: {"properties": {f"{n:x}": LISTS for n in range(300)}}}
+    },
+}
+
+
+@pytest.mark.parametrize("schema", GROWING.values(), ids=GROWING)
+def test_a_schema_that_grows_when_it_is_written_out_is_refused_at_once(schema: Any) -> None:
+    began = time.thread_time()
+    with pytest.raises(SchemaRefused, match=r"too many parts|properties; at most|more than"):
+        grammar_of(json.dumps(schema, separators=(",", ":")))
+    assert time.thread_time() - began < 3.0
+
+
+def apart(start: int) -> dict[str, Any]:
+    """Properties whose names have no letter that a rule's name may have."""
+    return {"properties": {chr(0x4E00 + number): {} for number in range(start, start + 400)}}
+
+
+LARGE = {
+    "references": {
+        "$defs": {f"d{n}": {} for n in range(1200)},
+        "type": "array",
+        "prefixItems": [{"$ref": f"#/$defs/d{n}"} for n in range(1200)],
+    },
+    "patterns": {"type": "array", "prefixItems": [{"type": "string", "pattern": "^a$"}] * 900},
+    "names that look alike": {"type": "array", "prefixItems": [apart(400 * part) for part in range(3)]},
+    "constants": {"enum": list(range(9000))},
+    "alternatives": {"anyOf": [{"type": "string", "maxLength": n % 1000} for n in range(1500)]},
+    "constants that each begin the next one": {"enum": ["a" * n for n in range(1, 350)]},
+    "parts": {"type": "array", "prefixItems": [{}] * 4900},
+}
+
+
+@pytest.mark.parametrize("schema", LARGE.values(), ids=LARGE)
+def test_a_schema_near_the_bounds_takes_seconds_at_most(schema: Any) -> None:
+    began = time.thread_time()
+    with suppress(SchemaRefused):
+        assert len(grammar_of(json.dumps(schema, separators=(",", ":")))) <= MOST_GRAMMAR
+    assert time.thread_time() - began < 3.0
 
 
 def test_escaped_backslashes_before_the_end_are_no_lone_ones() -> None:
@@ -95,7 +227,13 @@ HOSTILE = [
     text("^((a{900}){900}){900}$"),
     text("^[]$"),
     text("^a{3,1}$"),
-    text("^" + "(a|b" * 60 + ")" * 60 + "$"),
+    text("^" + "(a|b" * 50 + ")" * 50 + "$"),
+    text("(" * 256),
+    text("^" + "(" * 64 + "a" + ")*" * 64 + "$"),
+    json.dumps({"type": "integer", "maximum": 10**400}),
+    '{"type": "number", "maximum": 1e999}',
+    json.dumps({"enum": ["a" * number for number in range(1, 350)]}),
+    '{"title": "' + "}" * 12_000 + '", "items": ' + nested(1500) + "}",
     json.dumps({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
     json.dumps({"type": "string", "minLength": 1000, "maxLength": 1000}),
     json.dumps({"type": "string", "minLength": 9, "maxLength": 3}),
