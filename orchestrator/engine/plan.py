@@ -26,7 +26,7 @@ class Want:
     """A ticket with prompt tokens that it may compute now. Orders as it is served."""
 
     background: bool
-    arrived: int  # number, not a time
+    in_line: int  # its place
     ticket: int
     pool: int
     tokens: int
@@ -55,7 +55,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Limits:
-    """batch: tokens the backend takes at once. logits: rows of a step that may have them. drafts: whether answers have any.
+    """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences (`sizes`).
+    logits: rows of a step that may have them. drafts: whether answers have any.
 
     budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a quarter is for predictions that
     are off. alone_ms: while nobody is being answered, until the next one comes.
@@ -122,7 +123,7 @@ def plan_round(
     for pool in sorted({*load.answers, *prefill}):
         tickets, filling = tuple(answering.get(pool, ())), prefill.get(pool, ())
         rows = len(tickets) + _tokens(filling)
-        padding = costs.padding(rows, cells[pool])
+        padding = _padding(rows, cells[pool], limits.batch, costs)
         mine_drafts = {number: drafts[number] for number in tickets if number in drafts} if drafts else {}
         chosen = _drafts(mine_drafts, len(tickets), rows, padding, cells[pool], limits, costs)
         padding = max(0, padding - _tokens(chosen))
@@ -191,18 +192,25 @@ def _tokens(counts: Sequence[tuple[int, int]]) -> int:
     return sum(count for _, count in counts)
 
 
+def _padding(rows: int, cells: int, batch: int, costs: Costs) -> int:
+    """What makes the step sooner, where the backend takes so much at once: part of a tile makes nothing sooner."""
+    padding = costs.padding(rows, cells)
+    return padding if rows + padding <= batch else 0
+
+
 def _drafts(
     drafts: Mapping[int, Draft], answers: int, rows: int, padding: int, cells: int, limits: Limits, costs: Costs
 ) -> tuple[tuple[int, int], ...]:
     """Tokens to verify for each answer: in the places of the padding, else as many as make the answers sooner."""
     if not drafts or rows > answers:
         return ()  # a prefill fills the step
+    places = min(limits.logits, limits.batch) - answers
     if padding:
-        return _shared(drafts, min(padding, limits.logits - answers))
+        return _shared(drafts, min(padding, places))
     best: tuple[tuple[int, int], ...] = ()
     speed = answers / costs.milliseconds(rows, cells)
     for more in (-rows % costs.tile, 4 * len(drafts), 12 * len(drafts)):
-        chosen = _shared(drafts, min(more, limits.logits - answers))
+        chosen = _shared(drafts, min(more, places))
         added = sum(tokens for _, tokens in chosen)
         told = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
         if added and told / costs.milliseconds(rows + added, cells) > speed:

@@ -42,6 +42,37 @@ async def test_questions_beside_ambiguous_patterns_are_answered_at_once(quoter_m
         assert client.restarts == 0
 
 
+SURPRISING = [
+    json.dumps({"type": "integer", "maximum": 10**400}),
+    json.dumps({"type": "string", "pattern": "(" * 256}),
+    '{"title": "' + "}" * 12_000 + '", "items": ' + '{"items": ' * 4000 + "{}" + "}" * 4001,
+    '{"const": "\ud800"}',
+    json.dumps({"type": "null", "\ud800" * 3000: 1}),
+]
+
+
+async def test_schemas_of_numbers_brackets_and_characters_that_nobody_foresaw_are_refused_and_the_child_lives(
+    quoter_model: Path,
+) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        for schema in SURPRISING:
+            _, end = await ask(client, 15, schema=schema)
+            assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA), schema[:80]
+            assert end.detail.isprintable() and len(end.detail) < 1000
+        assert (await ask(client, 16))[0] == code(16)
+        assert client.restarts == 0
+
+
+async def test_drafted_answers_in_a_small_batch_end_well(quoter_model: Path) -> None:
+    async with engine(quoter_model, batch=32, drafts=True) as client:
+        await load(client)
+        found = await asyncio.gather(*(ask(client, vault) for vault in range(20, 26)))
+        assert [text for text, _ in found] == [code(vault) for vault in range(20, 26)]
+        assert sum(end.drafted for _, end in found) > 0
+        assert client.restarts == 0
+
+
 async def test_a_keyword_that_is_not_enforced_is_named(quoter_model: Path) -> None:
     async with engine(quoter_model) as client:
         await load(client)

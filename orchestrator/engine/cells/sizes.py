@@ -14,6 +14,7 @@ from orchestrator.engine.backend import Backend, Memory
 
 ROUND = 256  # llama.cpp pads a context to a multiple of this
 MOST_SEQUENCES = 256  # that llama.cpp has in a context
+LEAST_ANCHORED = 3  # without ranges: what carries states and pads, and for one answer its floor's state and its own
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,11 @@ def scale_of(backend: Backend, sequences: int, batch: int) -> Scale:
     """`sequences`: as set. A step has a row for each answer that runs, and half of its batch is for prompts.
 
     Memories without ranges keep what they open with: there each sequence holds a state or a window of cells of its own.
+    With fewer than three nobody would ever be let in.
     """
     sequences, kv = min(sequences, batch), backend.info.kv_bytes_per_token
+    if not backend.info.ranges:
+        sequences = max(LEAST_ANCHORED, sequences)
     if not backend.info.ranges or not kv:
         return Scale(sequences, sequences)
     return Scale(sequences, max(sequences, min(MOST_SEQUENCES, batch // 2)), backend.sequence_bytes / kv)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.plan import SHORT_MS, SHORT_SHARE, Limits, Step, Want, credit_after, plan_round
+from orchestrator.engine.plan import SHORT_MS, SHORT_SHARE, Draft, Limits, Step, Want, credit_after, plan_round
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:
@@ -77,6 +77,52 @@ def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was
         assert len(step.answering) + sum(tokens for _, tokens in step.prefill) + step.padding <= 512
     if prefills:
         assert prefills[0][1] == min(wants).ticket
+
+
+def padding(tile: int, saved: float) -> Costs:
+    """Costs of a machine where `saved` of a short step's time is saved by a whole tile."""
+    costs = Costs(tile)
+    for _ in range(20):
+        costs.learn(tile, 1000, 100.0 * (1 - saved))
+        costs.learn(tile // 2 + 5, 1000, 100.0)
+    return costs
+
+
+PADDING = {tile: padding(tile, 0.6) for tile in (32, 64)}
+many_answers = st.dictionaries(st.integers(0, 2), st.lists(st.integers(100, 200), max_size=31, unique=True), max_size=3)
+drafted = st.dictionaries(st.integers(100, 200), st.builds(Draft, st.integers(1, 63), st.floats(0, 63)), max_size=100)
+
+
+@pytest.mark.parametrize("batch", [32, 64, 100, 512])
+@settings(max_examples=200)
+@given(many_answers, wants_of, st.floats(1, 2000), drafted, st.sampled_from([None, 32, 64]))
+def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_has_logits_for(
+    batch: int,
+    answering: dict[int, list[int]],
+    specs: list[tuple[int, int, bool]],
+    budget: float,
+    drafts: dict[int, Draft],
+    tile: int | None,
+) -> None:
+    wants = tuple(want(n, tokens, pool, background=back) for n, (pool, tokens, back) in enumerate(specs))
+    limits, costs = Limits(batch, budget, alone_ms=budget), PADDING[tile] if tile else Costs(1)
+    for step in plan_round(answering, wants, {0: 1000, 1: 1000, 2: 1000}, limits, costs, drafts):
+        assert step.rows <= batch
+        assert len(step.answering) + sum(count for _, count in step.drafts) <= max(limits.logits, len(step.answering))
+
+
+def test_three_drafted_answers_share_a_small_batch() -> None:
+    drafts = {number: Draft(63, 60.0) for number in (1, 2, 3)}
+    (step,) = plan_round({0: [1, 2, 3]}, (), {0: 1000}, Limits(32), Costs(1), drafts)
+    assert 3 < step.rows <= 32
+
+
+def test_a_step_is_padded_to_a_tile_only_where_the_backend_takes_a_whole_one() -> None:
+    assert PADDING[64].padding(37, 1000) == 27
+    padded = [
+        plan_round({0: list(range(37))}, (), {0: 1000}, Limits(batch), PADDING[64])[0].padding for batch in (40, 63, 64)
+    ]
+    assert padded == [0, 0, 27]
 
 
 @given(st.integers(0, 8), st.integers(64, 5000), st.floats(50, 1000))

@@ -65,6 +65,25 @@ def test_an_answer_of_less_than_no_tokens_is_refused_and_one_of_none_is_a_prefil
     assert found.detail == "max_tokens -3 is below 0"
 
 
+@pytest.mark.parametrize("name", ["top_k", "seed", "logprobs"])
+def test_what_counts_is_a_whole_number(name: str) -> None:
+    assert refusal(**{name: 5.5}) == f"{name} 5.5 is no whole number"
+
+
+def test_a_seed_may_be_as_large_as_it_likes() -> None:
+    assert refusal(seed=10**400) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"stop": ("a", 7)}, "the stop string 7 is no text"), ({"max_tokens": 2.5}, "max_tokens 2.5 is no whole number")],
+)
+def test_how_an_answer_ends_is_told_in_texts_and_whole_tokens(changed: dict[str, Any], said: str) -> None:
+    found = out_of_range(replace(JOB, **changed))
+    assert found is not None
+    assert found.detail == said
+
+
 def test_the_loop_refuses_such_a_job_at_its_door_and_serves_the_next() -> None:
     machine = Machine()
     machine.floor("code", [1, 2, 3])
