@@ -25,6 +25,7 @@ from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.worth import Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
+CARRIED_IN_A_SECOND = 500e6  # bytes: what a restore ought to reach
 
 log = logging.getLogger("lorekeep.engine")
 
@@ -55,10 +56,10 @@ class Admission:
         self._lost_ms = lost_ms
         self._answering = answering
         self._price = price
-        self._round = 0
+        self._entries = 0
         self.slack: Slack = endless()
         self._moves: dict[str, Moving] = {}
-        self._refused: set[str] = set()  # pools for which there was no context of the size wanted
+        self._refused: int | None = None  # the ticket for which there was no context of the size wanted
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
     def take(self, grant: Grant) -> None:
@@ -88,7 +89,7 @@ class Admission:
         name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS
         if self._too_wide(name, need):
             self.close(name)
-        return self._pool(name, need)
+        return self._pool(name, need, ticket.number)
 
     def _too_wide(self, name: str, need: int) -> bool:
         """Whether the buffers of an idle pool's further sequences take what a ticket needs, however much else goes."""
@@ -106,8 +107,8 @@ class Admission:
             tip = self._lease(pool, ticket)
         if tip is None:
             return False
-        self._round += 1
-        pool.used = self._round
+        self._entries += 1
+        pool.used = self._entries
         ticket.pool, ticket.tip = pool, tip
         return True
 
@@ -124,29 +125,29 @@ class Admission:
 
     # -- pools
 
-    def _pool(self, name: str, need: int) -> Pool | None:
+    def _pool(self, name: str, need: int, ticket: int) -> Pool | None:
         if name not in self.pools:
             least, most = (Size(rounded(cells), self._scale.sequences) for cells in (need, need + TAIL_ROOM))
             size = self._affordable(Growth(least, most), ())
             if size is None:
                 return None
-            memory = self._open(name, least, size)
+            memory = self._open(ticket, least, size)
             self._grown_out.discard(name)
             self.pools[name] = Pool(name, memory, self._evicting, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
-    def _open(self, name: str, least: Size, size: Size) -> Memory:
+    def _open(self, ticket: int, least: Size, size: Size) -> Memory:
         """A context of `size`, or, where the machine has less than was granted, the least once idle pools are gone."""
         self.slack.take()
-        if name not in self._refused:
+        if ticket != self._refused:
             try:
                 return self._context(size)
             except BackendError as error:
                 log.warning("%s; idle pools are closed to try again with %d tokens", error, least.cells)
-        self._refused.add(name)  # until they are gone: that may take more than this round
+        self._refused = ticket  # until they are gone: that may take more than this round
         for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
             self.close(idle)
-        self._refused.discard(name)
+        self._refused = None
         return self._context(least)
 
     def _context(self, size: Size) -> Memory:
@@ -222,11 +223,11 @@ class Admission:
     def _leaving(self, spared: Container[str | None] = ()) -> list[Idle]:
         """Idle pools, worth least first."""
         idle = [pool for pool in self.pools.values() if pool.idle() and pool.name not in spared]
-        return leaving(idle, lambda pool: self._held_by(pool.name), self._lost_ms, self._round)
+        return leaving(idle, lambda pool: self._held_by(pool.name), self._lost_ms, self._entries)
 
     def forget(self, name: str) -> Floor | None:
         """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
-        Nothing of it may run. The tiers forget it too."""
+        Nothing of it may run. The tiers keep what they have of it."""
         floor = self.floors.pop(name, None)
         if floor is None or floor.pool not in self.pools:
             return floor
@@ -252,7 +253,7 @@ class Admission:
         self._on_evict(pool, node, self.slack)
 
     def discard(self, name: str) -> None:
-        """Frees an idle pool whose content is not to be trusted: no tier takes anything of it."""
+        """Frees a pool as it is: no tier takes anything of it, and tickets inside hold nothing from then on."""
         pool = self.pools.pop(name)
         self._moves.pop(name, None)  # its larger context goes with the memory of the pool
         for node in pool.tree.nodes():
@@ -270,6 +271,12 @@ class Admission:
             if self.held() <= self.grant.cells:
                 return
             self.close(pool.name)
+
+    def carrying_s(self) -> float:
+        """Seconds that a round should take at most beside its steps: no more can be carried about than all that stands,
+        and all that is granted."""
+        held = sum(pool.memory.footprint for pool in self.pools.values())
+        return (held + self.grant.cells * self._backend.info.kv_bytes_per_token) / CARRIED_IN_A_SECOND
 
     def held(self) -> int:
         return sum(map(self._held_by, self.pools))

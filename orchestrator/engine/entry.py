@@ -7,7 +7,7 @@ piece by piece holds up nobody who needs nothing brought: it has its cells. Memo
 before, in one go. Knows no steps.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from orchestrator.engine import outcomes
@@ -16,19 +16,17 @@ from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.claims import claim, restored_by_another
-from orchestrator.engine.counters import Counters
-from orchestrator.engine.messages import Admitted, FromChild, Outcome, Reason
+from orchestrator.engine.messages import Admitted, Outcome, Reason
 from orchestrator.engine.recovery import Recovery
+from orchestrator.engine.reporting import Reporting
 from orchestrator.engine.slack import OutOfTime, Slack
 from orchestrator.engine.speculation import Speculation
-from orchestrator.engine.stepping import End
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.tiers.keeping import Keeping
 
 
 class Entry:
-    """`tickets` are all there are, by number; `tell` takes messages for the daemon, `end` a ticket's outcome; `clock` gives
-    seconds."""
+    """`tickets` are all there are, by number."""
 
     def __init__(
         self,
@@ -37,22 +35,16 @@ class Entry:
         keeper: Keeping | None,
         recovery: Recovery,
         speculation: Speculation,
-        counters: Counters,
         tickets: Mapping[int, Ticket],
-        tell: Callable[[FromChild], None],
-        end: End,
-        clock: Callable[[], float],
+        reporting: Reporting,
     ) -> None:
         self._backend = backend
         self._admission = admission
         self._keeper = keeper
         self._recovery = recovery
         self._speculation = speculation
-        self._counters = counters
         self._tickets = tickets
-        self._tell = tell
-        self._end = end
-        self._clock = clock
+        self._reporting = reporting
 
     def admit(self, slack: Slack) -> None:
         """Lets in who has room, in the order of the line, and brings back what is kept of their prompts, as far as the
@@ -71,7 +63,7 @@ class Entry:
         """Whether the next one may try: the ticket is in, or out."""
         refusal = self._admission.refusal(ticket.job)
         if refusal:
-            self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
+            self._reporting.end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
             return True
         try:
             return self._enter(ticket, slack)
@@ -82,13 +74,13 @@ class Entry:
         try:
             ticket.sampler = ticket.sampler or self._backend.sampler(ticket.job.sampling)
         except SchemaRefused as error:
-            self._end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
+            self._reporting.end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
             return True
         try:
             pool = self._admission.pool_for(ticket)
         except BackendError as error:
             self._recovery.unopened(self._admission.pool_name(ticket), error)
-            self._end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
+            self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
             return True
         if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, slack):
             return False
@@ -131,12 +123,12 @@ class Entry:
         if (node := ticket.unfinished()) is not None:
             self._claim(ticket, node)  # before another one enters who needs it too
         ticket.enter(Phase.PREFILL)
-        ticket.admitted_at = self._clock()
+        ticket.admitted_at = self._reporting.clock()
         ticket.reuse = outcomes.reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
-        self._counters.admitted(ticket.reuse)
+        self._reporting.counters.admitted(ticket.reuse)
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
-        self._tell(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
+        self._reporting.tell(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
         if ticket.unfinished() is None:
-            self._end(ticket, Outcome.DONE, Reason.PREFILLED, "")
+            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")

@@ -41,6 +41,7 @@ from orchestrator.engine.picture import per_token, pictured
 from orchestrator.engine.plan import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
 from orchestrator.engine.ranges import out_of_range
 from orchestrator.engine.recovery import Recovery
+from orchestrator.engine.reporting import Reporting
 from orchestrator.engine.shadow import Picture, cast
 from orchestrator.engine.slack import OutOfTime, endless
 from orchestrator.engine.speculation import Speculation
@@ -53,6 +54,7 @@ from orchestrator.engine.tiers.view import View
 from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.timing import Timing, answered, timing_of
 from orchestrator.engine.token_ids import bytes_to_ids
+from orchestrator.engine.watchdog import Watch, unwatched
 from orchestrator.engine.worth import Price
 
 log = logging.getLogger("lorekeep.engine.loop")
@@ -61,10 +63,20 @@ Clock = Callable[[], float]
 
 
 class Loop:
-    """`post` takes the messages of one round at once; `clock` gives seconds; without `tiers` nothing outlives the cells."""
+    """`post` takes the messages of one round at once; `clock` gives seconds; without `tiers` nothing outlives the cells.
+
+    `watch` is entered around each step.
+    """
 
     def __init__(
-        self, backend: Backend, sequences: int, limits: Limits, post: Post, clock: Clock, tiers: Tiers | None = None
+        self,
+        backend: Backend,
+        sequences: int,
+        limits: Limits,
+        post: Post,
+        clock: Clock,
+        tiers: Tiers | None = None,
+        watch: Watch = unwatched,
     ) -> None:
         self.backend = backend
         self.keeper = keeper_of(backend, tiers, clock, self._price)
@@ -81,14 +93,12 @@ class Loop:
         self._credit_ms = SHORT_MS
         self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
-        self._recovery = Recovery(self.admission, self._tickets, self.counters, self._end)
-        self._stepping = Stepping(
-            backend, self.counters, self._speculation, self._say, self._end, self._behind.floor_stands, clock
-        )
+        reporting = Reporting(self.counters, self._say, self._end, clock)
+        self._recovery = Recovery(self.admission, self._tickets, reporting)
+        self._stepping = Stepping(backend, self._speculation, self._behind.floor_stands, reporting, watch)
         self._entry = Entry(
-            backend, self.admission, self.keeper, self._recovery, self._speculation, self.counters, self._tickets,
-            self._say, self._end, clock,
-        )  # fmt: skip
+            backend, self.admission, self.keeper, self._recovery, self._speculation, self._tickets, reporting
+        )
 
     # -- what comes in
 
@@ -197,10 +207,6 @@ class Loop:
         """What steps cost here, as learned so far."""
         return self._stepping.costs
 
-    def predicted_seconds(self) -> float:
-        """What the step that runs now should take."""
-        return self._stepping.predicted_ms / 1000
-
     def _expected(self, step: Step, pool: Pool) -> float:
         return self.costs.milliseconds(step.rows, pool.cells_used()) / 1000
 
@@ -228,8 +234,7 @@ class Loop:
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
             elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                background, arrived = ticket.order
-                wants.append(Want(background, arrived, ticket.number, place, len(node.ids) - node.filled))
+                wants.append(Want(*ticket.order, ticket.number, place, len(node.ids) - node.filled))
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
         steps = plan_round(answering, wants, cells, limits, self._stepping.costs, drafts, self._credit_ms)
         self._credit_ms = credit_after(self._credit_ms, steps)
@@ -240,6 +245,7 @@ class Loop:
         node = ticket.unfinished()
         if node is None:
             # What it waited for was finished by another ticket and nothing of its own is left.
+            assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
             return None
         return node if claim(ticket, node, self._tickets) else None

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.cells.pools import Pool
-from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Outcome, Reason, Urgency
-from orchestrator.engine.stepping import End
+from orchestrator.engine.reporting import Reporting
 from orchestrator.engine.tickets import Phase, Ticket
 
 MOST_IN_A_ROW = 2  # failures of one pool
@@ -27,13 +26,12 @@ log = logging.getLogger("lorekeep.engine")
 
 
 class Recovery:
-    """`tickets` are all there are, by number; `end` takes a ticket's outcome."""
+    """`tickets` are all there are, by number."""
 
-    def __init__(self, admission: Admission, tickets: Mapping[int, Ticket], counters: Counters, end: End) -> None:
+    def __init__(self, admission: Admission, tickets: Mapping[int, Ticket], reporting: Reporting) -> None:
         self._admission = admission
         self._tickets = tickets
-        self._counters = counters
-        self._end = end
+        self._reporting = reporting
         self._in_a_row: dict[str, int] = {}
 
     def succeeded(self, pool: Pool) -> None:
@@ -46,12 +44,13 @@ class Recovery:
         if row > MOST_IN_A_ROW or (row == MOST_IN_A_ROW and not any(ticket.suspect for ticket in inside)):
             raise error
         log.error("pool %s failed and is opened anew, %d tickets were in it: %s", pool.name, len(inside), error)
-        self._counters.pool_failures += 1
+        self._reporting.counters.pool_failures += 1
         self._admission.discard(pool.name)
         for ticket in inside:
             ticket.pool = ticket.tip = None
             if ticket.generated or ticket.suspect:
-                self._end(ticket, Outcome.FAILED, Reason.ENGINE, f"the engine failed ({error}); ask again")
+                why = f"the engine failed ({error}); ask again"
+                self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, why)
             else:
                 ticket.wait_again()
 

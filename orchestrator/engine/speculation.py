@@ -5,6 +5,7 @@ It switches itself off: a draft is made only while the acceptance seen so far ma
 
 from array import array
 
+from orchestrator.engine.cells.node import Node
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.drafts import GRAM, Drafting, Source
 from orchestrator.engine.plan import Draft
@@ -65,5 +66,9 @@ class Speculation:
 def recent(ticket: Ticket) -> list[int]:
     """The last tokens of prompt and answer, the one that waits to be evaluated included."""
     assert ticket.tip is not None and ticket.pending is not None
-    before = [*ticket.ids[-GRAM:], *ticket.tip.ids[-GRAM:]] if len(ticket.tip.ids) < GRAM else ticket.tip.ids[-GRAM:]
-    return [*before, ticket.pending][-GRAM:]
+    found: list[int] = [ticket.pending]
+    node: Node | None = ticket.tip
+    while node is not None and len(found) < GRAM:  # of a prompt that was cached the tip has the last token alone
+        found[:0] = node.ids[len(found) - GRAM :]
+        node = node.parent
+    return found

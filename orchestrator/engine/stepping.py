@@ -7,6 +7,7 @@
 What to compute was decided in `plan`. Knows no queue and no pool but the step's.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
@@ -14,39 +15,33 @@ from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.counters import Counters
-from orchestrator.engine.messages import Delta, FromChild, Outcome, Progress, Reason
+from orchestrator.engine.messages import Delta, Outcome, Progress, Reason
 from orchestrator.engine.plan import Step
+from orchestrator.engine.reporting import Reporting
 from orchestrator.engine.speculation import Speculation
 from orchestrator.engine.tickets import Phase, Ticket
 from orchestrator.engine.token_ids import ids_to_bytes
-
-End = Callable[[Ticket, Outcome, Reason, str], None]
+from orchestrator.engine.watchdog import Watch
 
 
 class Stepping:
-    """`tell` takes messages for the daemon, `end` a ticket's outcome, `floor_stands` the last node of a floor that was
-    computed; `clock` gives seconds."""
+    """`floor_stands` takes the last node of a floor that was computed; `watch` is entered while the backend computes."""
 
     def __init__(
         self,
         backend: Backend,
-        counters: Counters,
         speculation: Speculation,
-        tell: Callable[[FromChild], None],
-        end: End,
         floor_stands: Callable[[Pool, Node], None],
-        clock: Callable[[], float],
+        reporting: Reporting,
+        watch: Watch,
     ) -> None:
         self.costs = Costs(backend.tile)
-        self.predicted_ms = 0.0
         self._backend = backend
-        self._counters = counters
         self._speculation = speculation
-        self._tell = tell
-        self._end = end
         self._floor_stands = floor_stands
-        self._clock = clock
+        self._counters = reporting.counters
+        self._reporting = reporting
+        self._watch = watch
 
     def run(self, step: Step, pool: Pool, answering: list[Ticket], prefill: list[tuple[Ticket, int]]) -> None:
         """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
@@ -93,12 +88,14 @@ class Stepping:
         return (row if last else None), node
 
     def _decode(self, pool: Pool, batch: Batch, padding: int, cells: int) -> None:
-        self.predicted_ms = self.costs.milliseconds(len(batch), cells)
-        began = self._clock()
-        pool.memory.decode(batch)
+        # A process's first step may compile kernels, or page in weights from a slow disk, for minutes.
+        seconds = self.costs.milliseconds(len(batch), cells) / 1000 if self._counters.steps else math.inf
+        began = self._reporting.clock()
+        with self._watch(seconds):
+            pool.memory.decode(batch)
         if padding:
             pool.memory.remove(pool.scratch, 0, -1)
-        self.costs.learn(len(batch), cells, max(0.01, (self._clock() - began) * 1000))
+        self.costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
         self._counters.steps += 1
         self._counters.padded_tokens += padding
 
@@ -114,9 +111,9 @@ class Stepping:
                 self._floor_stands(pool, node)
         assert ticket.tip is not None
         missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
-        self._tell(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
+        self._reporting.tell(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
         if missing == 0 and ticket.job.max_tokens == 0:
-            self._end(ticket, Outcome.DONE, Reason.PREFILLED, "")
+            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
 
     def _sample(self, pool: Pool, ticket: Ticket, row: int) -> None:
         assert ticket.sampler is not None
@@ -126,13 +123,13 @@ class Stepping:
             sampled = pool.memory.sample(row, ticket.sampler)
         except BackendError as error:
             reason = Reason.SCHEMA if isinstance(error, SchemaRefused) else Reason.ENGINE
-            self._end(ticket, Outcome.FAILED, reason, str(error))
+            self._reporting.end(ticket, Outcome.FAILED, reason, str(error))
             return
         if not ticket.first_token_at:
-            ticket.first_token_at = self._clock()
+            ticket.first_token_at = self._reporting.clock()
         if sampled.end:
             self._say(ticket, ticket.text.finish(), ())
-            self._end(ticket, Outcome.DONE, Reason.STOP, "")
+            self._reporting.end(ticket, Outcome.DONE, Reason.STOP, "")
             return
         ticket.generated += 1
         self._counters.generated_tokens += 1
@@ -142,10 +139,10 @@ class Stepping:
             ticket.beside.push(self._chosen(sampled.logprobs))
         self._say(ticket, ticket.text.push(piece), (sampled.token,))
         if ticket.text.stopped:
-            self._end(ticket, Outcome.DONE, Reason.STOP, "")
+            self._reporting.end(ticket, Outcome.DONE, Reason.STOP, "")
         elif ticket.generated >= ticket.job.max_tokens:
             self._say(ticket, ticket.text.finish(), ())
-            self._end(ticket, Outcome.DONE, Reason.LENGTH, "")
+            self._reporting.end(ticket, Outcome.DONE, Reason.LENGTH, "")
 
     def _verify(self, pool: Pool, ticket: Ticket, row: int) -> None:
         """Keeps what of the drafts the model says itself, and takes the cells of the rest back."""
@@ -169,7 +166,7 @@ class Stepping:
     def _say(self, ticket: Ticket, text: str, ids: tuple[int, ...]) -> None:
         chosen = ticket.beside.shown(text, settled=ticket.text.settled)
         if text or ids or chosen:
-            self._tell(Delta(ticket.number, text, ids_to_bytes(ids), chosen))
+            self._reporting.tell(Delta(ticket.number, text, ids_to_bytes(ids), chosen))
 
     def _chosen(self, logprobs: Sequence[tuple[int, float]]) -> Chosen:
         own, *likeliest = [Chance(token, self._backend.pieces([token]), value) for token, value in logprobs]

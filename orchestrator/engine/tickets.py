@@ -47,7 +47,7 @@ class Ticket:
     job: Job
     ids: "array[int]"
     cut: int  # end of the floor
-    arrived: int
+    in_line: int  # its place: who arrived before has a smaller one
     arrived_at: float  # seconds of the loop's clock
     phase: Phase = Phase.WAITING
     pool: Pool | None = None
@@ -80,7 +80,7 @@ class Ticket:
 
     @property
     def order(self) -> Order:
-        return self.job.urgency is Urgency.BACKGROUND, self.arrived
+        return self.job.urgency is Urgency.BACKGROUND, self.in_line
 
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
@@ -105,6 +105,3 @@ class Ticket:
         """The first node of its path with cells still to compute."""
         assert self.tip is not None
         return next((node for node in self.tip.path() if not node.whole), None)
-
-    def cached(self) -> int:
-        return sum(part.end - part.start for part in self.reuse if part.tier != "computed")

@@ -2,8 +2,9 @@
 
     python -m orchestrator.engine.worker FD
 
-The first message is the EngineSpec. A step that overruns its prediction tenfold (at least 30 s) ends the process, because
-a thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next one.
+The first message is the EngineSpec. What overruns its prediction tenfold (at least 30 s) ends the process, a step or what
+is carried about beside it, because a thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the
+next one.
 """
 
 import ctypes
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -109,6 +111,7 @@ class Worker:
     def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire) -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._watchdog = Watchdog(time.monotonic, overrun)
         self._loop = Loop(
             backend,
             spec.sequences,
@@ -116,6 +119,7 @@ class Worker:
             self._post,
             time.monotonic,
             tiers_of(backend, spec, partial(self._inbox.put, Written())),
+            self._watchdog.watch,
         )
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
         embedding = spec.embedding
@@ -123,7 +127,6 @@ class Worker:
         self._picture = Picture()
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
-        self._watchdog = Watchdog(self._loop.predicted_seconds, time.monotonic, overrun)
         self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
         wire.send([Ready(backend.info)])
@@ -142,8 +145,9 @@ class Worker:
                     if not self._lanes.close():
                         leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
                     return
-                self._loop.handle(message)
-            with self._watchdog.step():
+                with self._watched():
+                    self._loop.handle(message)
+            with self._watched():
                 self._loop.round()
             self._tell()
 
@@ -158,6 +162,10 @@ class Worker:
         finally:
             if not self._closing:
                 leave(status)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """For all but steps, which are watched by their own predictions."""
+        return self._watchdog.watch(self._loop.admission.carrying_s())
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):
@@ -206,7 +214,7 @@ def thread_failed(fault: threading.ExceptHookArgs) -> None:
 
 
 def overrun(seconds: float) -> None:
-    log.critical("a step has run for %.0f s, ten times its prediction: ending this process", seconds)
+    log.critical("nothing has come back for %.0f s, ten times what was predicted: this process ends", seconds)
     os._exit(86)
 
 

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.failing import POISON, FailingBackend
+from support.failing import POISON, FailingBackend, FailingMemory
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.messages import Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.messages import Cancel, Grant, Job, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 
 CODE, OTHER = [n % 50 for n in range(300)], [n % 40 + 50 for n in range(200)]
@@ -18,6 +18,17 @@ def machine(**options: int) -> Machine:
     made.floor("code", CODE)
     made.floor("other", OTHER)
     return made
+
+
+class SlowToOpen(FailingBackend):
+    """A context, also one that cannot be had, takes more than a round's time."""
+
+    machine: Machine | None = None
+
+    def open(self, cells: int, sequences: int) -> FailingMemory:
+        if self.machine is not None:
+            self.machine.time += 1
+        return super().open(cells, sequences)
 
 
 def failing(made: Machine) -> FailingBackend:
@@ -137,6 +148,30 @@ def test_where_the_machine_has_less_than_was_granted_idle_pools_make_room() -> N
     made.finish()
     assert made.answer(2) == naive_answer([*CODE, 1], 5)
     assert list(made.loop.admission.pools) == ["code"]
+
+
+def test_a_ticket_called_off_while_pools_are_closed_for_it_has_the_next_one_close_none() -> None:
+    made = Machine(cells=32_768, ram_budget=8, backend=SlowToOpen(END_EVERY))  # too little RAM to keep anything
+    for name, ids in (("code", CODE), ("other", OTHER), ("third", [1] * 200)):
+        made.floor(name, ids)
+    slow = failing(made)
+    assert isinstance(slow, SlowToOpen)
+    slow.machine = made
+    made.ask(1, "code", [1], 5)
+    made.finish()
+    made.ask(2, "other", [7], 400)
+    until_answering(made, 2)
+    slow.most_cells = sum(pool.memory.cells for pool in made.loop.admission.pools.values())
+    made.ask(3, "third", [1], 5)
+    made.round()
+    assert "code" in made.loop.admission.pools, "the round had no time to close it"
+    made.loop.handle(Cancel(3))
+    slow.most_cells = 1 << 30
+    made.ask(4, "third", [1], 5)
+    made.round()
+    assert {"code", "third"} <= made.loop.admission.pools.keys()
+    made.finish()
+    assert made.answer(4) == naive_answer([*[1] * 200, 1], 5)
 
 
 def test_where_a_pool_cannot_grow_tickets_wait_for_the_one_that_runs_and_what_never_fits_fails_with_words() -> None:

@@ -1,33 +1,42 @@
 """Drafts change how fast an answer comes and never what it says; where they do not pay they stop."""
 
+import math
 import random
+from array import array
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.driven import NEAR, Driven
 
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.builtin import ensure
+from orchestrator.engine.cells.tree import Tree
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.drafts import GRAM, Drafting
+from orchestrator.engine.fake import FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.plan import Draft, Limits, plan_round
+from orchestrator.engine.speculation import recent
+from orchestrator.engine.tickets import Ticket
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 CODE = "".join(
     f"def area_{name}(width, height, depth, unit): return convert(width * height * depth + {name}, unit)\n"
     for name in range(40)
 )
+BATCH = 512
 ASKED = "\nWhat does area_17 return?\ndef area_17(width, height, depth"
 
 
 class Asked:
-    """One answer on a fresh loop, and how it was made."""
+    """An answer on a fresh loop, the last one of so many `times`, and how it was made."""
 
     def __init__(
         self,
@@ -38,18 +47,22 @@ class Asked:
         drafts: bool,
         most: int,
         clock: Callable[[], float] | None = None,
+        times: int = 1,
     ) -> None:
         ticks = count()
-        self.text, self.ids, self.end = "", list[int](), Completion
+        self.end = Completion
         self.loop = Loop(
-            backend, 4, Limits(512, drafts=drafts), self._hear, clock or (lambda: next(ticks) / 1000), None
+            backend, 4, Limits(BATCH, drafts=drafts), self._hear, clock or (lambda: next(ticks) / 1000), None
         )
         self.loop.handle(Grant(1, cells=8192, window=8192))
         self.loop.handle(PutFloor("code", ids_to_bytes(floor)))
-        self.loop.handle(Job(1, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling()))
-        while self.loop.busy():
-            self.loop.round()
-            self.loop.check()
+        for ticket in range(1, times + 1):
+            self.text, self.ids, self.steps = "", list[int](), -self.loop.counters.steps
+            self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling()))
+            while self.loop.busy():
+                self.loop.round()
+                self.loop.check()
+            self.steps += self.loop.counters.steps
         for name in list(self.loop.admission.pools):
             self.loop.admission.close(name)
 
@@ -102,6 +115,36 @@ def test_an_answer_that_quotes_is_the_same_with_drafts_and_takes_fewer_steps(quo
     assert (plain.end.drafted, plain.end.accepted) == (0, 0)
     assert drafted.end.accepted > 5
     assert drafted.loop.counters.steps < plain.loop.counters.steps
+
+
+def test_an_answer_to_a_prompt_that_was_cached_is_drafted_as_soon(quoter: LlamaBackend) -> None:
+    floor, tail = quoter.encode([CODE, ASKED], control=False)
+    first, again = (Asked(quoter, floor, tail, drafts=True, most=12, times=times) for times in (1, 2))
+    assert again.ids == first.ids
+    assert again.end.computed == 1
+    assert again.steps - 1 <= first.steps - math.ceil(first.end.computed / BATCH)
+
+
+Branches = st.dictionaries(st.integers(0, 8), st.integers(0, 3), max_size=3)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 9), st.integers(0, 9), Branches)
+def test_the_last_tokens_are_those_of_prompt_and_answer_however_their_path_is_cut(
+    prompt: list[int], cut: int, before: int, branches: dict[int, int]
+) -> None:
+    """`before`: how much of the prompt another one had; `branches`: where others go on otherwise, and with what."""
+    tree = Tree(FakeMemory(1 << 20, 32, 1), range(31))
+    ticket = Ticket(Job(1, "f", b"", 1, 9), array("I", prompt), min(cut, len(prompt)), 1, 0.0)
+    tree.lease(ticket.ids[:before], ticket.cut, 1, before)
+    ticket.tip = tree.lease(ticket.ids, ticket.cut, 1, len(prompt) - 1)
+    said = prompt[:]
+    for place in range(9):
+        ticket.pending = place
+        assert recent(ticket) == [*said, place][-GRAM:]
+        if place in branches:
+            tree.lease(array("I", [*said, branches[place]]), ticket.cut, 1, len(said))
+        ticket.tip = tree.extend(ticket.tip, place)
+        said.append(place)
 
 
 def test_an_answer_whose_drafts_are_wrong_is_the_same_and_soon_goes_without(
