@@ -199,13 +199,15 @@ class Machine:
             again = await self._followed()
 
     async def _followed(self) -> float | None:
-        """Seconds until it wants to be called again. An engine that is gone for a moment must not end the watch: nobody
-        would hear of memory any more."""
+        """Seconds until it wants to be called again. A fault must not end the watch: nobody would hear of memory any
+        more."""
         try:
             return await self._follow() if self._follow is not None else None
         except (EngineUnavailable, LoreError) as fault:
             log.warning("codices do not follow the machine now: %s", fault)
-            return AGAIN_SECONDS
+        except Exception:  # a damaged catalog, a full disk, or a fault of ours
+            log.warning("codices do not follow the machine now", exc_info=True)
+        return AGAIN_SECONDS
 
     def _make_room(self) -> None:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""

@@ -121,6 +121,10 @@ class Program:
     async def _wake(self) -> None:
         try:
             await self._woken()
+        except Exception as fault:  # whatever it is, nobody may wait for ever for a model that is there
+            log.critical("the start failed", exc_info=True)
+            why = f"the start failed ({type(fault).__name__}: {fault})"
+            self.voice.fail(EngineFailed(why, "see the daemon's log, then start it again"))
         finally:
             self.waking.end()
 

@@ -1,5 +1,6 @@
 """Steps of the real child that fail, hang or find no memory: what is told, answered all the same, or given up."""
 
+import asyncio
 import logging
 import os
 import re
@@ -9,12 +10,15 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
 from support.real_engine import TEXT, ask, code, collected, engine, load, question, said
 
 from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.process import GRACE_SECONDS
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -123,13 +127,49 @@ async def test_a_step_that_hangs_ends_the_child_from_inside_and_its_question_is_
 ) -> None:
     async with engine(quoter_model) as client:
         await load(client)
-        await ask(client, 15)  # the first step may take any time
+        await ask(client, 15)  # the first step is not watched
         first = client.pid or 0
         fault("hang")
         text, end = await ask(client, 44)
         assert (text, end.outcome, client.restarts) == (code(44), Outcome.DONE, 1)
         assert not psutil.pid_exists(first)
     assert "exit status 86" in caplog.text
+
+
+async def test_the_first_step_may_take_any_time_although_messages_and_rounds_came_before_it(
+    quoter_model: Path, fault: Callable[[str], None]
+) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        fault("slow")
+        text, end = await ask(client, 16)
+        assert (text, end.outcome, client.restarts) == (code(16), Outcome.DONE, 0)
+
+
+async def test_a_restore_that_hangs_ends_the_child_and_its_question_is_answered_by_the_next(
+    quoter_model: Path, fault: Callable[[str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with engine(quoter_model, tmp_path / "cache") as client:
+        await load(client)
+        await ask(client, 17)
+    async with engine(quoter_model, tmp_path / "cache") as client:
+        await load(client)
+        fault("restore hang")
+        text, end = await ask(client, 18)
+        assert (text, end.outcome, client.restarts) == (code(18), Outcome.DONE, 1)
+    assert "exit status 86" in caplog.text
+
+
+async def test_an_engine_that_does_not_come_to_an_end_of_loading_is_stopped_at_once(
+    quoter_model: Path, fault: Callable[[str], None]
+) -> None:
+    fault("load hang")
+    client = EngineClient(EngineSpec(str(quoter_model), threads=1, gpu_layers=0))
+    client.start()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.ensure_ready(), 2)
+    with anyio.fail_after(GRACE_SECONDS / 2):
+        await client.stop()
 
 
 async def test_an_answer_that_hangs_half_way_fails_and_says_how_the_engine_ended(

@@ -245,6 +245,7 @@ class EngineClient:
         for job in decided.again:
             self._running[job.ticket].flight = Flight(job)
         self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how}); ask again")
+        self._changed(self.snapshot)
         return decided.inside
 
     def _gave_up(self, why: str) -> None:

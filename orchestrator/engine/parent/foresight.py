@@ -5,13 +5,12 @@ A token costs more the more cells stand before it, so the rest of a long prompt 
 
 from collections.abc import Mapping
 
+from orchestrator.engine.worth import Price
+
 
 def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
-    """Seconds to compute positions [begin, end) of a prompt; None before the engine has told anything.
-
-    The sum of `ms_per_token_empty + ms_per_token_cell * position` over the range.
-    """
+    """Seconds to compute positions [begin, end) of a prompt; None before the engine has told anything."""
     empty = counters.get("ms_per_token_empty", 0.0)
     if not empty:
         return None
-    return (end - begin) * (empty + counters.get("ms_per_token_cell", 0.0) * (begin + end) / 2) / 1000
+    return (end - begin) * Price(empty, counters.get("ms_per_token_cell", 0.0)).again(begin, end) / 1000

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from orchestrator.engine.model import EngineSpec
@@ -28,7 +29,7 @@ def environment_of(spec: EngineSpec) -> dict[str, str]:
 
 
 class ChildProcess:
-    """Started by `start`; `messages` ends when the child does. `stop` waits for it and kills what does not go."""
+    """Started by `start`; `messages` ends when the child does, after which `stop` tells how that came."""
 
     def __init__(self, process: asyncio.subprocess.Process, connection: socket.socket) -> None:
         self._process = process
@@ -38,20 +39,24 @@ class ChildProcess:
 
     @classmethod
     async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
+        """Raises OSError where there can be no process, and leaves nothing behind."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # nothing is imported from the folder that somebody was in: it may be a codebase they do not trust
-                "-m",
-                "orchestrator.engine.worker",
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                env={**environment_of(spec), **(environment or {})},
-            )
-        child = cls(process, ours)
-        child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        with ExitStack() as unless_started:
+            unless_started.callback(ours.close)  # which also ends a child that is there already
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-P",  # nothing is imported from the folder somebody was in: it may be a codebase they do not trust
+                    "-m",
+                    "orchestrator.engine.worker",
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env={**environment_of(spec), **(environment or {})},
+                )
+            child = cls(process, ours)
+            child._reader, child._writer = await asyncio.open_connection(sock=ours)
+            unless_started.pop_all()
         child.send([spec])
         return child
 
@@ -73,22 +78,16 @@ class ChildProcess:
         except (asyncio.IncompleteReadError, ConnectionError):
             return
 
-    async def ended(self) -> str:
-        """Waits for the end and says in words how it came."""
-        code = await self._process.wait()
-        if code < 0:
-            return f"killed by signal {-code}"
-        return f"exit status {code}"
-
     def kill(self) -> None:
         if self._process.returncode is None:
             self._process.kill()
 
-    async def stop(self) -> None:
-        """Closes the socket, which ends the child; kills it when it does not go."""
+    async def stop(self) -> str:
+        """Closes the socket, which ends the child, and kills it when it does not go; how it ended, in words."""
         self._writer.close()
         try:
-            await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+            code = await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
         except TimeoutError:
             self.kill()
-            await self._process.wait()
+            code = await self._process.wait()
+        return f"killed by signal {-code}" if code < 0 else f"exit status {code}"

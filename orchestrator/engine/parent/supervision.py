@@ -5,7 +5,7 @@
       load failed │  │ └──── ended ──┬──┘
                   │  │ after a pause ▼
                   │  └──────────── BACKOFF
-                  ▼                  │ five ends in a minute
+                  ▼                  │ five ends in a minute of service
                 BROKEN ◀─────────────┘
 
 Pure: times are handed in. What ran in the child is not this file's business.
@@ -53,10 +53,13 @@ class GiveUp:
 
 
 def after_end(ends: Sequence[float], now: float) -> Restart | GiveUp:
-    """`ends`: when children ended that counted against the model, this one included, in seconds."""
+    """`ends`: when children ended that counted against the model, this one included, in seconds that they served.
+
+    What loading takes is not counted: of a large model five ends would never be within a minute.
+    """
     recent = [end for end in ends if now - end < WITHIN_SECONDS]
     if len(recent) >= MOST_ENDS:
-        return GiveUp(f"the engine ended {len(recent)} times within {WITHIN_SECONDS:.0f} s")
+        return GiveUp(f"the engine ended {len(recent)} times within {WITHIN_SECONDS:.0f} s of service")
     return Restart(min(LONGEST_PAUSE, FIRST_PAUSE * 3 ** max(0, len(recent) - 1)))
 
 

@@ -52,7 +52,9 @@ class Supervisor:
         self._child: ChildProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
-        self._ends: list[float] = []
+        self._ends: list[float] = []  # in seconds of `_served`
+        self._served = 0.0  # seconds that children were ready
+        self._ready_since = 0.0
         self._suspects: set[int] = set()
 
     # -- what the owner asks for
@@ -94,6 +96,8 @@ class Supervisor:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         if self._child:
+            if self.state is not ChildState.READY:
+                self._child.kill()  # one that loads hears nothing for minutes, and has nothing to write
             await self._child.stop()
             self._child = None
         if self.state is not ChildState.STOPPED:
@@ -102,10 +106,17 @@ class Supervisor:
     # -- one child after the other
 
     async def _supervise(self) -> None:
+        try:
+            await self._keep_one()
+        except Exception as fault:  # of ours: nobody would look after a child, or tell those who wait for one
+            log.critical("the engine's supervisor failed", exc_info=True)
+            self.kill()
+            if self.state is not ChildState.BROKEN:
+                await self._give_up(f"its supervisor failed ({type(fault).__name__}: {fault}); start the daemon again")
+
+    async def _keep_one(self) -> None:
         while True:
-            self._child = await ChildProcess.start(self.spec)
-            failure = await self._listen(self._child)
-            how = await self._child.ended()
+            failure, how = await self._lived()
             if failure and self.info is None:
                 await self._give_up(failure)
                 return
@@ -114,11 +125,25 @@ class Supervisor:
                 return
             await self._enter(ChildState.STARTING, "the model is loading again")
 
+    async def _lived(self) -> tuple[str, str]:
+        """One child's life: why its model could not be loaded, or nothing, and how it ended."""
+        try:
+            self._child = await ChildProcess.start(self.spec)
+        except OSError as error:  # the machine has no process, memory or descriptor to spare, perhaps for a moment
+            return "", f"its process cannot be started: {error}"
+        try:
+            failure = await self._listen(self._child)
+        except Exception as fault:  # of ours, or a child of other code: who waits for its answers would not get them
+            log.critical("what the engine's process says cannot be taken", exc_info=True)
+            await self._child.stop()
+            return "", f"what it said could not be taken: {type(fault).__name__}: {fault}"
+        return failure, await self._child.stop()
+
     async def _listen(self, child: ChildProcess) -> str:
         """Passes messages on until the child ends; returns why its model could not be loaded, or nothing."""
         async for message in child.messages():
             if isinstance(message, Ready):
-                self.info = message.info
+                self.info, self._ready_since = message.info, time.monotonic()
                 await self._enter(ChildState.READY, "")
                 self._up()  # before anyone who waited can run: nothing is awaited in between
             elif isinstance(message, LoadFailed):
@@ -135,11 +160,12 @@ class Supervisor:
         await self._enter(ChildState.BACKOFF, f"the engine ended ({how}) and is starting again")
         running = self._ended(how) if was_ready else ()  # no ticket is in a child that is still loading
         log.warning("the engine's process ended: %s, %d tickets were running", how, len(running))
-        now = time.monotonic()
+        if was_ready:
+            self._served += time.monotonic() - self._ready_since
         if not was_ready or is_model_fault(running, tuple(self._suspects)):
-            self._ends.append(now)
+            self._ends.append(self._served)
         self._suspects.update(running)
-        decision = after_end(self._ends, now)
+        decision = after_end(self._ends, self._served)
         if isinstance(decision, GiveUp):
             await self._give_up(f"{decision.why} (last: {how}); see its log, or choose another model")
             return False
@@ -147,6 +173,7 @@ class Supervisor:
         return True
 
     async def _give_up(self, why: str) -> None:
+        self._child = None
         await self._enter(ChildState.BROKEN, why)
         self._broken(why)
 

@@ -5,6 +5,7 @@ from support.gpus import gpu
 from support.shapes import shape
 from support.waiting import Told
 
+from codex.errors import CodexError
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
 from governor.readings import Snapshot
@@ -92,8 +93,9 @@ async def test_without_an_embedding_model_nobody_has_to_make_room():
         assert watched.told == []
 
 
-async def test_an_engine_that_is_gone_for_a_moment_does_not_end_the_watch():
-    async with Watched(EMBEDDING, fault=EngineUnavailable("it ended")) as watched:
+@pytest.mark.parametrize("fault", [EngineUnavailable("it ended"), CodexError("the disk is full"), ValueError("ours")])
+async def test_a_fault_of_who_follows_does_not_end_the_watch(fault):
+    async with Watched(EMBEDDING, fault=fault) as watched:
         watched.card.free = GIB
         await watched.moved.until(lambda: watched.told and watched.followed)
         watched.card.free = 20 * GIB

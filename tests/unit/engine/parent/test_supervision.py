@@ -20,7 +20,7 @@ def test_the_first_end_is_followed_by_a_short_pause_and_each_further_one_by_thre
 
 
 def test_the_fifth_end_within_a_minute_gives_the_model_up_and_says_why() -> None:
-    assert after_end([0, 10, 20, 30, 59], 59.5) == GiveUp("the engine ended 5 times within 60 s")
+    assert after_end([0, 10, 20, 30, 59], 59.5) == GiveUp("the engine ended 5 times within 60 s of service")
 
 
 def test_ends_longer_ago_than_a_minute_are_forgotten() -> None:

@@ -1,0 +1,123 @@
+"""Whatever ends a child, or keeps one from being started, whoever waits for it is told; nothing dies unseen."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from itertools import count
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from support.real_engine import next_child
+from support.waiting import SOON
+
+from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.supervision import ChildState
+from orchestrator.engine.parent.supervisor import EngineUnavailable
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def no_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
+
+
+@asynccontextmanager
+async def engine(model="fake", heard=lambda _: None):
+    client = EngineClient(EngineSpec(model))
+    client.on_snapshot(heard)
+    client.start()
+    try:
+        with anyio.fail_after(SOON):
+            yield client
+    finally:
+        await client.stop()
+
+
+async def broken(client):
+    """Why it was given up; it may have answered before."""
+    while True:
+        try:
+            await client.encode(())
+        except EngineUnavailable as error:
+            if error.broken:
+                return str(error)
+
+
+@pytest.mark.usefixtures("no_process")
+async def test_a_process_that_cannot_be_started_is_tried_five_times_and_whoever_waits_is_told():
+    async with engine() as client:
+        with pytest.raises(EngineUnavailable, match=r"5 times .* cannot be started: .*no python") as refused:
+            await client.ensure_ready()
+        assert refused.value.broken
+        assert (client.state, client.restarts, client.pid) == (ChildState.BROKEN, 5, None)
+
+
+async def test_a_process_that_cannot_be_started_for_a_moment_is_started_after_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.1)
+    asyncio.get_running_loop().call_later(0.2, monkeypatch.setattr, sys, "executable", sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
+    async with engine() as client:
+        assert (await client.encode(["a"]))[0].tolist() == [97]
+        assert client.restarts >= 1
+
+
+@pytest.mark.usefixtures("no_process")
+async def test_ends_count_by_the_time_that_children_served_and_not_by_how_long_they_took_to_load(monkeypatch):
+    hours = count(0.0, 3600.0)
+    monkeypatch.setattr("orchestrator.engine.parent.supervisor.time", SimpleNamespace(monotonic=lambda: next(hours)))
+    async with engine() as client:
+        assert "5 times" in await broken(client)
+
+
+async def test_a_model_that_cannot_be_loaded_is_told_also_where_its_process_then_hangs(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import atexit, signal; atexit.register(signal.pause)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("orchestrator.engine.parent.process.GRACE_SECONDS", 0.1)
+    model = tmp_path / "nothing.gguf"
+    model.write_bytes(b"GGUF" + bytes(64))
+    async with engine(str(model)) as client:
+        with pytest.raises(EngineUnavailable, match=r"nothing\.gguf"):
+            await client.ensure_ready()
+        assert client.pid is None
+
+
+async def test_a_message_that_cannot_be_taken_ends_its_child_and_the_next_one_answers(caplog):
+    faults = iter([ValueError("a fault of ours")])
+
+    def fail_once(_):
+        if (fault := next(faults, None)) is not None:
+            raise fault
+
+    async with engine(heard=fail_once) as client:
+        await next_child(client)
+        assert (await client.encode(["a"]))[0].tolist() == [97]
+        assert client.restarts == 1
+    assert "could not be taken: ValueError: a fault of ours" in caplog.text
+
+
+async def test_where_no_message_can_be_taken_the_engine_is_given_up_and_says_why():
+    def fail(_):
+        raise ValueError("a fault of ours")
+
+    async with engine(heard=fail) as client:
+        assert "a fault of ours" in await broken(client)
+        assert client.pid is None
+
+
+async def test_that_a_child_is_gone_and_holds_nothing_is_told_at_once():
+    told = []
+    async with engine(heard=lambda snapshot: told.append((client.state, snapshot.kv_bytes))) as client:
+        await client.ensure_ready()
+        os.kill(client.pid, signal.SIGKILL)
+        await next_child(client)
+        assert (ChildState.BACKOFF, 0) in told

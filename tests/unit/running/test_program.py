@@ -1,0 +1,56 @@
+"""The program's start: who waits for the model is told how it went, whatever that was."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+from support.gpus import gpu
+from support.shapes import shape
+from support.waiting import SOON
+
+from governor.footprint import KvPlan
+from governor.readings import Snapshot
+from governor.sensors.host import HostSensor
+from governor.settings import GIB, GovernorSettings
+from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.parent.client import EngineClient
+from orchestrator.errors import EngineFailed
+from orchestrator.hosting.machine import Costs, Machine
+from orchestrator.running.program import Awaited, Program
+
+pytestmark = pytest.mark.anyio
+
+
+class Card:
+    def read(self, own_pids: frozenset[int], now: float) -> Snapshot:
+        return Snapshot(now, (gpu(0, 24 * GIB, 20 * GIB),), HostSensor().read(own_pids, now))
+
+
+def program(speak: Any) -> Program:
+    """Engine and machine are real; there are no codices, and nobody asks."""
+    none: Any = SimpleNamespace()
+    meaning: Any = SimpleNamespace(
+        bridge=SimpleNamespace(open=lambda: None), filling=SimpleNamespace(start=lambda names: None)
+    )
+    library: Any = SimpleNamespace(codices=list)
+    return Program(
+        answers=none, operations=none, about=none, client=EngineClient(EngineSpec("fake")),
+        machine=Machine(Card(), GovernorSettings(), Costs(shape(), KvPlan())), shelf=none, watching=none, tending=none,
+        meaning=meaning, library=library, session_store=none, voice=Awaited(), speak=speak,
+    )  # fmt: skip
+
+
+async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> None:
+    def speak() -> Any:
+        raise ValueError("a fault of ours")
+
+    started = program(speak)
+    with anyio.fail_after(SOON):
+        await started.start()
+        with pytest.raises(EngineFailed, match="a fault of ours"):
+            await started.voice()
+        await started.waking.follow(lambda done, total: None)
+    assert (await started.ready())[0] is False
+    await started.machine.stop()
+    await started.client.stop()
