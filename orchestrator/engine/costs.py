@@ -51,7 +51,7 @@ class Costs:
     tile: int
     _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds by term
     _seen: dict[str, Seen] = field(default_factory=dict)
-    _since: int = 0  # steps seen since it was fitted
+    _unread: list[tuple[int, int, float]] = field(default_factory=list)  # rows, cells, milliseconds since it was fitted
     _surprised: bool = False  # by one of them
 
     def milliseconds(self, rows: int, cells: int) -> float:
@@ -67,16 +67,14 @@ class Costs:
         return empty / rows, (walked - empty) / rows / MANY
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
-        # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
-        kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
-        self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
+        self._unread.append((rows, cells, milliseconds))
         self._surprised |= abs(self.milliseconds(rows, cells) / milliseconds - 1) > SURPRISE
-        self._since += 1
-        if self._since >= PATIENCE:
+        if len(self._unread) >= PATIENCE:
             self._fit()
 
     def kept(self) -> Kinds:
         """What was learned, for a file; `resume` takes it up again."""
+        self._read()
         return {kind: [*seen.matrix.tolist(), seen.target.tolist()] for kind, seen in self._seen.items()}
 
     def resume(self, kept: Kinds) -> None:
@@ -90,7 +88,10 @@ class Costs:
     def padding(self, rows: int, cells: int) -> int:
         """Rows of a scratch sequence that make this step sooner, 0 where they do not, or where that was not seen yet."""
         short = -rows % self.tile
-        if not short or not rows or not {"loose", "tiles"} <= self._seen.keys():
+        if not short or not rows:
+            return 0
+        self._read()
+        if not {"loose", "tiles"} <= self._seen.keys():
             return 0  # how much a tile saves differs by a factor of ten between CPUs: both kinds are tried first
         return short if self.milliseconds(rows + short, cells) < self.milliseconds(rows, cells) else 0
 
@@ -120,8 +121,18 @@ class Costs:
         features: Vector = np.array([1.0, rows, (rows > loose) * cells, (rows - loose) * cells, loose * cells]) * PRIOR
         return features
 
+    def _read(self) -> None:
+        """Many at once: one by one, in the cold cache behind each step, this was a tenth of all that a step takes beside
+        llama.cpp."""
+        for rows, cells, milliseconds in self._unread:
+            # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
+            kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
+            self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
+        self._unread.clear()
+
     def _fit(self) -> None:
         """The weights that fit best, none negative: what comes out negative is set to 0 and the rest solved again."""
+        self._read()
         matrix = sum((seen.matrix for seen in self._seen.values()), TRUST * np.eye(TERMS))
         target = sum((seen.target for seen in self._seen.values()), TRUST * np.ones(TERMS))
         weights, free = np.zeros(TERMS), np.ones(TERMS, bool)
@@ -131,4 +142,4 @@ class Costs:
                 weights[free] = found
                 break
             free[np.flatnonzero(free)[found < 0]] = False
-        self._curve, self._since, self._surprised = tuple((PRIOR * weights).tolist()), 0, False
+        self._curve, self._surprised = tuple((PRIOR * weights).tolist()), False

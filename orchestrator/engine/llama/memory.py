@@ -10,6 +10,7 @@ from pathlib import Path
 
 import llama_cpp as lib
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
 from orchestrator.engine.crowding import default_threads
@@ -119,6 +120,7 @@ class LlamaMemory:
         self._backend = backend
         self._vocabulary = lib.llama_model_get_vocab(model)
         self._row = ctypes.c_float * int(lib.llama_vocab_n_tokens(self._vocabulary))
+        self._views: dict[int, NDArray[np.float32]] = {}  # of logits, by where they lie
         self._rows = Rows(spec.batch)
         self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
@@ -135,12 +137,18 @@ class LlamaMemory:
 
     def sample(self, row: int, sampler: Sampler) -> Sampled:
         assert isinstance(sampler, LlamaSampler)
-        logits = self._row.from_address(ctypes.addressof(lib.llama_get_logits_ith(self._context, row).contents))
-        token, logprobs = sampler.choose(np.frombuffer(memoryview(logits), np.float32))
+        token, logprobs = sampler.choose(self._logits(row))
         end = bool(lib.llama_vocab_is_eog(self._vocabulary, token))
         if not end:
             sampler.accept(token)
         return Sampled(token, end, logprobs)
+
+    def _logits(self, row: int) -> NDArray[np.float32]:
+        """A view of llama.cpp's own memory, until the next decode. Made once for each place: rows come to the same few."""
+        address = ctypes.addressof(lib.llama_get_logits_ith(self._context, row).contents)
+        if address not in self._views:
+            self._views[address] = np.frombuffer(memoryview(self._row.from_address(address)), np.float32)
+        return self._views[address]
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         lib.llama_memory_seq_cp(self._memory, source, target, start, end)
