@@ -80,7 +80,7 @@ class ModelSettings(Slice):
         True, description="guess an answer's next tokens from the code it may quote; the text is the same"
     )
     sequences: int = Field(
-        32, ge=2, le=256, description="sequences that a pool opens with; it gets more where answers need them"
+        32, ge=3, le=256, description="sequences that a pool opens with; it gets more where answers need them"
     )
 
     @field_validator("tensor_split")

@@ -39,7 +39,7 @@ class Pool:
         self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), price)
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
         self._each = 1 if ranges else 2
-        self.used = 0  # round of the last admission
+        self.used = 0  # number of the last entry
         self.wanted = Size(0, 0)  # that the last ticket which did not fit would have needed in all
         self._growth: dict[int, int] = {}
 
