@@ -49,6 +49,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "a long prompt beside a streaming answer": stall,
         "a long prompt given up": given_up,
         "decoding": decoding,
+        "decoding with flash attention": decoding_flashed,
         "decoding at depth": decoding_deep,
         "decoding with a larger model": decoding_larger,
         "own time per step": own_time,
@@ -159,6 +160,15 @@ def decoding(bench: Bench) -> Iterator[Row]:
             yield rate(f"decoding, {answers} at once, {name}", "all answers together", ours, theirs, 0.97)
 
 
+def decoding_flashed(bench: Bench) -> Iterator[Row]:
+    """Like with like: what an answer takes in the one engine and the other where attention is not what differs."""
+    for answers in (1, 4, 8):
+        ours, theirs = in_turns(bench, answers, 0, tokens=256, flash=True)
+        yield rate(
+            f"decoding, {answers} at once, both with flash attention", "all answers together", ours, theirs, 0.97
+        )
+
+
 def decoding_deep(bench: Bench) -> Iterator[Row]:
     case, figure = f"decoding, 8 at once at {thousands(bench.depth)}", "all answers together"
     story = partial(stories.decode_rate, floor=ids(bench.depth, "floor"), answers=8, tokens=64)
@@ -179,9 +189,9 @@ def decoding_larger(bench: Bench) -> Iterator[Row]:
         yield rate(case, "all answers together", ours, theirs, 0.97)
 
 
-def in_turns(bench: Bench, answers: int, depth: int, tokens: int) -> tuple[float, float]:
+def in_turns(bench: Bench, answers: int, depth: int, tokens: int, *, flash: bool = False) -> tuple[float, float]:
     story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=tokens)
-    turns = [both(bench, story, cells=8 * (depth + ROOM), slots=8) for _ in range(bench.runs)]
+    turns = [both(bench, story, cells=8 * (depth + ROOM), slots=8, flash=flash) for _ in range(bench.runs)]
     return median(ours for ours, _ in turns), median(theirs for _, theirs in turns)
 
 
@@ -206,12 +216,21 @@ def thousands(depth: int) -> str:
 # ---- one engine at a time, so that neither disturbs the other --------------------------------------------------------
 
 
-def both(bench: Bench, story: Callable[[Engine], Figures], *, cells: int, slots: int = 1) -> tuple[Figures, Figures]:
-    return with_ours(bench, story, cells), with_theirs(bench, story, cells, slots=slots)
+def both(
+    bench: Bench, story: Callable[[Engine], Figures], *, cells: int, slots: int = 1, flash: bool = False
+) -> tuple[Figures, Figures]:
+    return with_ours(bench, story, cells, flash=flash), with_theirs(bench, story, cells, slots=slots)
 
 
-def with_ours(bench: Bench, story: Callable[[Engine], Figures], cells: int, *, folder: Path | None = None) -> Figures:
-    with stopping(Ours(bench.model, cells, threads=bench.threads, folder=folder)) as engine:
+def with_ours(
+    bench: Bench,
+    story: Callable[[Engine], Figures],
+    cells: int,
+    *,
+    folder: Path | None = None,
+    flash: bool = False,
+) -> Figures:
+    with stopping(Ours(bench.model, cells, threads=bench.threads, folder=folder, flash=flash)) as engine:
         return story(engine)
 
 

@@ -33,9 +33,8 @@ class LlamaServer:
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="peer-")
         self.log = Path(self.folder.name) / "log"
-        self.address = (
-            Path(self.folder.name) / "server.sock"
-        )  # it listens on a Unix socket when the host's name ends so
+        # It listens on a Unix socket where the host's name ends so.
+        self.address = Path(self.folder.name) / "server.sock"
         options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
         options += [
             "-fa",

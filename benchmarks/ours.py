@@ -32,13 +32,27 @@ from orchestrator.engine.transport import Wire
 
 
 class Ours:
-    """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it."""
+    """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it;
+    `flash` is flash attention, which on a CPU is off unless somebody sets it."""
 
     def __init__(
-        self, model: Path, cells: int, *, threads: int = 0, batch: int = 512, folder: Path | None = None
+        self,
+        model: Path,
+        cells: int,
+        *,
+        threads: int = 0,
+        batch: int = 512,
+        folder: Path | None = None,
+        flash: bool = False,
     ) -> None:
-        budget = 8 << 30 if folder else 0
-        spec = EngineSpec(str(model), threads=threads, batch=batch, cache_folder=str(folder or ""), disk_budget=budget)
+        spec = EngineSpec(
+            str(model),
+            threads=threads,
+            batch=batch,
+            cache_folder=str(folder or ""),
+            disk_budget=8 << 30 if folder else 0,
+            flash_attention=flash,
+        )
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.engine.worker", str(there.fileno())],

@@ -22,10 +22,9 @@ from orchestrator.engine.door import Floor, Refusal, refused
 from orchestrator.engine.messages import Grant, Job
 from orchestrator.engine.slack import Slack, endless
 from orchestrator.engine.tickets import Ticket
-from orchestrator.engine.worth import Price
+from orchestrator.engine.worth import CARRIED_IN_A_SECOND, Price
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
-CARRIED_IN_A_SECOND = 500e6  # bytes: what a restore ought to reach
 
 log = logging.getLogger("lorekeep.engine")
 

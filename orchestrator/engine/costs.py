@@ -90,8 +90,7 @@ class Costs:
         short = -rows % self.tile
         if not short or not rows:
             return 0
-        self._read()
-        if not {"loose", "tiles"} <= self._seen.keys():
+        if not {"loose", "tiles"} <= {*self._seen, *(self._kind(steps) for steps, _, _ in self._unread)}:
             return 0  # how much a tile saves differs by a factor of ten between CPUs: both kinds are tried first
         return short if self.milliseconds(rows + short, cells) < self.milliseconds(rows, cells) else 0
 
@@ -125,10 +124,12 @@ class Costs:
         """Many at once: one by one, in the cold cache behind each step, this was a tenth of all that a step takes beside
         llama.cpp."""
         for rows, cells, milliseconds in self._unread:
-            # Kinds are forgotten apart: a long answer must not wash out what prefills cost.
-            kind = "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
-            self._seen.setdefault(kind, Seen()).add(self._features(rows, cells) / milliseconds)
+            self._seen.setdefault(self._kind(rows), Seen()).add(self._features(rows, cells) / milliseconds)
         self._unread.clear()
+
+    def _kind(self, rows: int) -> str:
+        """Kinds are forgotten apart: a long answer must not wash out what prefills cost."""
+        return "answers" if rows <= FEW else "loose" if rows < self.tile else "tiles"
 
     def _fit(self) -> None:
         """The weights that fit best, none negative: what comes out negative is set to 0 and the rest solved again."""

@@ -214,7 +214,7 @@ def thread_failed(fault: threading.ExceptHookArgs) -> None:
 
 
 def overrun(seconds: float) -> None:
-    log.critical("nothing has come back for %.0f s, ten times what was predicted: this process ends", seconds)
+    log.critical("nothing has come back for %.0f s, far longer than was predicted: this process ends", seconds)
     os._exit(86)
 
 

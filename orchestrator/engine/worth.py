@@ -8,6 +8,8 @@ tokens before it. Age is counted in uses of others since its own last one. What 
 
 from dataclasses import dataclass
 
+CARRIED_IN_A_SECOND = 500e6  # bytes between cells and tiers: what a restore ought to reach
+
 
 @dataclass(frozen=True)
 class Price:

@@ -71,7 +71,6 @@ class AnchoredTree(Tree):
         assert above is not None and sequence is not None
         above.children[above.children.index(upper)] = lower
         lower.parent, lower.start, lower.ids = above, upper.start, upper.ids + lower.ids
-        lower.place = upper.place
         lower.filled += upper.filled
         upper.gone, upper.sequence = True, None
         if lower.sequence is None:

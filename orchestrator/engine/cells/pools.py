@@ -142,11 +142,11 @@ class Pool:
         return SCRATCH_CELLS + sum(self._growth.values()) + self.tree.promised()
 
     def free(self) -> int:
-        return self.memory.cells - self.reserved() - self.tree.leased() - self.tree.evictable()
+        return self.memory.cells - self.reserved() - self.tree.standing()
 
     def cells_used(self) -> int:
         """Cells that hold KV."""
-        return self.tree.leased() + self.tree.evictable()
+        return self.tree.standing()
 
     def in_use(self) -> int:
         """Cells that no eviction can free."""

@@ -275,6 +275,10 @@ class Tree:
 
     # -- counting
 
+    def standing(self) -> int:
+        """Cells that hold KV, leased or evictable; asked several times a step, so in one walk."""
+        return sum(node.filled for node in self.nodes())
+
     def leased(self) -> int:
         return sum(node.filled for node in self.nodes() if node.leases)
 

@@ -5,7 +5,7 @@
       load failed │  │ └──── ended ──┬──┘
                   │  │ after a pause ▼
                   │  └──────────── BACKOFF
-                  ▼                  │ five ends in a minute of service
+                  ▼                  │ five ends in a minute of service, or a fault of ours
                 BROKEN ◀─────────────┘
 
 Pure: times are handed in. What ran in the child is not this file's business.

@@ -111,6 +111,8 @@ class Supervisor:
         except Exception as fault:  # of ours: nobody would look after a child, or tell those who wait for one
             log.critical("the engine's supervisor failed", exc_info=True)
             self.kill()
+            if self.state is ChildState.READY:
+                await self._enter(ChildState.BACKOFF, "the engine's process is not looked after")
             if self.state is not ChildState.BROKEN:
                 await self._give_up(f"its supervisor failed ({type(fault).__name__}: {fault}); start the daemon again")
 

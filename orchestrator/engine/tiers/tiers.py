@@ -21,13 +21,12 @@ from orchestrator.engine.tiers.index import Index, Kept
 from orchestrator.engine.tiers.reading import Reader
 from orchestrator.engine.tiers.view import View
 from orchestrator.engine.tiers.writer import Writer
-from orchestrator.engine.worth import UNSEEN, Price
+from orchestrator.engine.worth import CARRIED_IN_A_SECOND, UNSEEN, Price
 
 IN_HAND = 256 << 20  # bytes of states that wait for the disk, beyond which nothing is saved ahead of it
 
 SPARE = 64  # of a full tier one part in so many is made free at once: finding what goes looks at all that is there
 
-RESTORED_IN_A_MS = 500_000  # bytes: what a restore ought to reach
 FORETOLD = 256  # tokens that this counts for, beside those that were restored
 
 log = logging.getLogger("lorekeep.engine.tiers")
@@ -54,7 +53,7 @@ class Tiers:
     `twice`: whether RAM may hold what has a file too. Where the cells lie on a GPU that saves reading it; where they lie in
     RAM it would hold a floor there twice, and the system's page cache does the same with memory that nobody else wants.
     `written` is called in the writer's thread after each file: there is something to `settle`. `price` is what a prompt
-    token costs, as known now: it is set where it is learned (`keepers`).
+    token costs, as known now: it is set where a keeper is made (`keepers`).
     """
 
     root: str
@@ -121,7 +120,7 @@ class Tiers:
 
     def restore_ms(self) -> float:
         """What it takes to bring back a token, as seen so far; before that, by its bytes."""
-        seen, foretold = self.counters, FORETOLD * self._bytes_per_token / RESTORED_IN_A_MS
+        seen, foretold = self.counters, FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
         return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
 
     def expect(self, header: Header) -> None:
@@ -185,7 +184,7 @@ class Tiers:
 
     def _fit_ram(self) -> None:
         """Sends out of RAM what is worth least, until it is within the budget; what is being written goes once it is. What
-        the disk has no room for in its heap is lost."""
+        would go to a disk that does not keep up is lost."""
         over = self.ram_bytes - self.ram_budget - sum(self._size_in_ram(name) for name in self._writer.pending())
         if over <= 0:
             return

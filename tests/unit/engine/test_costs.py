@@ -41,6 +41,14 @@ def test_it_follows_a_machine_that_became_slower() -> None:
     assert 2 < costs.milliseconds(64, 8000) / cpu(64, 8000) < 4
 
 
+def test_it_follows_although_padding_is_asked_for_before_each_step() -> None:
+    costs = Costs(64)
+    for _ in range(40):
+        costs.padding(1, 8000)
+        costs.learn(1, 8000, 500.0)
+    assert abs(costs.milliseconds(1, 8000) / 500 - 1) < 0.2
+
+
 def test_a_short_step_at_depth_is_padded_to_the_tile() -> None:
     assert taught(64, cpu).padding(14, 8000) == 50
 

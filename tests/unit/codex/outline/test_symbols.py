@@ -204,10 +204,13 @@ def test_four_times_the_hostile_text_takes_no_more_than_about_four_times_as_long
 
 
 def seconds(path: str, text: str) -> float:
-    """Of this thread alone: other work on the machine does not count."""
-    before = time.thread_time()
-    outline(Document(path, text, "", len(text)))
-    return time.thread_time() - before
+    """Of this thread alone, the quicker of two: neither other work on the machine nor what the heap does then counts."""
+    taken = []
+    for _ in range(2):
+        before = time.thread_time()
+        outline(Document(path, text, "", len(text)))
+        taken.append(time.thread_time() - before)
+    return min(taken)
 
 
 @pytest.mark.parametrize(
