@@ -105,7 +105,11 @@ class LlamaServer:
     def stop(self) -> None:
         self.http.close()
         self.process.terminate()
-        self.process.wait(timeout=30)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # seen once: it had answered, and did not end
+            self.process.kill()
+            self.process.wait()
         self.folder.cleanup()
 
 
