@@ -39,6 +39,7 @@ pytestmark = pytest.mark.anyio
 
 FLOOR = [number % 3000 for number in range(4000)]
 FENCE = 99
+GRANT = Grant(1, 16_384, 8192)
 
 
 @asynccontextmanager
@@ -48,7 +49,7 @@ async def child(model: Path, batch: int = 128) -> AsyncIterator[tuple[ChildProce
     messages = process.messages()
     try:
         await until(messages, Ready)
-        process.send([Grant(1, 16_384, 8192), PutFloor("floor", ids_to_bytes(FLOOR))])
+        process.send([GRANT, PutFloor("floor", ids_to_bytes(FLOOR))])
         yield process, messages
     finally:
         await process.stop()
@@ -72,7 +73,9 @@ async def cancelled(process: ChildProcess, messages: AsyncIterator[Any], ticket:
     return ends or await until(messages, Completion)
 
 
-async def idle_pools(messages: AsyncIterator[Any]) -> Snapshot:
+async def idle_pools(process: ChildProcess, messages: AsyncIterator[Any]) -> Snapshot:
+    """An idle child tells its picture once, which may have been read by now, and again when it is told anything."""
+    process.send([GRANT])
     while True:
         snapshot = (await until(messages, Snapshot))[-1]
         assert isinstance(snapshot, Snapshot)
@@ -95,7 +98,7 @@ async def test_a_prefill_is_cancelled_within_one_step_and_what_it_computed_stays
         assert sum(isinstance(message, Progress) for message in rest) <= 1
         assert rest[-1].outcome is Outcome.CANCELLED
         assert 0 < rest[-1].computed < len(FLOOR)
-        snapshot = await idle_pools(messages)
+        snapshot = await idle_pools(process, messages)
         assert_all_given_back(snapshot)
         assert sum(pool.evictable for pool in snapshot.pools) == rest[-1].computed
 
@@ -111,7 +114,7 @@ async def test_an_answer_is_cancelled_within_one_step_and_everything_reserved_is
         assert sum(isinstance(message, Delta) for message in rest) <= 1
         assert rest[-1].outcome is Outcome.CANCELLED
         assert 0 < rest[-1].generated < 4000
-        assert_all_given_back(await idle_pools(messages))
+        assert_all_given_back(await idle_pools(process, messages))
 
 
 async def test_one_of_many_is_cancelled_and_the_others_are_answered(quoter_model: Path) -> None:
@@ -126,7 +129,7 @@ async def test_one_of_many_is_cancelled_and_the_others_are_answered(quoter_model
             assert end.ticket not in ends, "a ticket ended twice"
             ends[end.ticket] = end
         assert {number for number, end in ends.items() if end.outcome is Outcome.CANCELLED} == {3}
-        assert_all_given_back(await idle_pools(messages))
+        assert_all_given_back(await idle_pools(process, messages))
 
 
 async def test_a_client_that_goes_cancels_what_it_asked(quoter_model: Path) -> None:
