@@ -31,7 +31,8 @@ class Reads(Protocol):
 async def until(event: asyncio.Event, seconds: float) -> None:
     """Returns when the event is set or the time is over."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         return
 

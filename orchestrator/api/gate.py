@@ -44,7 +44,8 @@ class Gate:
     async def empty(self, seconds: float) -> bool:
         """Waits until nobody is inside, at most so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
         return self._inside == 0
 
     async def passed(self, path: str, *, asks: bool) -> None:

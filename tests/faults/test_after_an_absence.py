@@ -63,7 +63,8 @@ async def found(made, query="access code"):
 async def taken_in(made):
     """Returns when what changed is searchable."""
     (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "changes of vaults"]
-    await asyncio.wait_for(task, SOON)
+    async with asyncio.timeout(SOON):
+        await task
 
 
 async def test_a_search_before_the_comparison_says_so_and_after_it_finds_what_stands(left):

@@ -167,7 +167,8 @@ async def test_an_engine_that_does_not_come_to_an_end_of_loading_is_stopped_at_o
     client = EngineClient(EngineSpec(str(quoter_model), threads=1, gpu_layers=0))
     client.start()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(client.ensure_ready(), 2)
+        async with asyncio.timeout(2):
+            await client.ensure_ready()
     with anyio.fail_after(GRACE_SECONDS / 2):
         await client.stop()
 

@@ -33,7 +33,7 @@ class Served:
         return self
 
     def wait_for(self, event: asyncio.Event, timeout_s: float = 60.0) -> None:
-        asyncio.run_coroutine_threadsafe(asyncio.wait_for(event.wait(), timeout_s), self.loop).result()
+        asyncio.run_coroutine_threadsafe(event.wait(), self.loop).result(timeout_s)
 
 
 @contextmanager

@@ -261,7 +261,8 @@ class EngineClient:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if self.state is ChildState.READY:
                 try:
-                    await asyncio.wait_for(self.encode(()), PATIENCE_SECONDS)
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        await self.encode(())
                 except TimeoutError:
                     self._supervisor.kill()
                 except EngineUnavailable:

@@ -85,7 +85,8 @@ class ChildProcess:
         """Closes the socket, which ends the child, and kills it when it does not go; how it ended, in words."""
         self._writer.close()
         try:
-            code = await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+            async with asyncio.timeout(GRACE_SECONDS):
+                code = await self._process.wait()
         except TimeoutError:
             self.kill()
             code = await self._process.wait()

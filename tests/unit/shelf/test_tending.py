@@ -33,7 +33,8 @@ def parts(tmp_path):
 
 async def ended(tending):
     """Returns when what was begun has ended."""
-    await asyncio.wait_for(tending._work["vaults"].task, SOON)
+    async with asyncio.timeout(SOON):
+        await tending._work["vaults"].task
 
 
 async def test_it_is_in_doubt_from_the_first_moment_until_it_is_found_in_order(parts):

@@ -1,9 +1,12 @@
-"""What a child is started in."""
+"""What a child is started in, and its end."""
+
+import asyncio
+import socket
 
 import pytest
 
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.process import environment_of
+from orchestrator.engine.parent.process import ChildProcess, environment_of
 
 
 def test_what_the_user_told_the_c_library_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +20,32 @@ def test_a_card_that_was_chosen_is_the_only_one_seen(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "CUDA_VISIBLE_DEVICES" not in environment_of(EngineSpec("fake"))
     assert environment_of(EngineSpec("fake", gpu="1"))["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+class Ending:
+    """A process that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def wait(self) -> int:
+        await self.over.wait()
+        return 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", range(4))
+async def test_waiting_for_a_child_can_be_given_up_also_as_it_ends(turns: int) -> None:
+    process, (ours, theirs) = Ending(), socket.socketpair()
+    with theirs:
+        child = ChildProcess(process, ours)  # type: ignore[arg-type]
+        child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        stopping = asyncio.create_task(child.stop())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        process.over.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        given_up = stopping.cancel()
+        await asyncio.wait([stopping])
+        assert stopping.cancelled() == given_up
