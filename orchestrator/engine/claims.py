@@ -1,7 +1,10 @@
-"""Who fills a node that several tickets wait for: restores or computes it, while the others wait for its cells. Pure.
+"""Who fills a node that several tickets wait for: restores or computes it, while the others wait for its cells.
 
-An interactive ticket goes on with what a background one had begun: it must not wait at the other's class. But the last
-node of a prompt that wants an answer is filled by its own ticket, whatever its class: the answer begins with its logits.
+    question ──waits──▶ node ◀──fills── background ticket, which is served in the question's place until the node stands
+
+Who has begun goes on, whatever its class: the last node of a prompt that wants an answer is its own ticket's to fill,
+because the answer begins with its logits. So that nobody waits at another one's class, who fills a node inherits the
+place of the first who waits for it.
 """
 
 from collections.abc import Mapping
@@ -11,21 +14,23 @@ from orchestrator.engine.tickets import Phase, Ticket
 
 
 def claim(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> bool:
-    """Makes the ticket the one that fills the node; False while that is another one's."""
-    filler = tickets.get(node.filler) if node.filler is not None else None
-    if filler is not None and filler is not ticket and not _takes_over(ticket, filler, node):
-        return False
-    node.filler = ticket.number
-    return True
+    """Makes the ticket the one that fills the node; False while that is another one's, which then does it for both."""
+    other = _another(ticket, node, tickets)
+    if other is None:
+        node.filler = ticket.number
+        return True
+    other.fills_for(ticket, node)
+    return False
 
 
 def restored_by_another(ticket: Ticket, tickets: Mapping[int, Ticket]) -> bool:
     """Whether what the ticket needs next is just being brought back for another one."""
     node = ticket.unfinished()
-    filler = tickets.get(node.filler) if node is not None and node.filler is not None else None
-    return filler is not None and filler is not ticket and filler.phase is Phase.RESTORING
+    other = _another(ticket, node, tickets) if node is not None else None
+    return other is not None and other.phase is Phase.RESTORING
 
 
-def _takes_over(ticket: Ticket, filler: Ticket, node: Node) -> bool:
-    needs_logits = node is filler.tip and filler.job.max_tokens > 0
-    return filler.order[0] and not ticket.order[0] and not needs_logits
+def _another(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> Ticket | None:
+    """Who fills the node already."""
+    filler = tickets.get(node.filler) if node.filler is not None else None
+    return filler if filler is not ticket else None

@@ -42,6 +42,14 @@ ALLOWED = {
 }
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """A node, and one who waits until it is filled."""
+
+    node: Node
+    by: "Ticket"
+
+
 @dataclass(eq=False)
 class Ticket:
     job: Job
@@ -67,6 +75,7 @@ class Ticket:
     admitted_at: float = 0.0
     first_token_at: float = 0.0
     again: bool = False  # it was in a pool that failed
+    awaited: Awaited | None = None  # what it fills for one who came before it
 
     @property
     def number(self) -> int:
@@ -79,8 +88,22 @@ class Ticket:
         return Wanted(Path(self.ids, self.cut, self.job.owner), limit, self.restored)
 
     @property
-    def order(self) -> Order:
+    def came(self) -> Order:
+        """Its own place in the line."""
         return self.job.urgency is Urgency.BACKGROUND, self.in_line
+
+    @property
+    def order(self) -> Order:
+        """In which it is served: as it came, or in the place of one who waits for what it fills."""
+        return self.awaited.by.came if self.awaited is not None and self._is_awaited(self.awaited) else self.came
+
+    def fills_for(self, waiting: "Ticket", node: Node) -> None:
+        """From now on it is served no later than who waits for this node, until that stands or nobody waits for it."""
+        if waiting.came < self.order:
+            self.awaited = Awaited(node, waiting)
+
+    def _is_awaited(self, awaited: Awaited) -> bool:
+        return awaited.node.filler == self.number and awaited.by.phase in (Phase.RESTORING, Phase.PREFILL)
 
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
@@ -97,7 +120,7 @@ class Ticket:
         self.enter(Phase.WAITING)
         if self.sampler is not None:
             self.sampler.close()
-        self.again, self.sampler, self.drafting, self.pending = True, None, None, None
+        self.again, self.sampler, self.drafting, self.pending, self.awaited = True, None, None, None, None
         self.restored, self.reuse, self.drafts = [], (), []
         self.computed, self.admitted_at = 0, 0.0
 
