@@ -2,9 +2,9 @@
 
 A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
 too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted: first what is worth least,
-but nothing before what goes on from it. Deleting the whole folder at any moment is safe. Writing happens in a thread of its
-own; the loop never waits for it, and saves no more than a bounded heap ahead of it. Every fault of a file is a miss and
-is logged. Knows no tree and no llama.cpp.
+but nothing before what goes on from it. Deleting the whole folder at any moment is safe. Files are written and deleted in
+a thread of its own; the loop never waits for it, and saves no more than a bounded heap ahead of it. Every fault of a file
+is a miss and is logged. Knows no tree and no llama.cpp.
 """
 
 import logging
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.engine.messages import Tier
 from orchestrator.engine.tiers.checkpoint_file import Damaged, Header
-from orchestrator.engine.tiers.checkpoint_folder import SUFFIX, checkpoints, delete, usable
+from orchestrator.engine.tiers.checkpoint_folder import SUFFIX, checkpoints, usable
 from orchestrator.engine.tiers.index import Index, Kept
 from orchestrator.engine.tiers.reading import Reader
 from orchestrator.engine.tiers.view import View
@@ -138,7 +138,7 @@ class Tiers:
             self.ram_bytes -= len(kept.state)
         if kept.on_disk:
             self.disk_bytes -= kept.on_disk
-            delete(self._path(name))
+            self._writer.drop(self._path(name))
 
     def below(self, name: str) -> list[Header]:
         """The segments that go on from this one."""
@@ -165,10 +165,11 @@ class Tiers:
         return self._writer.in_hand() >= IN_HAND
 
     def flush(self) -> None:
-        """Waits until all that was to be written is written, and nothing is being read."""
+        """Waits until all that was to be written or deleted is, and nothing is being read."""
         self._reader.settle()
         self._writer.flush()
         self.settle()
+        self._writer.flush()  # files that went with that
 
     def settle(self) -> None:
         """Takes note of what the writer finished and keeps the budgets; only the loop changes the index."""
@@ -229,7 +230,7 @@ class Tiers:
     def _note_written(self, name: str, size: int) -> None:
         kept = self._index.get(name)
         if kept is None:
-            delete(self._path(name))
+            self._writer.drop(self._path(name))
             return
         if size:
             self._disk_fails = False
@@ -257,7 +258,7 @@ class Tiers:
             if kept.state is not None:
                 self.disk_bytes -= kept.on_disk
                 kept.on_disk = 0
-                delete(self._path(kept.header.name))
+                self._writer.drop(self._path(kept.header.name))
             else:
                 self.forget(kept.header.name)
 

@@ -1,4 +1,4 @@
-"""Writes checkpoint files in a thread, so that no answer waits for a disk."""
+"""Writes and deletes checkpoint files in a thread, so that no answer waits for a disk, however many go at once."""
 
 import queue
 import threading
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.tiers.checkpoint_file import Header, write
+from orchestrator.engine.tiers.checkpoint_folder import delete
 
 
 @dataclass(frozen=True)
@@ -14,15 +15,28 @@ class Written:
     """Wakes the loop: a file is written or has failed, and the tiers have to take note of it."""
 
 
+@dataclass(frozen=True)
+class Put:
+    """A file to be written."""
+
+    path: Path
+    header: Header
+    state: bytes
+
+
 class Writer:
-    """In the writing thread `failed` is told what could not be written, and `done` is called after each file."""
+    """Does what it is told in the order of the calls: what is dropped and put again is there.
+
+    In the writing thread `failed` is told what could not be written, and `done` is called after each file written.
+    """
 
     def __init__(self, failed: Callable[[str, OSError], None], done: Callable[[], None] = lambda: None) -> None:
         self._failed = failed
         self._done_one = done
-        self._waiting: queue.SimpleQueue[tuple[Path, Header, bytes] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Put | Path | None] = queue.SimpleQueue()
         self._done: dict[str, int] = {}
         self._pending: dict[str, int] = {}
+        self._dropped = 0  # files that are still to be deleted
         self._idle = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._thread.start()
@@ -44,7 +58,13 @@ class Writer:
     def put(self, path: Path, header: Header, state: bytes) -> None:
         with self._idle:
             self._pending[header.name] = len(state)
-        self._waiting.put((path, header, state))
+        self._waiting.put(Put(path, header, state))
+
+    def drop(self, path: Path) -> None:
+        """Deletes a file: a slow disk takes minutes for the thousands of a long conversation."""
+        with self._idle:
+            self._dropped += 1
+        self._waiting.put(path)
 
     def finished(self) -> Iterator[tuple[str, int]]:
         """Names written since the last call, with the bytes of their files; 0 for those that failed."""
@@ -54,7 +74,7 @@ class Writer:
 
     def flush(self) -> None:
         with self._idle:
-            self._idle.wait_for(lambda: not self._pending)
+            self._idle.wait_for(lambda: not self._pending and not self._dropped)
 
     def close(self) -> None:
         self._waiting.put(None)
@@ -62,14 +82,25 @@ class Writer:
 
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None:
-            path, header, state = job
-            size = 0
-            try:
-                size = write(path, header, state)
-            except OSError as error:
-                self._failed(header.name, error)
-            with self._idle:
-                self._done[header.name] = size
-                self._pending.pop(header.name, None)
-                self._idle.notify_all()
-            self._done_one()
+            if isinstance(job, Put):
+                self._write(job)
+            else:
+                self._delete(job)
+
+    def _write(self, put: Put) -> None:
+        size = 0
+        try:
+            size = write(put.path, put.header, put.state)
+        except OSError as error:
+            self._failed(put.header.name, error)
+        with self._idle:
+            self._done[put.header.name] = size
+            self._pending.pop(put.header.name, None)
+            self._idle.notify_all()
+        self._done_one()
+
+    def _delete(self, path: Path) -> None:
+        delete(path)
+        with self._idle:
+            self._dropped -= 1
+            self._idle.notify_all()
