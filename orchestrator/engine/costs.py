@@ -85,10 +85,13 @@ class Costs:
         self._seen = {kind: Seen(rows[:TERMS].copy(), rows[TERMS].copy()) for kind, rows in found.items()}
         self._fit()
 
-    def padding(self, rows: int, cells: int) -> int:
-        """Rows of a scratch sequence that make this step sooner, 0 where they do not, or where that was not seen yet."""
+    def padding(self, rows: int, cells: int, most: int) -> int:
+        """Rows of a scratch sequence that make this step sooner, 0 where they do not, or where that was not seen yet.
+
+        `most`: rows that the backend takes at once. Part of a tile makes nothing sooner.
+        """
         short = -rows % self.tile
-        if not short or not rows:
+        if not short or not rows or rows + short > most:
             return 0
         if not {"loose", "tiles"} <= {*self._seen, *(self._kind(steps) for steps, _, _ in self._unread)}:
             return 0  # how much a tile saves differs by a factor of ten between CPUs: both kinds are tried first
@@ -101,7 +104,7 @@ class Costs:
         size = min(wanted, most - beside)
         if size < wanted:
             size = self._in_tiles(beside, size)
-        while size > FEWEST and self._padded(beside + size, cells) > budget_ms:
+        while size > FEWEST and self._padded(beside + size, cells, most) > budget_ms:
             smaller = self._in_tiles(beside, size // 2)
             size = max(self.tile - beside, smaller) if beside + size > self.tile else smaller
         return max(1, size)
@@ -111,8 +114,8 @@ class Costs:
         whole = (beside + size) // self.tile * self.tile - beside
         return whole if whole > 0 else size
 
-    def _padded(self, rows: int, cells: int) -> float:
-        return self.milliseconds(rows + self.padding(rows, cells), cells)
+    def _padded(self, rows: int, cells: int, most: int) -> float:
+        return self.milliseconds(rows + self.padding(rows, cells, most), cells)
 
     def _features(self, rows: int, cells: int) -> Vector:
         """In units of the prior's milliseconds."""

@@ -123,7 +123,7 @@ def plan_round(
     for pool in sorted({*load.answers, *prefill}):
         tickets, filling = tuple(answering.get(pool, ())), prefill.get(pool, ())
         rows = len(tickets) + _tokens(filling)
-        padding = _padding(rows, cells[pool], limits.batch, costs)
+        padding = costs.padding(rows, cells[pool], limits.batch)
         mine_drafts = {number: drafts[number] for number in tickets if number in drafts} if drafts else {}
         chosen = _drafts(mine_drafts, len(tickets), rows, padding, cells[pool], limits, costs)
         padding = max(0, padding - _tokens(chosen))
@@ -190,12 +190,6 @@ def _length(want: Want) -> tuple[int, Want]:
 
 def _tokens(counts: Sequence[tuple[int, int]]) -> int:
     return sum(count for _, count in counts)
-
-
-def _padding(rows: int, cells: int, batch: int, costs: Costs) -> int:
-    """What makes the step sooner, where the backend takes so much at once: part of a tile makes nothing sooner."""
-    padding = costs.padding(rows, cells)
-    return padding if rows + padding <= batch else 0
 
 
 def _drafts(

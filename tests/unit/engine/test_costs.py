@@ -44,27 +44,27 @@ def test_it_follows_a_machine_that_became_slower() -> None:
 def test_it_follows_although_padding_is_asked_for_before_each_step() -> None:
     costs = Costs(64)
     for _ in range(40):
-        costs.padding(1, 8000)
+        costs.padding(1, 8000, 512)
         costs.learn(1, 8000, 500.0)
     assert abs(costs.milliseconds(1, 8000) / 500 - 1) < 0.2
 
 
 def test_a_short_step_at_depth_is_padded_to_the_tile() -> None:
-    assert taught(64, cpu).padding(14, 8000) == 50
+    assert taught(64, cpu).padding(14, 8000, 512) == 50
 
 
 def test_one_row_at_no_depth_is_not_padded() -> None:
-    assert taught(64, cpu).padding(1, 10) == 0
+    assert taught(64, cpu).padding(1, 10, 512) == 0
 
 
 def test_a_full_tile_and_an_empty_step_are_never_padded() -> None:
     costs = Costs(64)
-    assert [costs.padding(rows, 8000) for rows in (0, 64, 128)] == [0, 0, 0]
+    assert [costs.padding(rows, 8000, 512) for rows in (0, 64, 128)] == [0, 0, 0]
 
 
 @given(st.integers(0, 600), st.integers(0, 130_000))
 def test_without_tiles_nothing_is_padded(rows: int, cells: int) -> None:
-    assert Costs(1).padding(rows, cells) == 0
+    assert Costs(1).padding(rows, cells, 1024) == 0
 
 
 measured = st.tuples(st.integers(1, 512), st.integers(0, 130_000), st.floats(0.01, 60_000))
@@ -88,14 +88,29 @@ def test_a_chunk_is_at_least_one_token_and_never_more_than_wanted_or_fits(
     assert 1 <= size <= min(wanted, 512 - beside)
 
 
-@given(st.integers(0, 12), st.integers(0, 20_000), st.integers(1, 5000), st.floats(1, 2000))
+@given(
+    st.integers(0, 12),
+    st.integers(0, 20_000),
+    st.integers(1, 5000),
+    st.floats(1, 2000),
+    st.sampled_from([40, 100, 512]),
+)
 def test_a_chunk_keeps_to_its_budget_unless_it_is_of_the_fewest_tokens(
-    beside: int, cells: int, wanted: int, budget: float
+    beside: int, cells: int, wanted: int, budget: float, batch: int
 ) -> None:
     costs = taught(64, cpu, steps=60)
-    size = costs.chunk(beside, cells, wanted, 512, budget)
+    size = costs.chunk(beside, cells, wanted, batch, budget)
     rows = beside + size
-    assert size <= FEWEST or costs.milliseconds(rows + costs.padding(rows, cells), cells) <= budget
+    made = rows + (padding if rows + (padding := costs.padding(rows, cells, 512)) <= batch else 0)
+    assert size <= FEWEST or costs.milliseconds(made, cells) <= budget
+
+
+def test_a_step_is_not_priced_by_a_padding_that_the_backend_does_not_take() -> None:
+    costs = taught(64, cpu)
+    tile, loose = costs.milliseconds(64, 8000), costs.milliseconds(40, 8000)
+    assert tile < loose
+    assert costs.chunk(0, 8000, 40, 64, (tile + loose) / 2) == 40
+    assert costs.chunk(0, 8000, 40, 63, (tile + loose) / 2) < 40
 
 
 def test_a_chunk_fills_whole_tiles_with_the_answers_beside_it() -> None:

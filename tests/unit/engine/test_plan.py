@@ -118,7 +118,7 @@ def test_three_drafted_answers_share_a_small_batch() -> None:
 
 
 def test_a_step_is_padded_to_a_tile_only_where_the_backend_takes_a_whole_one() -> None:
-    assert PADDING[64].padding(37, 1000) == 27
+    assert PADDING[64].padding(37, 1000, 512) == 27
     padded = [
         plan_round({0: list(range(37))}, (), {0: 1000}, Limits(batch), PADDING[64])[0].padding for batch in (40, 63, 64)
     ]
