@@ -146,10 +146,11 @@ def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
     for key, value in values.items():
         *tables, leaf = key.split(".")
         place = tree
-        for table in tables:
+        for depth, table in enumerate(tables, 1):
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
-                raise SettingsError(f"{origins[key]}: {table} is a table and a value at once", f"write it as [{table}]")
+                name = ".".join(tables[:depth])
+                raise SettingsError(f"{origins[key]}: {name} is a table and a value at once", f"write it as [{name}]")
         place[leaf] = value
     return tree
 

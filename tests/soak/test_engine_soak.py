@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, nothing_leaked, step, tell
+from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, held, leaked, objects, step, tell
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome
@@ -108,12 +108,12 @@ class Life:
 def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_path: Path, ranges: bool) -> None:
     begin()
     life = Life(tmp_path / "kv", SEED, ranges=ranges)
-    before, footprint = (0, 0, 0), 0
+    before, footprint = held(), 0
     for number in range(OPERATIONS):
         life.step()
         if number == WARM_UP:
             life.still()
-            before, footprint = measures(), psutil.Process().memory_info().rss
+            before, footprint = held(), psutil.Process().memory_info().rss
     life.machine.loop.handle(Grant(3, 3072, 1500))
     life.machine.finish()
     tell("on the fake", life.done)
@@ -128,7 +128,7 @@ def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_pat
     life.still()
     assert sum(file.stat().st_size for file in life.folder.glob("*.kv")) <= 400_000
     assert life.machine.tiers is not None and life.machine.tiers.ram_bytes <= 60_000
-    assert nothing_leaked(before)
+    assert not leaked(before)
     assert psutil.Process().memory_info().rss - footprint < 64 << 20
 
 
@@ -157,5 +157,5 @@ def test_many_lives_of_the_same_conversations_take_no_more_memory_than_one(tmp_p
         machine.answers.clear()
         machine.ends.clear()
         machine.told.clear()
-        counts.append(measures()[2])
+        counts.append(objects())
     assert counts[-1] - counts[9] < 300

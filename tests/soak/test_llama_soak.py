@@ -9,7 +9,7 @@ import psutil
 import pytest
 from support import odd_models
 from support.driven import Driven
-from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, measures, nothing_leaked, step, tell
+from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, held, leaked, step, tell
 from support.vaults import code
 
 from orchestrator.engine.llama.memory import LlamaBackend
@@ -101,7 +101,7 @@ def quoter(quoter_model: Path) -> Iterator[LlamaBackend]:
 
 def test_a_life_on_the_real_model_answers_right_and_gives_its_memory_back(quoter: LlamaBackend, tmp_path: Path) -> None:
     begin()
-    before, footprint = measures(), 0
+    before, footprint = held(), 0
     life = Life(quoter, tmp_path / "kv", SEED)
     for number in range(OPERATIONS):
         life.step()
@@ -120,7 +120,7 @@ def test_a_life_on_the_real_model_answers_right_and_gives_its_memory_back(quoter
     assert life.driven.loop.audit() is False
     assert psutil.Process().memory_info().rss - footprint < 64 << 20
     life.driven.close()
-    assert nothing_leaked(before)
+    assert not leaked(before)
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding"])
