@@ -104,10 +104,16 @@ class Keeper:
         """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""
         for segment in self._over(node, path_of(node), node.stands):
             if segment.end > node.handed:
-                if not self.tiers.holds(segment.name) and self.tiers.takes_one():
-                    slack.take()
-                    self._save(pool, node, segment, through=False)
+                if not self.tiers.holds(segment.name):
+                    self._hand_down(pool, node, segment, slack)
                 node.handed = segment.end
+
+    def _hand_down(self, pool: Pool, node: Node, segment: Segment, slack: Slack) -> None:
+        if not self.tiers.takes_one():
+            self.tiers.lost_one()
+            return
+        slack.take()
+        self._save(pool, node, segment, through=False)
 
     def _save(self, pool: Pool, tip: Node, segment: Segment, *, through: bool) -> None:
         memory = pool.memory

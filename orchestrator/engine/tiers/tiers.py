@@ -154,11 +154,13 @@ class Tiers:
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
 
     def takes_one(self) -> bool:
-        """Whether a segment that leaves the cells now has a place below: in RAM, or on a disk that keeps up. If not, it is
-        counted as lost, and need not be saved."""
-        taken = self.ram_budget > 0 or (self.folder is not None and not self.crowded())
-        self.counters.ram_evicted += not taken
-        return taken
+        """Whether a segment that leaves the cells now has a place below: in RAM, or on a disk that keeps up. If not, it
+        need not be saved."""
+        return self.ram_budget > 0 or (self.folder is not None and not self.crowded())
+
+    def lost_one(self) -> None:
+        """A segment left the cells that had no place below."""
+        self.counters.ram_evicted += 1
 
     def crowded(self) -> bool:
         """Whether so much waits for the disk that more should wait in the cells; `written` tells when it may go on."""

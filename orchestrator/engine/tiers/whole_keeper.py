@@ -94,7 +94,10 @@ class WholeKeeper:
             return  # kept already, or behind a floor that is not
         parent, ids = (pieces[-1].name if pieces else self.tiers.root), path.ids[start:]
         name = named(ground(parent, start, path.cut, path.owner), ids)
-        if self.tiers.holds(name) or not (through or self.tiers.takes_one()):
+        if self.tiers.holds(name):
+            return
+        if not (through or self.tiers.takes_one()):
+            self.tiers.lost_one()
             return
         slack.take()
         header = Header(self.tiers.root, name, parent, start, node.end, ids)
