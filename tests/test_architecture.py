@@ -135,6 +135,11 @@ def test_the_engines_child_loads_only_the_engine():
     assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
 
 
+def test_the_cells_of_the_engine_know_no_tiers():
+    rooms = ",".join(module_name(path) for path in sources() if inside(module_name(path), "orchestrator.engine.cells"))
+    assert not {module for module in loaded_by(f"import {rooms}") if inside(module, "orchestrator.engine.tiers")}
+
+
 def test_the_daemon_loads_no_llama_cpp_which_may_abort():
     assert not {module for module in loaded_by("import orchestrator.bootstrap") if inside(module, "llama_cpp")}
 

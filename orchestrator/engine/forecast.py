@@ -8,11 +8,11 @@ files are damaged, and what is asked before.
 
 from collections.abc import Iterable
 
+from orchestrator.engine.boundary import Boundary
 from orchestrator.engine.messages import Reuse, Tier
 from orchestrator.engine.path import Path
 from orchestrator.engine.shadow import EMPTY, Picture, Standing, anchored, matched
 from orchestrator.engine.tiers.onward import end_of, meeting, onward, reaching
-from orchestrator.engine.tiers.segments import Boundary
 from orchestrator.engine.tiers.view import View
 
 

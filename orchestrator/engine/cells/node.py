@@ -4,7 +4,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from orchestrator.engine.tiers.segments import Boundary
+from orchestrator.engine.boundary import Boundary
 
 Tokens: TypeAlias = "array[int]"
 
@@ -27,8 +27,8 @@ class Node:
     used: int = 0  # clock of the last lease or release
     walked: float = 0.0  # what a cell of its pool had cost in all steps, at the last lease or release
     gone: bool = False  # evicted
-    handed: int = 0  # position up to which the tiers were given its cells, for it to go
-    place: Boundary | None = None  # the last place at or before its start where the tiers cut, once they have named it
+    handed: int = 0  # position up to which its cells were taken below, for it to go
+    place: Boundary | None = None  # the last one at or before its start, once its path was named
     children: list["Node"] = field(default_factory=list)
 
     @property

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.boundary import Boundary
 from orchestrator.engine.cells.node import Node, common_prefix
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.transfer import restore_range
@@ -21,7 +22,7 @@ from orchestrator.engine.slack import Slack
 from orchestrator.engine.tiers.checkpoint_file import Header
 from orchestrator.engine.tiers.forgetting import forget_chain
 from orchestrator.engine.tiers.onward import Onward, onward
-from orchestrator.engine.tiers.segments import CUT, Boundary, Segment, boundary, segments, segments_from
+from orchestrator.engine.tiers.segments import CUT, Segment, boundary, segments, segments_from
 from orchestrator.engine.tiers.tiers import Tiers
 
 

@@ -8,10 +8,11 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.boundary import Boundary
 from orchestrator.engine.cells.node import common_prefix
 from orchestrator.engine.path import Path
 from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.segments import Boundary, boundary, ground, named
+from orchestrator.engine.tiers.segments import boundary, ground, named
 
 Below = Callable[[str], Sequence[Header]]  # the kept segments that go on from the one of a name
 

@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from orchestrator.engine.boundary import Boundary
+
 CUT = 256
 
 
@@ -24,14 +26,6 @@ class Segment:
     parent: str
     start: int
     end: int
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """A place between two segments of a path: the position, and the name of the segment that ends there."""
-
-    parent: str
-    start: int
 
 
 def boundary(ids: "array[int]", cut: int, owner: int, depth: int, known: Boundary) -> Boundary:
