@@ -10,11 +10,17 @@ larger one may have more sequences, which are the pool's once it is there, and t
 For memories that can be cut in ranges. `transfer.move` is for when both do not fit.
 """
 
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
 from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled, Sampler
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.sizes import Size, size_of
 from orchestrator.engine.cells.transfer import restore_range
+from orchestrator.engine.cells.tree import Tree
 from orchestrator.engine.slack import Slack
 
 PIECE = 256  # cells: as a segment of the tiers
@@ -61,6 +67,63 @@ class Twin:
         self.larger.close()
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The half-open range [start, end) of a node's cells, and the sequences that are members of it."""
+
+    node: Node
+    start: int
+    end: int
+    members: list[int]
+
+
+class Missing:
+    """What of a tree's cells does not stand in the larger context yet, while the tree stays as it is.
+
+    `length` is of a sequence in the larger one. A conversation has thousands of nodes: all are looked at once, not once for
+    each piece.
+    """
+
+    def __init__(self, tree: Tree, length: Callable[[int], int]) -> None:
+        self._members = members_of_all(tree)
+        self._length = length
+        self._ready: list[tuple[int, int, Node]] = []  # as a heap: by the cells to copy, the most first
+        for node in self._members:
+            self._note(node)
+
+    def longest(self) -> Piece | None:
+        """The next piece of the node with most to copy, of those behind which nothing is missing: the few tokens of answers
+        come last."""
+        if not self._ready:
+            return None
+        node = self._ready[0][-1]
+        start = self._begins(node)
+        return Piece(node, start, min(start + PIECE, node.stands), self._members[node])
+
+    def copied(self, piece: Piece) -> None:
+        """It stands, and what comes next may be copied: more of the same node, or those behind it."""
+        heapq.heappop(self._ready)
+        for node in (piece.node, *piece.node.children):
+            self._note(node)
+
+    def _note(self, node: Node) -> None:
+        if node.filled and node.start <= (begins := self._begins(node)) < node.stands:
+            heapq.heappush(self._ready, (begins - node.stands, id(node), node))
+
+    def _begins(self, node: Node) -> int:
+        """The position up to which its path stands in the larger context."""
+        return self._length(self._members[node][0])
+
+
+def members_of_all(tree: Tree) -> dict[Node, list[int]]:
+    """The sequences that hold the cells of each node, found in one walk."""
+    found: dict[Node, list[int]] = {}
+    for node in reversed(list(tree.nodes())):  # each after all that lie below it
+        own = [] if node.sequence is None else [node.sequence]
+        found[node] = [*own, *chain.from_iterable(found[child] for child in node.children)]
+    return found
+
+
 class Moving:
     """One pool's move into `larger`, which it owns from now on."""
 
@@ -76,9 +139,11 @@ class Moving:
 
     def go_on(self, slack: Slack) -> None:
         """Copies what is missing; then the pool is in the larger context. Raises OutOfTime, BackendError."""
-        while (node := self._missing()) is not None:
+        missing = Missing(self._pool.tree, self._twin.larger.length)
+        while (piece := missing.longest()) is not None:
             slack.take()
-            self._copy(node)
+            self._copy(piece)
+            missing.copied(piece)
         self._pool.rebind(self._twin.larger)
         self._twin.now.close()
 
@@ -87,24 +152,13 @@ class Moving:
         self._pool.rebind(self._twin.now)
         self._twin.larger.close()
 
-    def _missing(self) -> Node | None:
-        """The node with most to copy, among those behind which nothing is missing: the few tokens of answers come last."""
-        ready = [node for node in self._pool.tree.nodes() if node.filled and self._begins(node) < node.stands]
-        ready = [node for node in ready if self._begins(node) >= node.start]
-        return max(ready, key=lambda node: node.stands - self._begins(node), default=None)
-
-    def _begins(self, node: Node) -> int:
-        """The position up to which its path stands in the larger context."""
-        return self._twin.larger.length(self._pool.tree.covering(node))
-
-    def _copy(self, node: Node) -> None:
+    def _copy(self, piece: Piece) -> None:
         pool, now, larger = self._pool, self._twin.now, self._twin.larger
-        start = self._begins(node)
-        end = min(start + PIECE, node.stands)
-        now.copy(pool.tree.covering(node), pool.scratch, start, end)
+        start, end = piece.start, piece.end
+        now.copy(piece.members[0], pool.scratch, start, end)
         try:
             state = now.save(pool.scratch)
         finally:
             now.remove(pool.scratch, 0, -1)
-        if not restore_range(larger, larger.sequences - 1, state, end - start, (start, end), pool.tree.members(node)):
+        if not restore_range(larger, larger.sequences - 1, state, end - start, (start, end), piece.members):
             raise BackendError(f"a range of {end - start} cells did not survive its move")
