@@ -86,7 +86,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Progress before the first token: phase is queue, model, floor or prompt. `left_s` is what it will take, if known."""
+    """Progress before the first token: phase is queue, model (in percent), floor or prompt. `left_s` is what it will take,
+    if known."""
 
     phase: str
     done: int

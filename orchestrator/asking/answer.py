@@ -17,7 +17,7 @@ from formatters.blocks import BlockKind
 from orchestrator.asking import accounts
 from orchestrator.asking.grounding import Ground, citations_of, used_of
 from orchestrator.asking.keeping import Keeping
-from orchestrator.asking.patience import deadline_of, refuse_waiting, until_first, within
+from orchestrator.asking.patience import deadline_of, loop_time, refuse_waiting, until_first, within
 from orchestrator.asking.planning import plan_report
 from orchestrator.asking.preparing import Prepared, Preparing
 from orchestrator.asking.refused import refuse_blind, refuse_other_floor
@@ -30,6 +30,7 @@ from orchestrator.engine.messages import Admitted, Progress, Reuse
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.foresight import prompt_s
 from orchestrator.errors import NotReady
+from orchestrator.hosting.arriving import WHOLE, arriving, why_waiting
 from orchestrator.hosting.voice import Voice
 from orchestrator.service import Answered, Ask, AskEvent, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.wire.lore import Citation, Lore
@@ -69,10 +70,12 @@ class Answers:
             arrived = time.monotonic()
             deadline = deadline_of(ask, arrived)
             if not self.voice().done():
-                refuse_waiting(ask, "the model is loading")
-                yield Waiting("model", 0, 1)
-            voice = await within(deadline, self.voice(), "the model is loading")
-            prepared = await within(deadline, self.preparing.prepare(ask, voice), "the codex is being counted")
+                refuse_waiting(ask, why_waiting(self.client))
+                until = None if deadline is None else loop_time(deadline)
+                async for percent in arriving(self.voice(), self.client, until):
+                    yield Waiting("model", percent, WHOLE)
+            voice = await self._spoken(deadline)
+            prepared = await within(deadline, self.preparing.prepare(ask, voice), lambda: "the codex is being counted")
             refuse_blind(prepared)
             refuse_other_floor(prepared.decision)
             await self._refuse_cold_floor(prepared)
@@ -80,6 +83,10 @@ class Answers:
                 yield event
         finally:
             machine.busy(False)
+
+    async def _spoken(self, deadline: float | None) -> Voice:
+        voice: Voice = await within(deadline, self.voice(), lambda: why_waiting(self.client))
+        return voice
 
     async def _refuse_cold_floor(self, prepared: Prepared) -> None:
         """For who will not wait. A floor that a tier keeps stands: it is restored with the answer, and not computed."""
@@ -104,7 +111,9 @@ class Answers:
         model = self._model(prepared, voice, ids)
         with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, prepared.place):
             async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
-                async for event in until_first(events, deadline, lambda: heard.first_token > 0):
+                async for event in until_first(
+                    events, deadline, lambda: heard.first_token > 0, lambda: self.client.reason
+                ):
                     told = self._told(event, heard, prepared)
                     if told is not None:
                         yield told
@@ -226,8 +235,8 @@ class Answers:
     async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
         """What would be done, and nothing done. Raises LoreError."""
         if not self.voice().done():
-            refuse_waiting(ask, "the model is loading")
-        voice = await within(deadline_of(ask, time.monotonic()), self.voice(), "the model is loading")
+            refuse_waiting(ask, why_waiting(self.client))
+        voice = await self._spoken(deadline_of(ask, time.monotonic()))
         prepared = await self.preparing.prepare(ask, voice)
         assembled = prepared.composed.assembled
         with self.preparing.shelf.floors.held(assembled.floor, prepared.place, asked=False):

@@ -21,13 +21,13 @@ def refuse_waiting(ask: Ask, what: str) -> None:
         raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
 
 
-async def within(deadline: float | None, work: Any, what: str) -> Any:
-    """The result of some work. Raises NotReady when the deadline comes first."""
+async def within(deadline: float | None, work: Any, what: Callable[[], str]) -> Any:
+    """The result of some work. Raises NotReady when the deadline comes first, with `what` is waited for then."""
     try:
         async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
             return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
     except TimeoutError:
-        raise NotReady(f"not ready in time: {what}", "allow more time with --timeout", retry_after=2.0) from None
+        raise NotReady(f"not ready in time: {what()}", "allow more time with --timeout", retry_after=2.0) from None
 
 
 def loop_time(moment: float) -> float:
@@ -35,9 +35,9 @@ def loop_time(moment: float) -> float:
 
 
 async def until_first(
-    events: AsyncIterator[Any], deadline: float | None, begun: Callable[[], bool]
+    events: AsyncIterator[Any], deadline: float | None, begun: Callable[[], bool], what: Callable[[], str]
 ) -> AsyncIterator[Any]:
-    """The events; until an answer has begun each must come before the deadline."""
+    """The events; until an answer has begun each must come before the deadline. `what` is then waited for, if known."""
     while True:
         try:
             async with asyncio.timeout_at(None if deadline is None or begun() else loop_time(deadline)):
@@ -45,5 +45,6 @@ async def until_first(
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise NotReady("no answer began in time", "allow more time with --timeout", retry_after=2.0) from None
+            why = ": ".join(filter(None, ("no answer began in time", what())))
+            raise NotReady(why, "allow more time with --timeout", retry_after=2.0) from None
         yield event

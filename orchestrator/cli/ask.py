@@ -113,6 +113,8 @@ def long_wait(at: dict[str, Any]) -> str:
 def waiting(at: dict[str, Any]) -> str:
     """`floor 1,024/8,000 tokens`; the phases are the daemon's: queue, model, floor, prompt."""
     done, total = at.get("done", 0), at.get("total", 0)
+    if at.get("phase") == "model":
+        return "waiting for the model" + (f", {done} %" if done else "")
     return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
 
 

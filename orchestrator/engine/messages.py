@@ -140,6 +140,13 @@ class Shutdown:
 
 
 @dataclass(frozen=True)
+class Loading:
+    """How much of the model is loaded, from 0 to 1."""
+
+    fraction: float
+
+
+@dataclass(frozen=True)
 class Ready:
     info: ModelInfo
 
@@ -288,4 +295,6 @@ class Snapshot:
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
-FromChild = Ready | LoadFailed | Encoded | Decoded | Matched | Admitted | Progress | Delta | Completion | Snapshot
+FromChild = (
+    Loading | Ready | LoadFailed | Encoded | Decoded | Matched | Admitted | Progress | Delta | Completion | Snapshot
+)

@@ -2,9 +2,9 @@
 
     python -m orchestrator.engine.worker FD
 
-The first message is the EngineSpec. What overruns its prediction tenfold (at least 30 s) ends the process, a step or what
-is carried about beside it, because a thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the
-next one.
+The first message is the EngineSpec. What overruns its prediction tenfold (at least 30 s) ends the process, a load, a step,
+what is carried about beside it or a text that is embedded, because a thread stuck in llama.cpp cannot be stopped any other
+way; the supervisor starts the next one.
 """
 
 import ctypes
@@ -29,6 +29,7 @@ from orchestrator.engine.desk import Desk
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import ToEmbedder
 from orchestrator.engine.embedding.port import EmbeddingModel
+from orchestrator.engine.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
@@ -38,7 +39,7 @@ from orchestrator.engine.tiers.sweeping import sweep
 from orchestrator.engine.tiers.tiers import Tiers
 from orchestrator.engine.tiers.writer import Written
 from orchestrator.engine.transport import Wire
-from orchestrator.engine.watchdog import Watchdog
+from orchestrator.engine.watchdog import OVERRUN_STATUS, Watchdog
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = (
@@ -59,25 +60,34 @@ def main() -> None:
     spec = next(messages, None)
     if not isinstance(spec, EngineSpec):
         return
+    watchdog = Watchdog(time.monotonic, overrun)
+    watchdog.start()
+    progress = LoadProgress()
     try:
-        backend = load(spec)
+        with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs), telling(progress, wire.send):
+            backend = load(spec, progress)
     except (BackendError, OSError) as error:
         wire.send([LoadFailed(str(error))])
         return
-    Worker(backend, spec, wire).run()
+    Worker(backend, spec, wire, watchdog).run()
 
 
-def load(spec: EngineSpec) -> Backend:
+def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
     if spec.model == "fake":
         from orchestrator.engine.fake import FakeBackend
 
         return FakeBackend()
     from orchestrator.engine.llama.memory import LlamaBackend
 
-    return LlamaBackend(spec)
+    return LlamaBackend(spec, progress)
 
 
-def load_embedding(spec: EmbeddingSpec) -> EmbeddingModel:
+def load_embedding(spec: EmbeddingSpec, watchdog: Watchdog) -> EmbeddingModel:
+    with watchdog.watch("the load of the embedding model", STILL_SECONDS, LoadProgress().signs):
+        return embedding_of(spec)
+
+
+def embedding_of(spec: EmbeddingSpec) -> EmbeddingModel:
     if spec.model == "fake":
         from orchestrator.engine.embedding.fake import FakeEmbedding
 
@@ -108,10 +118,10 @@ def die_with_parent() -> None:
 class Worker:
     """Threads around one loop: this one computes, the desk reads, two embed where a model for it is configured."""
 
-    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire) -> None:
+    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._watchdog = Watchdog(time.monotonic, overrun)
+        self._watchdog = watchdog
         self._loop = Loop(
             backend,
             spec.sequences,
@@ -119,11 +129,11 @@ class Worker:
             self._post,
             time.monotonic,
             tiers_of(backend, spec, partial(self._inbox.put, Written())),
-            self._watchdog.watch,
+            partial(watchdog.watch, "a step"),
         )
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
-        embedding = spec.embedding
-        self._lanes = Lanes(partial(load_embedding, embedding) if embedding else None, wire.send)
+        embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
+        self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._picture = Picture()
         self._closing = False
         self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
@@ -133,7 +143,6 @@ class Worker:
 
     def run(self) -> None:
         threading.Thread(target=self._serve, name="desk", daemon=True).start()
-        self._watchdog.start()
         if self._crowding is not None:
             self._crowding.start()
         self._tell()
@@ -165,7 +174,7 @@ class Worker:
 
     def _watched(self) -> AbstractContextManager[None]:
         """For all but steps, which are watched by their own predictions."""
-        return self._watchdog.watch(self._loop.admission.carrying_s())
+        return self._watchdog.watch("what is carried beside the steps", self._loop.admission.carrying_s())
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):
@@ -213,9 +222,9 @@ def thread_failed(fault: threading.ExceptHookArgs) -> None:
     leave(70)
 
 
-def overrun(seconds: float) -> None:
-    log.critical("nothing has come back for %.0f s, far longer than was predicted: this process ends", seconds)
-    os._exit(86)
+def overrun(what: str, seconds: float) -> None:
+    log.critical("%s has not come back for %.0f s, which is far too long: this process ends for another", what, seconds)
+    os._exit(OVERRUN_STATUS)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from codex.trees.sources import LoadRequest as Wanted
 from orchestrator.context.tier import SHIPPED, decide_tier, share, tier_named
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
+from orchestrator.hosting.arriving import WHOLE, arriving
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
 from orchestrator.service import LoadEvent, LoadRequest, Principal
@@ -58,7 +59,7 @@ class Loading:
             name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
         if request.dry_run:
             if not self.voice().done():
-                yield progress_event(progress_at("model", 0, 1, 0.0))
+                yield progress_event(progress_at("model", int(WHOLE * self.client.loaded), WHOLE, 0.0))
             yield await self._survey(wanted)
             return
         async with aclosing(self._watched(name, wanted, request)) as events:
@@ -112,15 +113,18 @@ class Loading:
             await load.in_thread(self._taken_in(wanted, tell.of_thread(), load))
         load.check()
         await asyncio.to_thread(self.shelf.ledger.wish, name, request.tier, request.watch)
-        if not self.voice().done():
-            tell(progress_at("model", 0, 1, 0.0))
-        await load.unless_cancelled(asyncio.shield(self.voice()))
+        await load.unless_cancelled(self._spoken(tell))
         standing = await self._raised(name, request.tier, tell.of_thread(load.check))
         load.check()
         self.watching.follow(name, (await asyncio.to_thread(self.shelf.ledger.wishes, name)).watch)
         if request.wait:
             await load.unless_cancelled(self._floor_stands(name, tell))
         return self.shelf.seen(name) or standing
+
+    async def _spoken(self, tell: "Teller") -> None:
+        async for percent in arriving(self.voice(), self.client):
+            tell(progress_at("model", percent, WHOLE, 0.0))
+        await asyncio.shield(self.voice())
 
     async def _floor_stands(self, name: str, tell: "Teller") -> None:
         began = time.monotonic()

@@ -15,6 +15,7 @@ from orchestrator.asking.pump import pumped
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
+from orchestrator.hosting.arriving import why_waiting
 from orchestrator.hosting.machine import Machine
 from orchestrator.hosting.voice import Voice
 from orchestrator.meaning.meaning import Meaning
@@ -232,6 +233,6 @@ class Program:
     async def ready(self) -> tuple[bool, str]:
         voice = self.voice()
         if not voice.done():
-            return False, "the model is loading"
+            return False, why_waiting(self.client)
         error = voice.exception()
         return (False, str(error)) if error is not None else (self.client.info is not None, self.client.reason)

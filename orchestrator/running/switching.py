@@ -18,6 +18,7 @@ from typing import Any
 from codex.progress import progress_at
 from orchestrator.api.gate import Gate
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
+from orchestrator.hosting.arriving import WHOLE, arriving
 from orchestrator.models.model_file import ModelFile
 from orchestrator.running.program import Program
 from orchestrator.service import Report
@@ -99,8 +100,7 @@ class Switch:
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
         cold = await old.floors()
         await self._end(old, steps)
-        steps.loading()
-        why = await self._begin(wanted)
+        why = await self._begin(wanted, steps.loading)
         if why:
             await self._back(before, why, steps)
             raise InvalidRequest(
@@ -120,8 +120,9 @@ class Switch:
         await self._gate.empty(LEAVING_S)
         program.close()
 
-    async def _begin(self, settings: Settings) -> str:
-        """Why its model cannot be loaded; "" when it is. Questions may come while it is loading."""
+    async def _begin(self, settings: Settings, tell: Callable[[int], None]) -> str:
+        """Why its model cannot be loaded; "" when it is. Questions may come while it is loading; how far it is, is told."""
+        tell(0)
         try:
             await self._take(self._build(settings), settings)
         except LoreError as error:
@@ -130,7 +131,8 @@ class Switch:
             self._gate.open()
         assert self._program is not None
         voice = self._program.voice()
-        await asyncio.wait([voice])
+        async for percent in arriving(voice, self._program.client):
+            tell(percent)
         fault = voice.exception()
         return "" if fault is None else str(fault)
 
@@ -138,8 +140,7 @@ class Switch:
         log.error("the model was not changed: %s", why)
         if self._program is not None and self._settings is not settings:
             await self._end(self._program, steps)
-        steps.back()
-        await self._begin(settings)
+        await self._begin(settings, steps.back)
 
     async def _take(self, program: Program, settings: Settings) -> None:
         self._program, self._settings = program, settings
@@ -168,11 +169,11 @@ class Steps:
         """While so many requests end by themselves."""
         self._at("stopping", 0, answers)
 
-    def loading(self) -> None:
-        self._at("loading", 0, 1)
+    def loading(self, percent: int) -> None:
+        self._at("loading", percent, WHOLE)
 
-    def back(self) -> None:
-        self._at("loading the model before", 0, 1)
+    def back(self, percent: int) -> None:
+        self._at("loading the model before", percent, WHOLE)
 
     def raising(self, done: int, total: int) -> None:
         """Codices, counted and told in the new model's tokens."""

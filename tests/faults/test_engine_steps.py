@@ -15,13 +15,16 @@ import psutil
 import pytest
 from support.real_engine import TEXT, ask, code, collected, engine, load, question, said
 
-from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.builtin import ensure
+from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason, Sampling, Urgency
+from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.parent.embedding import EmbeddingLost
 from orchestrator.engine.parent.process import GRACE_SECONDS
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.hosting.arriving import arriving
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +174,37 @@ async def test_an_engine_that_does_not_come_to_an_end_of_loading_is_stopped_at_o
             await client.ensure_ready()
     with anyio.fail_after(GRACE_SECONDS / 2):
         await client.stop()
+
+
+async def test_a_load_that_hangs_says_how_far_it_came_is_ended_from_inside_and_the_next_child_answers(
+    quoter_model: Path, fault: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CHILD_FACTOR", "1e-6")
+    fault("load hang")
+    async with engine(quoter_model) as client:
+        reasons: list[str] = []
+        ready = asyncio.ensure_future(client.ensure_ready())
+        async for percent in arriving(ready, client):
+            reasons += [client.reason] * (percent > 0)
+        await load(client)
+        assert ((await ask(client, 19))[0], client.restarts) == (code(19), 1)
+    assert "the model is loading, 99 %" in reasons
+    assert "exit status 86: something did not come back from llama.cpp" in caplog.text
+
+
+async def test_an_embedding_that_hangs_ends_the_child_from_inside_and_the_next_one_embeds(
+    quoter_model: Path, models: Path, fault: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHILD_FACTOR", "1e-6")
+    words = EmbeddingSpec(str(ensure("builtin:words", models)), threads=1)
+    for urgency in Urgency:
+        async with engine(quoter_model, embedding=words) as client:
+            await client.embed(["a text"], urgency)
+            fault("embed hang")
+            with pytest.raises(EmbeddingLost, match="exit status 86"):
+                await client.embed(["another text"], urgency)
+            assert (await client.embed(["another text"], urgency)).cut == (0,)
+            assert client.restarts == 1
 
 
 async def test_an_answer_that_hangs_half_way_fails_and_says_how_the_engine_ended(

@@ -38,8 +38,11 @@ from orchestrator.engine.embedding.port import (
     normalised,
     pieces,
 )
+from orchestrator.engine.watchdog import Watch, unwatched
 
 NICE = 10
+LATENT_SECONDS = 60.0  # beside the tokens: a nice thread on a busy machine, weights that are paged in again
+TOKENS_A_SECOND = 10.0  # by the watchdog's factor it is one, and 8 billion parameters on two old cores are quicker
 IDLE_SECONDS = 300.0  # after that the memory is worth more than the load (some hundred ms) at the next text
 STOP_SECONDS = 2.0
 
@@ -47,15 +50,22 @@ Post = Callable[[Sequence[FromEmbedder]], None]
 
 
 class Lanes:
-    """`load` gives the model, or raises BackendError; None where none is configured. `post` may be called by any thread."""
+    """`load` gives the model, or raises BackendError; None where none is configured. `post` may be called by any thread,
+    `watch` is entered in each around whatever may not come back from the model."""
 
-    def __init__(self, load: Callable[[], EmbeddingModel] | None, post: Post, idle: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        load: Callable[[], EmbeddingModel] | None,
+        post: Post,
+        watch: Watch = unwatched,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
         self._post = post
         self._wanted: set[int] = set()
         self._lanes: dict[bool, Lane] = {}  # by whether it works in the background
         if load is not None:
             shared = Shared(load, post)
-            self._lanes = {at: Lane(shared, post, self._wanted, NICE if at else 0, idle) for at in (False, True)}
+            self._lanes = {at: Lane(shared, post, self._wanted, watch, NICE if at else 0, idle) for at in (False, True)}
 
     def take(self, message: ToEmbedder) -> None:
         """Returns at once."""
@@ -109,10 +119,11 @@ class Shared:
 class Lane:
     """One thread, started by its first message: texts of one call after the other, in batches."""
 
-    def __init__(self, shared: Shared, post: Post, wanted: set[int], nice: int, idle: float) -> None:
+    def __init__(self, shared: Shared, post: Post, wanted: set[int], watch: Watch, nice: int, idle: float) -> None:
         self._shared = shared
         self._post = post
         self._wanted = wanted
+        self._watch = watch
         self._nice = nice
         self._idle = idle
         self._inbox: queue.SimpleQueue[Embed | Unload | None] = queue.SimpleQueue()
@@ -159,7 +170,7 @@ class Lane:
         if message.call not in self._wanted:
             return None
         model, context = self._ready()
-        texts = [read(model, number, text, message.whole) for number, text in enumerate(message.texts)]
+        texts = [self._read(model, number, text, message.whole) for number, text in enumerate(message.texts)]
         if not texts:
             return Embedded(message.call, b"", model.dimensions, (), ())
         parts = [piece for text in texts for piece in text.pieces]
@@ -167,17 +178,23 @@ class Lane:
         for batch in batches(lengths):
             if message.call not in self._wanted:
                 return None
-            rows.append(normalised(computed(model, context, [parts[at] for at in batch])))
+            with self._watch(seconds(sum(lengths[at] for at in batch))):
+                rows.append(normalised(computed(model, context, [parts[at] for at in batch])))
         vectors = joined(np.concatenate(rows), lengths, [len(text.pieces) for text in texts])
         tokens, lost = tuple(text.tokens for text in texts), tuple(text.lost for text in texts)
         return Embedded(message.call, vectors.tobytes(), model.dimensions, tokens, lost)
+
+    def _read(self, model: EmbeddingModel, number: int, text: str, whole: bool) -> "Read":
+        with self._watch(seconds()):
+            return read(model, number, text, whole)
 
     def _ready(self) -> tuple[EmbeddingModel, EmbeddingContext]:
         if self._held is None:
             model = self._shared.hold()
             self._step_back()
             try:
-                self._held = (model, model.open())
+                with self._watch(seconds()):
+                    self._held = (model, model.open())
             except BackendError:
                 self._shared.release()
                 raise
@@ -191,9 +208,10 @@ class Lane:
 
     def _rest(self) -> None:
         if self._held is not None:
-            self._held[1].close()
-            self._held = None
-            self._shared.release()
+            with self._watch(seconds()):
+                self._held[1].close()
+                self._held = None
+                self._shared.release()
 
 
 @dataclass(frozen=True)
@@ -206,6 +224,11 @@ class Read:
     @property
     def tokens(self) -> int:
         return sum(map(len, self.pieces))
+
+
+def seconds(tokens: int = 0) -> float:
+    """Predicted for a batch of so many, on the slowest of machines."""
+    return LATENT_SECONDS + tokens / TOKENS_A_SECOND
 
 
 def read(model: EmbeddingModel, number: int, text: str, whole: bool) -> Read:

@@ -18,6 +18,7 @@ from orchestrator.engine.fingerprint import fingerprint
 from orchestrator.engine.llama import grammars, native
 from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.llama.sampling import LlamaSampler
+from orchestrator.engine.loading import LoadProgress
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.vocab import Vocabulary
@@ -29,10 +30,10 @@ CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with
 class LlamaBackend:
     """A GGUF model loaded through llama.cpp. Raises BackendError where it cannot be."""
 
-    def __init__(self, spec: EngineSpec) -> None:
+    def __init__(self, spec: EngineSpec, progress: LoadProgress | None = None) -> None:
         self._spec = spec
         native.start()
-        self._model = load_model(spec)
+        self._model = load_model(spec, progress or LoadProgress())
         self.vocabulary = Vocabulary(self._model)
         self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())

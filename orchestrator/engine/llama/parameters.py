@@ -5,6 +5,7 @@ What it would refuse or abort on is checked before it is asked, by whoever chose
 
 import ctypes
 import os
+from pathlib import Path
 
 import llama_cpp as lib
 
@@ -12,6 +13,8 @@ from orchestrator.engine.backend import BackendError
 from orchestrator.engine.crowding import default_threads
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.long_rope import factors, overrides
+from orchestrator.engine.llama.weights import shards
+from orchestrator.engine.loading import LoadProgress
 from orchestrator.engine.model import EngineSpec
 
 KV_TYPES = {
@@ -35,7 +38,8 @@ SCORE_BYTES = 64 * 1024 * 1024
 SCORED_ROWS = 16
 
 
-def load_model(spec: EngineSpec) -> object:
+def load_model(spec: EngineSpec, progress: LoadProgress) -> object:
+    """Raises BackendError where llama.cpp cannot."""
     parameters = lib.llama_model_default_params()
     parameters.n_gpu_layers = 9999 if spec.gpu_layers < 0 else spec.gpu_layers
     parameters.split_mode = SPLIT_MODES[spec.split_mode]
@@ -46,6 +50,9 @@ def load_model(spec: EngineSpec) -> object:
     rope = factors(spec)
     if rope is not None:
         parameters.kv_overrides = overrides(rope)
+    placed = lib.llama_progress_callback(progress.place)  # must live until the model is loaded
+    parameters.progress_callback = placed
+    progress.begin(sum(shard.stat().st_size for shard in shards(Path(spec.model)) if shard.is_file()))
     model = lib.llama_model_load_from_file(os.fsencode(spec.model), parameters)
     if not model:
         raise BackendError(f"llama.cpp cannot load {spec.model}: {native.last_error()}")

@@ -112,6 +112,11 @@ class EngineClient:
         return self._supervisor.reason
 
     @property
+    def loaded(self) -> float:
+        """How much of the model is loaded, from 0 to 1, while it is loading."""
+        return self._supervisor.loaded
+
+    @property
     def restarts(self) -> int:
         return self._supervisor.restarts
 

@@ -1,6 +1,7 @@
 """One child process and the socket to it, seen from the daemon's event loop."""
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.transport import HEADER, pack, unpack
+from orchestrator.engine.watchdog import OVERRUN_STATUS
 
 GRACE_SECONDS = 30.0  # what stands is written before the child goes
 
@@ -39,6 +41,13 @@ class ChildProcess:
     @classmethod
     async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
         """Raises OSError where there can be no process, and leaves nothing behind."""
+        try:
+            return await cls._start(spec, environment)
+        except RuntimeError as error:  # asyncio waits for a child's end in a thread, and may get none
+            raise BlockingIOError(errno.EAGAIN, str(error)) from error
+
+    @classmethod
+    async def _start(cls, spec: EngineSpec, environment: Mapping[str, str] | None) -> "ChildProcess":
         ours, theirs = socket.socketpair()
         with ExitStack() as unless_started:
             unless_started.callback(ours.close)  # which also ends a child that is there already
@@ -90,4 +99,14 @@ class ChildProcess:
         except TimeoutError:
             self.kill()
             code = await self._process.wait()
-        return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+        return ended(code)
+
+
+def ended(code: int) -> str:
+    """How a child came to its end, in words."""
+    if code < 0:
+        return f"killed by signal {-code}"
+    overran = (
+        ": something did not come back from llama.cpp, and its watchdog ended it" if code == OVERRUN_STATUS else ""
+    )
+    return f"exit status {code}{overran}"

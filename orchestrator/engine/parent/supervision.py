@@ -8,9 +8,11 @@
                   ▼                  │ five ends in a minute of service, or a fault of ours
                 BROKEN ◀─────────────┘
 
+A machine that has no process to spare says nothing of the model: that is waited for, however long it takes.
 Pure: times are handed in. What ran in the child is not this file's business.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +38,8 @@ MOST_ENDS = 5
 WITHIN_SECONDS = 60.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
+# Of a process that cannot be started: a file that is not there, or may not be run. All else is lacked for a while.
+LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOEXEC})
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,23 @@ def after_end(ends: Sequence[float], now: float) -> Restart | GiveUp:
     recent = [end for end in ends if now - end < WITHIN_SECONDS]
     if len(recent) >= MOST_ENDS:
         return GiveUp(f"the engine ended {len(recent)} times within {WITHIN_SECONDS:.0f} s of service")
-    return Restart(min(LONGEST_PAUSE, FIRST_PAUSE * 3 ** max(0, len(recent) - 1)))
+    return Restart(pause_after(len(recent)))
+
+
+def pause_after(times: int) -> float:
+    """Seconds before the next start, after so many that came to nothing."""
+    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 3.0 ** min(max(0, times - 1), 30)))
+
+
+def is_lasting(refusal: OSError) -> bool:
+    """Whether a process cannot be started however often that is tried, and not only for now."""
+    return refusal.errno in LASTING
+
+
+def loading_words(fraction: float, *, again: bool) -> str:
+    """Why nobody is answered yet. What follows the weights takes a moment too, so it never says that all is loaded."""
+    words = "the model is loading again" if again else "the model is loading"
+    return f"{words}, {min(99, percent)} %" if (percent := int(100 * fraction)) else words
 
 
 def is_model_fault(running: Sequence[int], seen_before: Sequence[int]) -> bool:

@@ -7,12 +7,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
-from orchestrator.engine.messages import LoadFailed, Ready
+from orchestrator.engine.messages import LoadFailed, Loading, Ready
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.parent.process import ChildProcess
-from orchestrator.engine.parent.supervision import ALLOWED, ChildState, GiveUp, after_end, is_model_fault
+from orchestrator.engine.parent.supervision import (
+    ALLOWED,
+    ChildState,
+    GiveUp,
+    after_end,
+    is_lasting,
+    is_model_fault,
+    loading_words,
+    pause_after,
+)
 
 log = logging.getLogger("lorekeep.engine")
 
@@ -43,6 +53,7 @@ class Supervisor:
         self.spec = spec
         self.state = ChildState.STOPPED
         self.reason = ""
+        self.loaded = 0.0  # of the model, from 0 to 1
         self.restarts = 0
         self.info: ModelInfo | None = None
         self._hear = hear
@@ -61,7 +72,7 @@ class Supervisor:
 
     def start(self) -> None:
         assert self._task is None
-        self.state, self.reason = ChildState.STARTING, "the model is loading"
+        self.state, self.reason = ChildState.STARTING, loading_words(0.0, again=False)
         self._task = asyncio.create_task(self._supervise(), name="engine supervisor")
 
     async def ensure_ready(self) -> ModelInfo:
@@ -125,13 +136,13 @@ class Supervisor:
             # A model that was loaded before may be loaded again: its memory may be taken for a moment.
             if not await self._after(f"its model cannot be loaded: {failure}" if failure else how):
                 return
-            await self._enter(ChildState.STARTING, "the model is loading again")
+            await self._enter(ChildState.STARTING, loading_words(0.0, again=True))
 
     async def _lived(self) -> tuple[str, str]:
         """One child's life: why its model could not be loaded, or nothing, and how it ended."""
         try:
-            self._child = await ChildProcess.start(self.spec)
-        except OSError as error:  # the machine has no process, memory or descriptor to spare, perhaps for a moment
+            self._child = await self._started()
+        except OSError as error:
             return "", f"its process cannot be started: {error}"
         try:
             failure = await self._listen(self._child)
@@ -141,10 +152,34 @@ class Supervisor:
             return "", f"what it said could not be taken: {type(fault).__name__}: {fault}"
         return failure, await self._child.stop()
 
+    async def _started(self) -> ChildProcess:
+        """Waits while the machine has no process, memory or descriptor to spare. Raises OSError where that is no help."""
+        loading = self.reason
+        for times in count(1):
+            try:
+                child = await ChildProcess.start(self.spec)
+                break
+            except OSError as error:
+                if is_lasting(error):
+                    raise
+                await self._spare(times, f"the engine's process cannot be started now: {error}")
+        self.reason = loading
+        return child
+
+    async def _spare(self, times: int, why: str) -> None:
+        """A pause, in which the machine may come to what it lacked so many times."""
+        if times == 1:
+            log.warning("%s; it is tried again until it can be", why)
+        await self._enter(ChildState.BACKOFF, f"{why}; it is tried again every few seconds")
+        await asyncio.sleep(pause_after(times))
+        await self._enter(ChildState.STARTING, self.reason)
+
     async def _listen(self, child: ChildProcess) -> str:
         """Passes messages on until the child ends; returns why its model could not be loaded, or nothing."""
         async for message in child.messages():
-            if isinstance(message, Ready):
+            if isinstance(message, Loading):
+                self._progressed(message.fraction)
+            elif isinstance(message, Ready):
                 self.info, self._ready_since = message.info, time.monotonic()
                 await self._enter(ChildState.READY, "")
                 self._up()  # before anyone who waited can run: nothing is awaited in between
@@ -154,8 +189,11 @@ class Supervisor:
                 self._hear(message)
         return ""
 
+    def _progressed(self, fraction: float) -> None:
+        self.loaded, self.reason = fraction, loading_words(fraction, again=self.restarts > 0)
+
     async def _after(self, how: str) -> bool:
-        self._child = None
+        self._child, self.loaded = None, 0.0
         was_ready = self.state is ChildState.READY
         self.restarts += 1
         # The state changes first: whoever is told of the end must not reach for the dead child.

@@ -1,13 +1,15 @@
 """Run by Python when the engine's child starts with this folder on its path: steps of the real backend then fail on demand.
 
 The file that FAULT_FILE names says how: a word in it is the fault of the next step, and is taken out; `every` before the
-word leaves it, with `load` it is a fault of loading the model, with `restore` of the next restore. CHILD_PATIENCE is the
-watchdog's least time, in seconds.
+word leaves it, with `load` it is a fault of loading the model, with `restore` of the next restore, with `embed` of the next
+batch of texts. CHILD_PATIENCE is the watchdog's least time, in seconds; CHILD_FACTOR is by how much a prediction may be
+overrun, next to nothing where all that is predicted is to have that time.
 """
 
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 MEASURING = 2  # sequences of the context in which a model is measured when it is loaded
@@ -16,11 +18,14 @@ SLOW_SECONDS = 4.0  # longer than the watchdog takes to look twice
 if "FAULT_FILE" in os.environ:
     from orchestrator.engine import watchdog
     from orchestrator.engine.backend import BackendError, Batch
+    from orchestrator.engine.embedding.llama import LlamaEmbeddingContext
+    from orchestrator.engine.embedding.port import Vectors
     from orchestrator.engine.llama.memory import LlamaMemory
 
     watchdog.LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", watchdog.LEAST_SECONDS))
+    watchdog.FACTOR = float(os.environ.get("CHILD_FACTOR", watchdog.FACTOR))
     _file = Path(os.environ["FAULT_FILE"])
-    _decode, _restore = LlamaMemory.decode, LlamaMemory.restore
+    _decode, _restore, _vectors = LlamaMemory.decode, LlamaMemory.restore, LlamaEmbeddingContext.vectors
 
     def decode(memory: LlamaMemory, batch: Batch) -> None:
         suffer("load" if memory.sequences == MEASURING else "step")
@@ -30,9 +35,13 @@ if "FAULT_FILE" in os.environ:
         suffer("restore")
         return _restore(memory, sequence, state)
 
+    def vectors(context: LlamaEmbeddingContext, texts: Sequence[Sequence[int]]) -> Vectors:
+        suffer("embed")
+        return _vectors(context, texts)
+
     def suffer(where: str) -> None:
         words = _file.read_text().split() if _file.exists() else []
-        if where not in ({"load", "restore"} & set(words) or {"step"}):
+        if where not in ({"load", "restore", "embed"} & set(words) or {"step"}):
             return
         if words and "every" not in words:
             _file.write_text("")
@@ -50,3 +59,4 @@ if "FAULT_FILE" in os.environ:
 
     LlamaMemory.decode = decode  # type: ignore[method-assign]
     LlamaMemory.restore = restore  # type: ignore[method-assign]
+    LlamaEmbeddingContext.vectors = vectors  # type: ignore[method-assign]

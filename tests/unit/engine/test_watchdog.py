@@ -1,9 +1,13 @@
-"""The watchdog tells of what takes ten times its prediction, and of nothing else; the loop has it watch each step."""
+"""The watchdog tells of what takes ten times its prediction, and of nothing else, in each thread by itself; the loop has
+it watch each step."""
 
 import math
+import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from support.waiting import SOON
 
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.fake import FakeBackend, FakeMemory
@@ -20,14 +24,19 @@ class Hands:
     def __init__(self) -> None:
         self.now = 0.0
         self.told: list[float] = []
-        self.watchdog = Watchdog(lambda: self.now, self.told.append)
+        self.names: list[str] = []
+        self.watchdog = Watchdog(lambda: self.now, self.tell)
+
+    def tell(self, what: str, seconds: float) -> None:
+        self.names.append(what)
+        self.told.append(seconds)
 
     def spend(self, seconds: float) -> None:
         self.now += seconds
         self.watchdog.look()
 
     def do(self, predicted: float, seconds: float) -> None:
-        with self.watchdog.watch(predicted):
+        with self.watchdog.watch("work", predicted):
             self.spend(seconds)
 
 
@@ -55,7 +64,7 @@ def test_while_nothing_is_watched_there_is_nothing_to_tell() -> None:
 
 def test_what_fails_has_ended_too() -> None:
     hands = Hands()
-    with pytest.raises(RuntimeError), hands.watchdog.watch(0.1):
+    with pytest.raises(RuntimeError), hands.watchdog.watch("work", 0.1):
         raise RuntimeError
     hands.spend(10_000)
     assert hands.told == []
@@ -63,13 +72,49 @@ def test_what_fails_has_ended_too() -> None:
 
 def test_what_stands_inside_is_judged_by_its_own_prediction_and_its_end_is_a_sign_of_life() -> None:
     hands = Hands()
-    with hands.watchdog.watch(0.1):
+    with hands.watchdog.watch("what stands around", 0.1):
         hands.spend(LEAST_SECONDS)
         hands.do(1000, 9000)
         hands.spend(LEAST_SECONDS)
         assert hands.told == []
         hands.spend(1)
     assert hands.told == [LEAST_SECONDS + 1]
+    assert hands.names == ["what stands around"]
+
+
+def test_each_thread_is_watched_by_what_it_does_itself() -> None:
+    hands = Hands()
+    entered, leave = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with hands.watchdog.watch("the lane's", 1.0):
+            entered.set()
+            leave.wait(SOON)
+
+    lane = threading.Thread(target=hang)
+    with hands.watchdog.watch("the loop's", 1000.0):
+        lane.start()
+        assert entered.wait(SOON)
+        hands.do(0.1, 1)
+        hands.spend(LEAST_SECONDS)
+    leave.set()
+    lane.join()
+    hands.spend(10_000)
+    assert (hands.names, hands.told) == (["the lane's"], [LEAST_SECONDS + 1])
+
+
+def test_whoever_shows_signs_of_life_may_take_any_time_and_is_told_of_when_they_end() -> None:
+    hands = Hands()
+    done = 0
+    with hands.watchdog.watch("a load", 60.0, lambda: done):
+        for _ in range(100):
+            done += 1
+            hands.spend(FACTOR * 60.0)
+        assert hands.told == []
+        hands.spend(FACTOR * 60.0)
+        assert hands.told == []
+        hands.spend(1)
+    assert (hands.names, hands.told) == (["a load"], [FACTOR * 60.0 + 1])
 
 
 class SlowMemory(FakeMemory):
@@ -100,7 +145,9 @@ class Watched(Hands):
     def __init__(self) -> None:
         super().__init__()
         self.backend = SlowBackend(self.spend)
-        self.loop = Loop(self.backend, 4, Limits(64), lambda _: None, lambda: self.now, watch=self.watchdog.watch)
+        self.loop = Loop(
+            self.backend, 4, Limits(64), lambda _: None, lambda: self.now, watch=partial(self.watchdog.watch, "a step")
+        )
         self.loop.handle(Grant(1, 4096, 2048))
         self.round(0)
         self.loop.handle(PutFloor("code", ids_to_bytes(range(300))))

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from orchestrator.engine.messages import Completion, Grant, Job, PutFloor, Shutd
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire
-from orchestrator.engine.worker import Worker
+from orchestrator.engine.watchdog import Watchdog
+from orchestrator.engine.worker import Worker, overrun
 
 FLOOR = list(range(50)) * 6
 
@@ -120,7 +122,7 @@ def test_a_broken_law_stops_a_test_at_once(machine: Machine) -> None:
 @contextmanager
 def running(wire: Wire) -> Iterator[Worker]:
     """The child's own loop and desk, in threads of this process."""
-    worker = Worker(FakeBackend(), EngineSpec("fake"), wire)
+    worker = Worker(FakeBackend(), EngineSpec("fake"), wire, Watchdog(time.monotonic, overrun))
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

@@ -3,15 +3,20 @@
 import os
 import queue
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
 from support.waiting import SOON
 
+from orchestrator.engine import worker
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
-from orchestrator.engine.embedding.lanes import NICE, Lanes
+from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
 from orchestrator.engine.embedding.messages import CallOff, Embed, Embedded, EmbedFailed, Holds, Unload
+from orchestrator.engine.loading import STILL_SECONDS
+from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.engine.watchdog import FACTOR, Watchdog, unwatched
 
 
 class Gated(FakeEmbedding):
@@ -48,12 +53,12 @@ class GatedContext(FakeContext):
 
 
 class Room:
-    def __init__(self, load=None, idle=60.0):
+    def __init__(self, load=None, idle=60.0, watch=unwatched):
         self.model = Gated()
         self.loads = 0
         self.answers = queue.Queue()
         self.held = []
-        self.embedder = Lanes(load or self._load, self._hear, idle)
+        self.embedder = Lanes(load or self._load, self._hear, watch, idle)
 
     def _hear(self, messages):
         for one in messages:
@@ -255,6 +260,68 @@ def test_a_batch_that_fails_is_told_as_one_texts_fault_while_the_model_works_wit
         assert room.answer() == EmbedFailed(3, "embedding 1 tokens returned -3")
     finally:
         GatedContext.vectors = before
+
+
+class Watched(Room):
+    """Its watchdog's clock is set by the test."""
+
+    def __init__(self, load=None):
+        self.now, self.told = 0.0, []
+        self.watchdog = Watchdog(lambda: self.now, lambda *said: self.told.append(said))
+        super().__init__(load, watch=partial(self.watchdog.watch, "the embedding model"))
+
+    def spend(self, seconds):
+        self.now += seconds
+        self.watchdog.look()
+
+
+def test_a_batch_that_does_not_come_back_is_told_of_in_either_lane():
+    for background in (False, True):
+        room = Watched()
+        room.ask(1, "stop", background=background)
+        assert room.model.entered.acquire(timeout=SOON)
+        limit = FACTOR * seconds(3)
+        room.spend(limit)
+        assert room.told == []
+        room.spend(1)
+        assert room.told == [("the embedding model", limit + 1)]
+        room.model.gate.release()
+        assert room.answer().call == 1
+        assert room.embedder.close()
+
+
+def test_a_lane_without_work_may_wait_for_ever():
+    room = Watched()
+    room.ask(1, "a")
+    room.answer()
+    room.spend(1e9)
+    assert room.told == []
+    assert room.embedder.close()
+
+
+def test_a_longer_batch_may_take_longer():
+    assert seconds(8192) > 10 * seconds(20) > 0
+
+
+def test_the_load_of_the_embedding_model_is_watched_and_whoever_waits_for_it_is_not(monkeypatch):
+    entered, gate = threading.Event(), threading.Event()
+
+    def load(spec):
+        entered.set()
+        assert gate.wait(SOON)
+        return FakeEmbedding()
+
+    monkeypatch.setattr(worker, "embedding_of", load)
+    room = Watched(lambda: worker.load_embedding(EmbeddingSpec("fake"), room.watchdog))
+    room.ask(1, "a")
+    assert entered.wait(SOON)
+    room.ask(2, "a", background=True)
+    room.spend(0)  # what it did until now was a sign of life
+    room.spend(FACTOR * STILL_SECONDS + 1)
+    assert room.told == [("the load of the embedding model", FACTOR * STILL_SECONDS + 1)]
+    gate.set()
+    assert {room.answer().call, room.answer().call} == {1, 2}
+    assert room.embedder.close()
 
 
 def broken(context, texts):

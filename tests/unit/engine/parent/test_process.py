@@ -2,11 +2,14 @@
 
 import asyncio
 import socket
+import sys
+import threading
 
 import pytest
 
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.process import ChildProcess, environment_of
+from orchestrator.engine.parent.process import ChildProcess, ended, environment_of
+from orchestrator.engine.watchdog import OVERRUN_STATUS
 
 
 def test_what_the_user_told_the_c_library_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +23,23 @@ def test_a_card_that_was_chosen_is_the_only_one_seen(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "CUDA_VISIBLE_DEVICES" not in environment_of(EngineSpec("fake"))
     assert environment_of(EngineSpec("fake", gpu="1"))["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_how_a_child_ended_is_told_in_words_and_its_watchdog_by_name() -> None:
+    assert ended(0) == "exit status 0"
+    assert ended(-9) == "killed by signal 9"
+    assert ended(OVERRUN_STATUS).startswith("exit status 86: something did not come back from llama.cpp")
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio needs no thread to wait for a process")
+async def test_a_machine_without_a_thread_to_spare_lacks_what_a_process_needs() -> None:
+    before = threading.stack_size(1 << 46)  # of which there is no room for one
+    try:
+        with pytest.raises(OSError, match="can't start new thread"):
+            await ChildProcess.start(EngineSpec("fake"))
+    finally:
+        threading.stack_size(before)
 
 
 class Ending:

@@ -1,5 +1,7 @@
 """What follows a child's end, as a table of pure decisions."""
 
+import errno
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +12,10 @@ from orchestrator.engine.parent.supervision import (
     GiveUp,
     Restart,
     after_end,
+    is_lasting,
     is_model_fault,
+    loading_words,
+    pause_after,
 )
 
 
@@ -31,6 +36,24 @@ def test_ends_longer_ago_than_a_minute_are_forgotten() -> None:
 def test_a_pause_is_never_longer_than_the_longest(ends: list[float], now: float) -> None:
     decision = after_end(ends, now)
     assert isinstance(decision, GiveUp) or 0 < decision.pause <= LONGEST_PAUSE
+
+
+@given(st.integers(0, 10**9))
+def test_a_pause_grows_with_what_came_to_nothing_and_is_never_longer_than_the_longest(times: int) -> None:
+    assert 0 < pause_after(times) <= pause_after(times + 1) <= LONGEST_PAUSE
+
+
+def test_what_the_machine_lacks_is_waited_for_and_a_file_that_is_not_there_is_not() -> None:
+    passing = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+    assert not any(is_lasting(OSError(number, "")) for number in passing)
+    assert is_lasting(FileNotFoundError(errno.ENOENT, "python"))
+    assert is_lasting(PermissionError(errno.EACCES, "python"))
+
+
+def test_the_reason_of_a_load_says_how_far_it_is_and_never_that_it_is_done() -> None:
+    assert loading_words(0.0, again=False) == "the model is loading"
+    assert loading_words(0.439, again=False) == "the model is loading, 43 %"
+    assert loading_words(1.0, again=True) == "the model is loading again, 99 %"
 
 
 def test_a_ticket_that_was_there_at_two_ends_is_at_fault_and_not_the_model() -> None:

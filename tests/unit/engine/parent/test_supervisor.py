@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import re
+import resource
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from types import SimpleNamespace
 
@@ -69,6 +71,55 @@ async def test_a_process_that_cannot_be_started_for_a_moment_is_started_after_it
     async with engine() as client:
         assert (await client.encode(["a"]))[0].tolist() == [97]
         assert client.restarts >= 1
+
+
+@pytest.fixture
+def no_descriptors():
+    """While it is entered this process gets none, as on a machine that has none left."""
+
+    @contextmanager
+    def taken():
+        free = os.dup(0)
+        os.close(free)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return taken
+
+
+async def test_what_the_machine_lacks_for_a_process_is_waited_for_is_told_and_is_not_counted_against_the_model(
+    no_descriptors, monkeypatch, caplog
+):
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.LONGEST_PAUSE", 0.02)
+    async with engine() as client:
+        with no_descriptors(), pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):  # some twenty times
+                await client.ensure_ready()
+        assert client.state in (ChildState.BACKOFF, ChildState.STARTING)
+        assert re.search(r"process cannot be started now: .*Too many open files; it is tried again", client.reason)
+        assert (await client.encode(["a"]))[0].tolist() == [97]
+        assert (client.restarts, client.reason) == (0, "")
+    assert caplog.text.count("cannot be started now") == 1
+
+
+async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reason_says_why_not_yet(
+    no_descriptors, monkeypatch
+):
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.LONGEST_PAUSE", 0.02)
+    async with engine() as client:
+        await client.ensure_ready()
+        with no_descriptors():
+            os.kill(client.pid, signal.SIGKILL)
+            while "cannot be started now" not in client.reason:
+                with suppress(TimeoutError, EngineUnavailable):
+                    async with asyncio.timeout(0.1):
+                        await client.encode(["x"])
+        await next_child(client)
+        assert client.restarts == 1
 
 
 @pytest.mark.usefixtures("no_process")

@@ -1,0 +1,106 @@
+"""How far a load is, by llama.cpp's word and by the kernel's, and how it is known to move."""
+
+import ctypes
+import mmap
+import queue
+import threading
+from pathlib import Path
+
+import llama_cpp as lib
+import pytest
+from support.waiting import SOON
+
+from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.loading import PAGE, LoadProgress, faults, telling
+from orchestrator.engine.messages import Loading
+from orchestrator.engine.model import EngineSpec
+
+MIB = 1 << 20
+
+
+def touched(size: int) -> mmap.mmap:
+    """Memory that the process has had to take."""
+    memory = mmap.mmap(-1, size)
+    for at in range(0, size, PAGE):
+        memory[at] = 1
+    return memory
+
+
+def test_a_load_is_as_far_as_llama_cpp_says() -> None:
+    progress = LoadProgress()
+    assert progress.fraction() == 0.0
+    progress.place(0.43)
+    assert progress.fraction() == 0.43
+
+
+def test_a_load_of_which_llama_cpp_says_nothing_is_as_far_as_the_memory_that_was_taken() -> None:
+    progress = LoadProgress()
+    progress.begin(64 * MIB)
+    held = touched(32 * MIB)
+    assert progress.fraction() == pytest.approx(0.5, abs=0.1)
+    held.close()
+
+
+def test_memory_that_was_taken_before_and_memory_without_end_are_no_more_than_the_model() -> None:
+    held = touched(16 * MIB)
+    progress = LoadProgress()
+    progress.begin(8 * MIB)
+    assert progress.fraction() < 0.5
+    more = touched(16 * MIB)
+    assert progress.fraction() == 1.0
+    held.close(), more.close()
+
+
+def test_each_percent_is_told_once() -> None:
+    progress = LoadProgress()
+    assert progress.news() is None
+    progress.place(0.431)
+    assert progress.news() == Loading(0.431)
+    progress.place(0.439)
+    assert progress.news() is None
+    progress.place(0.44)
+    assert progress.news() == Loading(0.44)
+
+
+def test_what_llama_cpp_calls_back_lets_it_go_on_loading() -> None:
+    callback = lib.llama_progress_callback(LoadProgress().place)
+    assert all(callback(fraction, ctypes.c_void_p()) is True for fraction in (0.0, 0.5, 1.0, float("nan")))
+
+
+def test_a_load_moves_while_its_own_thread_takes_pages_and_not_while_another_one_does() -> None:
+    progress = LoadProgress()
+    before = progress.signs()
+    other = threading.Thread(target=lambda: touched(MIB).close())
+    other.start()
+    other.join()
+    alone = faults(threading.get_native_id())
+    touched(4 * MIB).close()
+    assert faults(threading.get_native_id()) > alone
+    assert progress.signs() != before
+
+
+def test_a_thread_that_is_no_more_has_no_faults() -> None:
+    other = threading.Thread(target=lambda: None)
+    other.start()
+    other.join()
+    assert faults(other.native_id or 0) == 0
+
+
+def test_what_is_new_is_told_until_the_load_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.engine.loading.TELL_SECONDS", 0.001)
+    progress, told = LoadProgress(), queue.SimpleQueue[Loading]()
+    with telling(progress, lambda messages: [told.put(message) for message in messages] and None):
+        progress.place(0.25)
+        assert told.get(timeout=SOON) == Loading(0.25)
+    progress.place(0.5)
+    assert told.empty()
+    assert "loading" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_real_model_is_loaded_to_its_end_and_shows_signs_of_life(quoter_model: Path) -> None:
+    progress = LoadProgress()
+    before = progress.signs()
+    backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, gpu_layers=0), progress)
+    backend.close()
+    assert progress.fraction() == 1.0
+    assert progress.signs() != before
