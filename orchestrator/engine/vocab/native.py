@@ -37,14 +37,16 @@ class NativeTokenizer:
 
     def _tokenize(self, text: str, special: bool) -> "array[int]":
         data = text.encode("utf-8", "replace")
-        # At most one token a byte, and a leading space.
-        ids = array("I", bytes(4 * (len(data) + 8)))
-        buffer = (lib.llama_token * len(ids)).from_buffer(ids)
-        count = lib.llama_tokenize(self._vocab, data, len(data), buffer, len(ids), False, special)
-        del buffer  # it holds the array's size fixed
-        assert count >= 0, f"llama_tokenize wants {-count} ids for {len(data)} bytes"
-        del ids[count:]
-        return ids
+        room = len(data) + 8  # one token a byte, and a leading space; a vocabulary that needs more says how many
+        while True:
+            ids = array("I", bytes(4 * room))
+            buffer = (lib.llama_token * room).from_buffer(ids)
+            count = lib.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
+            del buffer  # it holds the array's size fixed
+            if count >= 0:
+                del ids[count:]
+                return ids
+            room = -count
 
     def _read_piece(self, token: int) -> bytes:
         size = 64

@@ -54,6 +54,13 @@ def gguf_text(text: str) -> bytes:
 
 def write_plain(path: Path) -> None:
     writer = gguf.GGUFWriter(path, "llama")
+    describe_shape(writer)
+    tokens().describe(writer)
+    writer.kv_data[0]["tokenizer.ggml.pre"].value = "any-name"
+    finish(writer)
+
+
+def describe_shape(writer: gguf.GGUFWriter) -> None:
     for add in (
         writer.add_context_length,
         writer.add_embedding_length,
@@ -63,8 +70,9 @@ def write_plain(path: Path) -> None:
     ):
         add(8)
     writer.add_layer_norm_rms_eps(1e-5)
-    tokens().describe(writer)
-    writer.kv_data[0]["tokenizer.ggml.pre"].value = "any-name"
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -119,3 +127,25 @@ def test_a_cut_text_is_whole_again_when_joined_and_no_part_holds_a_reserved_text
     parts = cut(text, TextFinder(reserved))
     assert "".join(parts) == text
     assert not any(word in part for part in parts for word in reserved)
+
+
+def test_a_vocabulary_may_have_several_tokens_for_a_byte(folder: Path) -> None:
+    """SentencePiece writes a space as a sign of three bytes; without a token for it each is a token of its own."""
+    path = folder / "bytes.gguf"
+    write_bytes_alone(path)
+    ours, theirs = vocabulary(path)
+    spaces = theirs.encode(" " * 400, special=False)
+    assert len(spaces) == 3 * 400
+    assert ours.content(" " * 400) == spaces
+
+
+def write_bytes_alone(path: Path) -> None:
+    """A vocabulary-only file of SentencePiece's kind, whose tokens are the bytes."""
+    writer = gguf.GGUFWriter(path, "llama")
+    describe_shape(writer)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))])
+    writer.add_token_scores([0.0] * 259)
+    kinds = gguf.TokenType
+    writer.add_token_types([kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256])
+    finish(writer)
