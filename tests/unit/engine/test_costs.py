@@ -49,6 +49,17 @@ def test_it_follows_although_padding_is_asked_for_before_each_step() -> None:
     assert abs(costs.milliseconds(1, 8000) / 500 - 1) < 0.2
 
 
+def test_a_process_s_first_step_which_reads_the_weights_from_the_disk_is_not_taken_for_what_steps_cost() -> None:
+    kept = taught(64, cpu).kept()
+    for before in ({}, kept):
+        costs, like = Costs(64), Costs(64)
+        for one in (costs, like):
+            one.resume(before)
+        costs.learn(512, 0, 30_000.0)
+        assert costs.chunk(0, 0, 5000, 512, 1000.0) == like.chunk(0, 0, 5000, 512, 1000.0)
+        assert (costs.milliseconds(1, 8000), costs.kept()) == (like.milliseconds(1, 8000), like.kept())
+
+
 def test_a_short_step_at_depth_is_padded_to_the_tile() -> None:
     assert taught(64, cpu).padding(14, 8000, 512) == 50
 
