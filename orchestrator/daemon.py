@@ -12,6 +12,7 @@ from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
+from orchestrator.hosting.arriving import arriving, why_waiting
 from orchestrator.hosting.host import model_of
 from orchestrator.observe.logs import set_up
 from orchestrator.running import folders
@@ -84,8 +85,10 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
 
 async def tell_ready(program: Program, notifier: Notifier) -> None:
     """systemd hears READY when an answer can be given, or when it is known that none will be."""
-    notifier.status("loading the model")
-    await asyncio.wait([program.voice()])
+    async for percent in arriving(program.voice(), program.client):
+        notifier.status(why_waiting(program.client))
+        if percent:  # it moves: systemd need not think that it hangs
+            notifier.starting()
     _, why = await program.ready()
     notifier.status(why or "ready")
     notifier.ready()

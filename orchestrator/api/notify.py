@@ -5,6 +5,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+EXTENSION_US = 15 * 60 * 1_000_000
+
 
 @dataclass(frozen=True)
 class Notifier:
@@ -20,6 +22,10 @@ class Notifier:
 
     def ready(self) -> None:
         self.send("READY=1")
+
+    def starting(self) -> None:
+        """Readiness may take longer than the unit says: as long as this is said again and again within EXTENSION_US."""
+        self.send(f"EXTEND_TIMEOUT_USEC={EXTENSION_US}")
 
     def status(self, text: str) -> None:
         self.send(f"STATUS={text}".replace("\n", " "))

@@ -18,11 +18,11 @@ def why_waiting(client: EngineClient) -> str:
 async def arriving(
     voice: "asyncio.Future[Any]", client: EngineClient, until: float | None = None
 ) -> AsyncIterator[int]:
-    """How many percent of it are loaded, at once and whenever they are others, until its voice is there, or it is known
-    that there is none; no longer than `until`, a moment of the event loop's clock."""
-    clock, told = asyncio.get_running_loop().time, -1
+    """How many percent of it are loaded, at once and whenever they or the reason change, until its voice is there, or it
+    is known that there is none; no longer than `until`, a moment of the event loop's clock."""
+    clock, told = asyncio.get_running_loop().time, (-1, "")
     while not voice.done() and (until is None or clock() < until):
-        if (percent := int(WHOLE * client.loaded)) != told:
-            told = percent
-            yield percent
+        if (now := (int(WHOLE * client.loaded), client.reason)) != told:
+            told = now
+            yield now[0]
         await asyncio.wait([voice], timeout=LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock()))

@@ -140,6 +140,8 @@ def test_systemd_hears_that_the_daemon_is_ready(folder, abstract):
         notifier.ready()
         notifier.status("prefilling\n12 %")
         assert [systemd.recv(100), systemd.recv(100)] == [b"READY=1", b"STATUS=prefilling 12 %"]
+        notifier.starting()
+        assert systemd.recv(100) == b"EXTEND_TIMEOUT_USEC=900000000"
     assert notifier.watchdog_s == 2.0
     notifier.alive()  # nobody listens any more: no fault
     Notifier.of({}).ready()

@@ -45,6 +45,17 @@ async def test_a_model_that_speaks_or_cannot_is_not_waited_for() -> None:
     voice.exception()
 
 
+async def test_another_reason_is_told_too() -> None:
+    voice, engine, told = asyncio.get_running_loop().create_future(), client(reason="the model is loading"), []
+    with anyio.fail_after(SOON):
+        async for percent in arriving(voice, engine):
+            told.append((percent, engine.reason))
+            if len(told) == 2:
+                voice.set_result("the voice")
+            asyncio.get_running_loop().call_soon(setattr, engine, "reason", "it cannot be started now")
+    assert told == [(0, "the model is loading"), (0, "it cannot be started now")]
+
+
 async def test_nobody_waits_beyond_their_own_time_and_they_are_told_what_was_lacking_then() -> None:
     voice, engine = asyncio.get_running_loop().create_future(), client(0.43, "the model is loading, 43 %")
     clock = asyncio.get_running_loop().time
