@@ -71,7 +71,7 @@ class Admission:
 
     def refusal(self, job: Job) -> Refusal | None:
         """Why this job can never run, as things stand; None when it may wait for its turn."""
-        return refused(job, self.floors, self.grant)
+        return refused(job, self.floors, self.grant, self._backend.tokens)
 
     def pool_name(self, ticket: Ticket) -> str:
         return self.floors[ticket.job.floor].pool

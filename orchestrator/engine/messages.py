@@ -234,6 +234,7 @@ class Reason(StrEnum):
     CELLS = "cells"  # longer than all that was granted
     STALE = "stale"  # planned under an old grant and no longer fits: plan again
     UNKNOWN_FLOOR = "unknown_floor"
+    TOKENS = "tokens"  # ids that the vocabulary does not have
     SCHEMA = "schema"  # a JSON schema outside the bounds
     SAMPLING = "sampling"  # a setting outside its range
     ENGINE = "engine"  # the child died or llama.cpp failed; may be tried again

@@ -53,6 +53,13 @@ def test_a_memory_may_have_256_sequences_and_what_each_costs_is_told(on: Subject
     memory.close()
 
 
+def test_every_id_is_below_the_number_of_tokens_that_is_told(on: Subject) -> None:
+    assert max(on.floor + on.tail + on.other) < on.backend.tokens
+    memory = on.open()
+    feed(memory, 0, [on.backend.tokens - 1])
+    memory.close()
+
+
 def test_a_removed_tail_leaves_room_for_another(on: Subject) -> None:
     memory, at = on.open(), len(on.floor)
     feed(memory, 0, on.floor + on.tail)

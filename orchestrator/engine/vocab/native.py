@@ -17,6 +17,7 @@ class NativeTokenizer:
 
     def __init__(self, model: Any, table: Table) -> None:
         self._vocab = lib.llama_model_get_vocab(model)
+        self._tokens = len(table.texts)
         self._starters = [] if table.is_byte_bpe else self._find_starters()
         self._pieces: dict[int, bytes] = {}
 
@@ -29,9 +30,11 @@ class NativeTokenizer:
         return self._tokenize(text, special)
 
     def piece(self, token: int) -> bytes:
-        """What a token stands for; nothing for a control token."""
+        """What a token stands for; nothing for a control token, and for an id that no token has."""
         known = self._pieces.get(token)
         if known is None:
+            if not 0 <= token < self._tokens:
+                return b""  # llama.cpp would end the process
             known = self._pieces[token] = self._read_piece(token)
         return known
 
