@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from orchestrator.engine.messages import Loading
@@ -18,6 +19,7 @@ from orchestrator.engine.messages import Loading
 # that long for a GPU it has not met, and a load is ended for nothing at the price of all that was read.
 STILL_SECONDS = 60.0
 TELL_SECONDS = 0.5
+HEARTBEAT = 30  # times that it may be told: then it is, though nothing is new, as a sign that this process still runs
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,10 +50,10 @@ class LoadProgress:
         """Another value whenever the load has moved."""
         return self._placed, faults(self._thread)
 
-    def news(self) -> Loading | None:
-        """What is to be told, once for each further percent."""
-        fraction = self.fraction()
-        if int(fraction * 100) <= self._told:
+    def news(self, *, old: bool = False) -> Loading | None:
+        """What is to be told: once for each further percent, and `old` news too where they are wanted."""
+        fraction = max(self.fraction(), self._told / 100)  # memory may be taken back under pressure
+        if int(fraction * 100) <= self._told and not old:
             return None
         self._told = int(fraction * 100)
         return Loading(fraction)
@@ -63,8 +65,10 @@ def telling(progress: LoadProgress, tell: Callable[[Sequence[Loading]], None]) -
     over = threading.Event()
 
     def go_on() -> None:
-        while not over.wait(TELL_SECONDS):
-            if (news := progress.news()) is not None:
+        for time in count():
+            if over.wait(TELL_SECONDS):
+                return
+            if (news := progress.news(old=time % HEARTBEAT == 0)) is not None:
                 tell([news])
 
     thread = threading.Thread(target=go_on, name="loading", daemon=True)

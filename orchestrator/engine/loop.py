@@ -2,13 +2,13 @@
 
     admit → plan the round → decode → sample → tell
 
-It takes messages and posts messages; what to compute is decided in `plan`, who comes in in `entry`, what is shared in
+It takes messages and posts messages; what to compute is gathered in `planning`, who comes in in `entry`, what is shared in
 `tree`, what follows a failure in `recovery`. It does not know processes, sockets, or what a prompt means.
 """
 
 import logging
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.engine import outcomes
@@ -16,10 +16,8 @@ from orchestrator.engine.admission import Admission
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.behind import Behind
 from orchestrator.engine.cells import conservation
-from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.cells.sizes import scale_of
-from orchestrator.engine.claims import claim
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.counters import Counters
 from orchestrator.engine.door import Floor, Refusal
@@ -38,7 +36,8 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.outbox import Outbox, Post
 from orchestrator.engine.path import deepest
 from orchestrator.engine.picture import per_token, pictured
-from orchestrator.engine.plan import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
+from orchestrator.engine.plan import Limits, Step
+from orchestrator.engine.planning import Planning
 from orchestrator.engine.ranges import out_of_range
 from orchestrator.engine.recovery import Recovery
 from orchestrator.engine.reporting import Reporting
@@ -90,7 +89,6 @@ class Loop:
         self._limits = limits
         self._clock = clock
         self._arrivals = self._moments = 0
-        self._credit_ms = SHORT_MS
         self._outbox = Outbox(post)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         reporting = Reporting(self.counters, self._say, self._end, clock)
@@ -99,10 +97,12 @@ class Loop:
         self._entry = Entry(
             backend, self.admission, self.keeper, self._recovery, self._speculation, self._tickets, reporting
         )
+        self._planning = Planning(self.admission, self._speculation, self._tickets, self.costs, reporting)
 
     # -- what comes in
 
     def handle(self, message: object) -> None:
+        self._planning.disturb()
         if isinstance(message, Job):
             self._arrive(message)
         elif isinstance(message, Cancel):
@@ -170,18 +170,26 @@ class Loop:
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known that may not wait."""
-        timing = timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._behind.left())
+        steps = () if self.behind() else self._planning.standing()
+        timing = None if steps else self._timing()
         try:
-            self._carry(timing)
-            pools = list(self.admission.pools.values())
-            steps = self._plan(pools, timing.limits())
-            self._tell(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
-            for step in steps:
-                self._run(step, pools[step.pool])
+            if timing is not None:
+                self._carry(timing)
+                steps = self._planning.steps(timing.limits())
+            self._compute(steps)
         finally:
             self._tell(self._clock() if self.busy() else float("inf"))
-        if timing.may_write():
+        if timing is not None and timing.may_write():
             self._behind.work(alone=not self.busy())
+
+    def _timing(self) -> Timing:
+        return timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._behind.left())
+
+    def _compute(self, steps: Sequence[Step]) -> None:
+        pools = list(self.admission.pools.values())
+        self._tell(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
+        for step in steps:
+            self._run(step, pools[step.pool])
 
     def _carry(self, timing: Timing) -> None:
         """What the round has time for of moves and restores, and of what has to go for them; then who can enter does."""
@@ -197,6 +205,7 @@ class Loop:
         try:
             self._stepping.run(step, pool, answering, prefill)
         except BackendError as error:
+            self._planning.disturb()
             self._recovery.failed(pool, error)
         else:
             self._recovery.succeeded(pool)
@@ -221,39 +230,11 @@ class Loop:
         """Tells everything, also what may wait."""
         self._outbox.flush()
 
-    def _plan(self, pools: list[Pool], limits: Limits) -> tuple[Step, ...]:
-        index = {id(pool): place for place, pool in enumerate(pools)}
-        answering: dict[int, list[int]] = {}
-        wants: list[Want] = []
-        drafts: dict[int, Draft] = {}
-        # In the order of service, so that of two who may compute a node the first in line gets it.
-        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            place = index.get(id(ticket.pool), 0)
-            if ticket.phase is Phase.ANSWERING:
-                answering.setdefault(place, []).append(ticket.number)
-                if (draft := self._speculation.find(ticket)) is not None:
-                    drafts[ticket.number] = draft
-            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                wants.append(Want(*ticket.order, ticket.number, place, len(node.ids) - node.filled))
-        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
-        steps = plan_round(answering, wants, cells, limits, self._stepping.costs, drafts, self._credit_ms)
-        self._credit_ms = credit_after(self._credit_ms, steps)
-        return steps
-
-    def _next(self, ticket: Ticket) -> Node | None:
-        """The node that this ticket may compute now; None while another ticket computes it."""
-        node = ticket.unfinished()
-        if node is None:
-            # What it waited for was finished by another ticket and nothing of its own is left.
-            assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
-            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
-            return None
-        return node if claim(ticket, node, self._tickets) else None
-
     # -- endings
 
     def _end(self, ticket: Ticket, outcome: Outcome, reason: Reason, detail: str = "") -> None:
         """A ticket's one outcome: what it held is given back, and the daemon is told."""
+        self._planning.disturb()
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
         if ticket.tip is not None and ticket.pool is not None:

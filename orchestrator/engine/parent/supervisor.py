@@ -26,6 +26,8 @@ from orchestrator.engine.parent.supervision import (
 
 log = logging.getLogger("lorekeep.engine")
 
+MOST_SILENCE = 600.0  # seconds, of a child that loads: it speaks every 15, but not before its libraries have been read
+
 
 class EngineUnavailable(Exception):
     """The engine cannot answer now: `broken` when it will not by itself."""
@@ -146,6 +148,12 @@ class Supervisor:
             return "", f"its process cannot be started: {error}"
         try:
             failure = await self._listen(self._child)
+        except TimeoutError:  # also its watchdog stands still, as when the process is stopped
+            self._child.kill()
+            return (
+                "",
+                f"it said nothing for {MOST_SILENCE:.0f} s while its model was loading, {await self._child.stop()}",
+            )
         except Exception as fault:  # of ours, or a child of other code: who waits for its answers would not get them
             log.critical("what the engine's process says cannot be taken", exc_info=True)
             await self._child.stop()
@@ -175,19 +183,29 @@ class Supervisor:
         await self._enter(ChildState.STARTING, self.reason)
 
     async def _listen(self, child: ChildProcess) -> str:
-        """Passes messages on until the child ends; returns why its model could not be loaded, or nothing."""
-        async for message in child.messages():
-            if isinstance(message, Loading):
-                self._progressed(message.fraction)
-            elif isinstance(message, Ready):
-                self.info, self._ready_since = message.info, time.monotonic()
-                await self._enter(ChildState.READY, "")
-                self._up()  # before anyone who waited can run: nothing is awaited in between
-            elif isinstance(message, LoadFailed):
-                return message.reason
-            else:
-                self._hear(message)
+        """Passes messages on until the child ends; returns why its model could not be loaded, or nothing.
+
+        Raises TimeoutError when it says nothing for too long while it loads; later its owner asks it.
+        """
+        clock = asyncio.get_running_loop().time
+        async with asyncio.timeout(MOST_SILENCE) as silence:
+            async for message in child.messages():
+                if isinstance(message, Loading):
+                    self._progressed(message.fraction)
+                    silence.reschedule(clock() + MOST_SILENCE)
+                elif isinstance(message, Ready):
+                    silence.reschedule(None)
+                    await self._stands(message.info)
+                elif isinstance(message, LoadFailed):
+                    return message.reason
+                else:
+                    self._hear(message)
         return ""
+
+    async def _stands(self, info: ModelInfo) -> None:
+        self.info, self._ready_since = info, time.monotonic()
+        await self._enter(ChildState.READY, "")
+        self._up()  # before anyone who waited can run: nothing is awaited in between
 
     def _progressed(self, fraction: float) -> None:
         self.loaded, self.reason = fraction, loading_words(fraction, again=self.restarts > 0)

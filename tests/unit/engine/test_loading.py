@@ -62,6 +62,16 @@ def test_each_percent_is_told_once() -> None:
     assert progress.news() == Loading(0.44)
 
 
+def test_what_was_told_is_told_again_where_it_is_wanted_and_never_less() -> None:
+    progress = LoadProgress()
+    assert progress.news(old=True) == Loading(0.0)
+    progress.place(0.5)
+    assert progress.news() == Loading(0.5)
+    progress.place(0.25)
+    assert progress.news() is None
+    assert progress.news(old=True) == Loading(0.5)
+
+
 def test_what_llama_cpp_calls_back_lets_it_go_on_loading() -> None:
     callback = lib.llama_progress_callback(LoadProgress().place)
     assert all(callback(fraction, ctypes.c_void_p()) is True for fraction in (0.0, 0.5, 1.0, float("nan")))

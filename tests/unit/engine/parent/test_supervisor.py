@@ -19,6 +19,7 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervision import ChildState
 from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.hosting.arriving import arriving
 
 pytestmark = pytest.mark.anyio
 
@@ -120,6 +121,23 @@ async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reaso
                         await client.encode(["x"])
         await next_child(client)
         assert client.restarts == 1
+
+
+async def test_a_child_that_says_nothing_while_it_loads_is_ended_from_outside_and_the_next_one_answers(monkeypatch):
+    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("orchestrator.hosting.arriving.LOOK_SECONDS", 0.001)
+    reasons = set()
+    with monkeypatch.context() as impatient:
+        impatient.setattr("orchestrator.engine.parent.supervisor.MOST_SILENCE", 0.01)
+        async with engine() as client:
+            ready = asyncio.ensure_future(client.ensure_ready())
+            async for _ in arriving(ready, client):
+                reasons.add(client.reason)
+                if client.restarts:
+                    impatient.undo()
+            assert (await client.encode(["a"]))[0].tolist() == [97]
+            assert client.restarts == 1
+    assert any(re.search(r"said nothing for 0 s while its model was loading, killed by signal 9", it) for it in reasons)
 
 
 @pytest.mark.usefixtures("no_process")
