@@ -1,0 +1,26 @@
+"""Segments to be kept in tiers, and tiers to keep them in."""
+
+from array import array
+from pathlib import Path
+
+from orchestrator.engine.tiers.checkpoint_file import Header
+from orchestrator.engine.tiers.segments import CUT, named, segments
+from orchestrator.engine.tiers.tiers import Tiers
+
+IDS = array("I", range(8 * CUT))
+STATE = b"s" * 1000
+
+
+def header(number: int, root: str = "root") -> Header:
+    one = list(segments(root, IDS, len(IDS), 1, len(IDS)))[number]
+    return Header(root, one.name, one.parent, one.start, one.end, IDS[one.start : one.end])
+
+
+def alone(number: int) -> Header:
+    """A segment that goes on from no other."""
+    ids = array("I", [number] * CUT)
+    return Header("root", named("root", ids), "root", 0, CUT, ids)
+
+
+def tiers(folder: Path | None = None, ram: int = 1 << 20, disk: int = 1 << 20, root: str = "root") -> Tiers:
+    return Tiers(root, folder, ram, disk)
