@@ -141,9 +141,7 @@ class Shutdown:
 
 @dataclass(frozen=True)
 class Loading:
-    """How much of the model is loaded, from 0 to 1."""
-
-    fraction: float
+    fraction: float  # of the model that is there, from 0 to 1
 
 
 @dataclass(frozen=True)

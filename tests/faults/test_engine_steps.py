@@ -63,7 +63,9 @@ async def test_a_step_that_fails_costs_no_process_and_the_question_is_answered(
         assert client.snapshot.counters["pool_failures"] == 1
 
 
-async def test_a_question_that_llama_cpp_refuses_fails_alone_while_another_floor_answers(quoter_model: Path) -> None:
+async def test_a_question_that_llama_cpp_would_refuse_is_refused_alone_while_another_floor_answers(
+    quoter_model: Path,
+) -> None:
     async with engine(quoter_model, sequences=4) as client:
         await load(client)
         async with aclosing(client.run(await long_answer(client))) as other:
@@ -71,10 +73,9 @@ async def test_a_question_that_llama_cpp_refuses_fails_alone_while_another_floor
             while not isinstance(messages[-1], Delta):
                 messages.append(await anext(other))
             no_token = Job(0, "codex", ids_to_bytes([2**30]), 1, 5)
-            failed = (await collected(client.run(no_token)))[-1]
+            refused = (await collected(client.run(no_token)))[-1]
             messages += await collected(other)
-        assert (failed.outcome, failed.reason) == (Outcome.FAILED, Reason.ENGINE)
-        assert "llama_decode" in failed.detail
+        assert (refused.outcome, refused.reason) == (Outcome.REFUSED, Reason.TOKENS)
         assert (messages[-1].outcome, messages[-1].generated) == (Outcome.DONE, 300)
         assert ((await ask(client, 20))[0], client.restarts) == (code(20), 0)
 
