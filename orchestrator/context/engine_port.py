@@ -95,6 +95,8 @@ def fault_of(ended: Completion) -> LoreError:
         return InvalidRequest(what, "simplify the JSON schema")
     if ended.reason is Reason.DROPPED:
         return CodexDropped(f"{what} while this was answered", "`lore codex list` shows those there are")
+    if ended.reason is Reason.TOKENS:  # they would be handed over once more
+        return EngineFailed(what, "start the daemon again")
     return EngineFailed(what, "ask again", retry_after=1.0)
 
 

@@ -17,6 +17,7 @@ from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_token
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows, read_metadata
 from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.engine.vocab.native import tokenized
 from orchestrator.engine.vocab.vocabulary import well_formed
 
 POOLING = {
@@ -50,13 +51,7 @@ class LlamaEmbedding:
         self.starting = min(shared(empty, one), len(empty) - self.ending)
 
     def encode(self, text: str) -> list[int]:
-        data = well_formed(text).encode()
-        room = len(data) + 8  # at most one token a byte, a leading space and what the model wants around
-        buffer = (lib.llama_token * room)()
-        count = lib.llama_tokenize(self._vocabulary, data, len(data), buffer, room, True, False)
-        if count < 0:
-            raise BackendError(f"{self._spec.model}: a text of {len(data)} bytes has {-count} tokens")
-        return list(buffer[:count])
+        return tokenized(self._vocabulary, well_formed(text).encode(), around=True, special=False).tolist()
 
     def open(self) -> "LlamaEmbeddingContext":
         return LlamaEmbeddingContext(self._model, self.parameters(), self.dimensions)

@@ -39,17 +39,7 @@ class NativeTokenizer:
         return known
 
     def _tokenize(self, text: str, special: bool) -> "array[int]":
-        data = text.encode("utf-8", "replace")
-        room = len(data) + 8  # one token a byte, and a leading space; a vocabulary that needs more says how many
-        while True:
-            ids = array("I", bytes(4 * room))
-            buffer = (lib.llama_token * room).from_buffer(ids)
-            count = lib.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
-            del buffer  # it holds the array's size fixed
-            if count >= 0:
-                del ids[count:]
-                return ids
-            room = -count
+        return tokenized(self._vocab, text.encode("utf-8", "replace"), around=False, special=special)
 
     def _read_piece(self, token: int) -> bytes:
         size = 64
@@ -66,3 +56,17 @@ class NativeTokenizer:
         return [
             (starter, ids) for starter, ids in alone if ids and self._tokenize(starter + "a", False)[: len(ids)] == ids
         ]
+
+
+def tokenized(vocabulary: Any, text: bytes, *, around: bool, special: bool) -> "array[int]":
+    """Ids of a text, as llama.cpp gives them; `around`: with those that the model wants at its beginning and its end."""
+    room = len(text) + 8  # one token a byte, and a leading space; a vocabulary that needs more says how many
+    while True:
+        ids = array("I", bytes(4 * room))
+        buffer = (lib.llama_token * room).from_buffer(ids)
+        count = lib.llama_tokenize(vocabulary, text, len(text), buffer, room, around, special)
+        del buffer  # it holds the array's size fixed
+        if count >= 0:
+            del ids[count:]
+            return ids
+        room = -count

@@ -135,3 +135,8 @@ async def test_an_engine_that_is_gone_is_told_with_what_to_do(
 
 async def test_the_encoder_gives_ids_as_they_travel() -> None:
     assert await EngineEncoder(SmallEngine()).encode(["abc"], control=True) == [array("I", [3, 1]).tobytes()]
+
+
+def test_nobody_is_told_to_ask_again_with_ids_that_the_vocabulary_does_not_have() -> None:
+    fault = fault_of(Completion(1, Outcome.REFUSED, Reason.TOKENS, "floor f has token 9"))
+    assert (fault.hint, fault.retry_after) == ("start the daemon again", None)
