@@ -202,8 +202,9 @@ class Admission:
             del self._moves[name]
         self.shrink_to_grant()
 
-    def moving(self) -> bool:
-        return bool(self._moves)
+    def left(self) -> bool:
+        """Whether `go_on` has something to do: a pool moves, or more is held than granted."""
+        return bool(self._moves) or self.held() > self.grant.cells
 
     def _affordable(self, growth: Growth, kept: Iterable[str], spared: str | None = None) -> Size | None:
         """A size between least and most once idle pools made room; None when not even the least is there.

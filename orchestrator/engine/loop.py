@@ -162,7 +162,7 @@ class Loop:
 
     def behind(self) -> bool:
         """Whether something is left to be done behind the answers."""
-        return self._behind.left() or self.admission.moving()
+        return self._behind.left() or self.admission.left()
 
     def close(self) -> None:
         """Keeps what stands, so that the next process finds it."""

@@ -167,3 +167,15 @@ def test_a_smaller_grant_is_kept_to_as_soon_as_what_runs_has_ended() -> None:
     while line.waiting or line.running:
         line.round()
     assert line.machine.loop.admission.held() <= 1024
+
+
+def test_a_smaller_grant_is_kept_to_although_nobody_asks_any_more() -> None:
+    machine = Machine(cells=4096, window=2048)
+    machine.floor("code", [7] * 300)
+    machine.ask(1, "code", [8] * 10, 5)
+    machine.round()
+    machine.loop.handle(Grant(2, 256, 2048))
+    assert machine.loop.admission.held() > 256
+    while machine.loop.busy() or machine.loop.behind():
+        machine.round()
+    assert machine.loop.admission.held() <= 256
