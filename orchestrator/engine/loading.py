@@ -31,7 +31,7 @@ class LoadProgress:
         self._placed = 0.0
         self._size = 0
         self._before = 0
-        self._told = 0
+        self._farthest = 0.0
 
     def begin(self, size: int) -> None:
         """What the process takes from now on is this model's, whose files have so many bytes."""
@@ -52,11 +52,9 @@ class LoadProgress:
 
     def news(self, *, old: bool = False) -> Loading | None:
         """What is to be told: once for each further percent, and `old` news too where they are wanted."""
-        fraction = max(self.fraction(), self._told / 100)  # memory may be taken back under pressure
-        if int(fraction * 100) <= self._told and not old:
-            return None
-        self._told = int(fraction * 100)
-        return Loading(fraction)
+        before = self._farthest
+        self._farthest = max(before, self.fraction())  # memory may be taken back under pressure
+        return Loading(self._farthest) if old or int(100 * self._farthest) > int(100 * before) else None
 
 
 @contextmanager

@@ -62,14 +62,21 @@ def main() -> None:
         return
     watchdog = Watchdog(time.monotonic, overrun)
     watchdog.start()
-    progress = LoadProgress()
     try:
-        with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs), telling(progress, wire.send):
-            backend = load(spec, progress)
+        worker = begun(spec, wire, watchdog)
     except (BackendError, OSError) as error:
         wire.send([LoadFailed(str(error))])
         return
-    Worker(backend, spec, wire, watchdog).run()
+    worker.run()
+
+
+def begun(spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> "Worker":
+    """Loads the model and looks through what is kept; says meanwhile that it lives. Raises BackendError, OSError."""
+    progress = LoadProgress()
+    with telling(progress, wire.send):
+        with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
+            backend = load(spec, progress)
+        return Worker(backend, spec, wire, watchdog)
 
 
 def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
@@ -139,9 +146,9 @@ class Worker:
         self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
         self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
-        wire.send([Ready(backend.info)])
 
     def run(self) -> None:
+        self._wire.send([Ready(self._loop.backend.info)])
         threading.Thread(target=self._serve, name="desk", daemon=True).start()
         if self._crowding is not None:
             self._crowding.start()

@@ -3,17 +3,22 @@
 import ctypes
 import mmap
 import queue
+import socket
 import threading
+import time
 from pathlib import Path
 
 import llama_cpp as lib
 import pytest
 from support.waiting import SOON
 
+from orchestrator.engine import worker
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.loading import PAGE, LoadProgress, faults, telling
-from orchestrator.engine.messages import Loading
+from orchestrator.engine.messages import Loading, Ready, Shutdown
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.transport import Wire
+from orchestrator.engine.watchdog import Watchdog
 
 MIB = 1 << 20
 
@@ -72,6 +77,17 @@ def test_what_was_told_is_told_again_where_it_is_wanted_and_never_less() -> None
     assert progress.news(old=True) == Loading(0.5)
 
 
+def test_no_percent_is_taken_back_when_it_is_told_again() -> None:
+    """0.29 of a hundred are 28.999…"""
+    progress = LoadProgress()
+    for percent in range(1, 101):
+        progress.place(percent / 100 + 0.001)
+        told = [progress.news()]
+        progress.place(0.0)
+        told += [progress.news(old=True), progress.news(old=True)]
+        assert [int(100 * one.fraction) for one in told if one is not None] == [percent] * 3
+
+
 def test_what_llama_cpp_calls_back_lets_it_go_on_loading() -> None:
     callback = lib.llama_progress_callback(LoadProgress().place)
     assert all(callback(fraction, ctypes.c_void_p()) is True for fraction in (0.0, 0.5, 1.0, float("nan")))
@@ -102,6 +118,29 @@ def test_what_is_new_is_told_until_the_load_has_ended(monkeypatch: pytest.Monkey
     progress.place(0.5)
     assert told.empty()
     assert "loading" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_after_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a slow disk that takes minutes, in which it would be taken for one that hangs."""
+    monkeypatch.setattr("orchestrator.engine.loading.TELL_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.engine.loading.HEARTBEAT", 1)
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SOON)
+    wire, looked = Wire(ours), list[object]()
+    heard = wire.receive()
+    monkeypatch.setattr(worker, "sweep", lambda *_: looked.extend(next(heard) for _ in range(3)))
+    spec = EngineSpec("fake", cache_folder=str(tmp_path), disk_budget=1 << 20)
+    with ours:
+        child = worker.begun(spec, Wire(theirs), Watchdog(time.monotonic, worker.overrun))
+        assert looked == [Loading(0.0)] * 3
+        running = threading.Thread(target=child.run)
+        running.start()
+        assert isinstance(next(message for message in heard if not isinstance(message, Loading)), Ready)
+        wire.send([Shutdown()])
+        running.join(SOON)
+        assert not running.is_alive()
 
 
 def test_a_real_model_is_loaded_to_its_end_and_shows_signs_of_life(quoter_model: Path) -> None:
