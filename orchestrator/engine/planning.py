@@ -83,4 +83,7 @@ class Planning:
             assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
             self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
             return None
-        return node if claim(ticket, node, self._tickets) else None
+        if claim(ticket, node, self._tickets):
+            return node
+        self._reporting.tell(ticket.progress())  # of what another one computes for it too
+        return None

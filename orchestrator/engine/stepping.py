@@ -15,7 +15,7 @@ from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import Delta, Outcome, Progress, Reason
+from orchestrator.engine.messages import Delta, Outcome, Reason
 from orchestrator.engine.plan import Step
 from orchestrator.engine.reporting import Reporting
 from orchestrator.engine.speculation import Speculation
@@ -109,10 +109,9 @@ class Stepping:
             node.filler = None
             if node.end == ticket.cut:
                 self._floor_stands(pool, node)
-        assert ticket.tip is not None
-        missing = sum(len(part.ids) - part.filled for part in ticket.tip.path())
-        self._reporting.tell(Progress(ticket.number, len(ticket.ids) - missing, len(ticket.ids)))
-        if missing == 0 and ticket.job.max_tokens == 0:
+        progress = ticket.progress()
+        self._reporting.tell(progress)
+        if progress.done == progress.total and ticket.job.max_tokens == 0:
             self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
 
     def _sample(self, pool: Pool, ticket: Ticket, row: int) -> None:

@@ -18,7 +18,7 @@ from orchestrator.engine.backend import Sampler
 from orchestrator.engine.cells.node import Node
 from orchestrator.engine.cells.pools import Pool
 from orchestrator.engine.drafts import Drafting
-from orchestrator.engine.messages import Job, Reuse, Urgency
+from orchestrator.engine.messages import Job, Progress, Reuse, Urgency
 from orchestrator.engine.path import Path, Wanted
 from orchestrator.engine.text import ChosenBeside, TextStream
 
@@ -123,6 +123,12 @@ class Ticket:
         self.again, self.sampler, self.drafting, self.pending, self.awaited = True, None, None, None, None
         self.restored, self.reuse, self.drafts = [], (), []
         self.computed, self.admitted_at = 0, 0.0
+
+    def progress(self) -> Progress:
+        """How much of its prompt stands, whoever computed it."""
+        assert self.tip is not None
+        missing = sum(len(node.ids) - node.filled for node in self.tip.path())
+        return Progress(self.number, len(self.ids) - missing, len(self.ids))
 
     def unfinished(self) -> Node | None:
         """The first node of its path with cells still to compute."""

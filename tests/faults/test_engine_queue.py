@@ -7,22 +7,34 @@ import time
 from pathlib import Path
 
 import pytest
-from support.house import begun, codebase, engine_child, living, over_socket, question, reply, until
+from support.house import begun, codebase, engine_child, first_words, living, over_socket, question, reply, until
+from support.scarce_memory import scarce
 
 GRACE_SECONDS = 10.0  # serve.shutdown_grace
 
 
+KV = 10_000_000  # about 3,000 cells
+LONG = ("ask", "-c", "none", "tick tock tick tock tick tock tick tock tick", "--max-tokens", "2000")
+
+
+@pytest.fixture
+def narrow(models, tmp_path):
+    """Room for one long answer and not for two, and a line for one question."""
+    with scarce(models, tmp_path, KV, lambda _: None, "[serve]\nqueue = 1\n") as daemon:
+        yield daemon
+
+
 @pytest.fixture
 def house(models):
-    with living(models, config="[serve]\nqueue = 1\n") as daemon:
+    with living(models) as daemon:
         large = codebase(daemon.folder / "large", functions=1200)
         assert daemon.lore("load", large, "--no-watch").returncode == 0
         yield daemon
 
 
-def post(daemon, stream=False):
+def post(daemon, model, stream=False):
     with over_socket(daemon) as http:
-        body = {"model": "lore/large", "stream": stream, "messages": [{"role": "user", "content": question("zebra")}]}
+        body = {"model": model, "stream": stream, "messages": [{"role": "user", "content": question("zebra")}]}
         return http.post("/v1/chat/completions", json=body)
 
 
@@ -30,12 +42,12 @@ def queued(daemon):
     return sum(reply(daemon, "/v1/status")["queue"].values())
 
 
-def test_who_comes_to_a_full_line_is_told_when_to_come_again(house):
-    first = begun(house, "ask", question("zebra"), "-c", "large")
-    until(lambda: queued(house) >= 2)
-    second = begun(house, "ask", question("walrus"), "-c", "large")
-    until(lambda: queued(house) >= 3)
-    refused = post(house, stream=True)
+def test_who_comes_to_a_full_line_is_told_when_to_come_again(narrow):
+    first = begun(narrow, *LONG)
+    assert first_words(first)
+    second = begun(narrow, *LONG)
+    until(lambda: reply(narrow, "/v1/status")["queue"]["waiting"] == 1)
+    refused = post(narrow, "lore", stream=True)
     assert refused.status_code == 429
     assert int(refused.headers["Retry-After"]) >= 1
     assert refused.json()["error"]["code"] == "full"
@@ -48,7 +60,7 @@ def test_who_comes_to_a_full_line_is_told_when_to_come_again(house):
 def test_a_daemon_that_is_stopped_while_a_floor_is_computed_waits_for_nobody_who_waits(house):
     watching = begun(house, "load", house.folder / "large", "--wait")
     asked = []
-    asking = threading.Thread(target=lambda: asked.append(post(house)))
+    asking = threading.Thread(target=lambda: asked.append(post(house, "lore/large")))
     asking.start()
     until(lambda: queued(house) >= 2)
     child, began = engine_child(house), time.monotonic()

@@ -14,11 +14,14 @@ SETTINGS = '[governor]\ngpu = "0"\nworse_after = 3600\nbetter_after = 3600\nsens
 
 
 @contextmanager
-def scarce(models: Path, folder: Path, kv: int, load: Callable[[PrivateDaemon], None]) -> Iterator[PrivateDaemon]:
-    """What `load` loads is there before memory is down to `kv` bytes, which are fewer than 4,096 cells."""
+def scarce(
+    models: Path, folder: Path, kv: int, load: Callable[[PrivateDaemon], object], config: str = ""
+) -> Iterator[PrivateDaemon]:
+    """What `load` loads is there before memory is down to `kv` bytes, which are fewer than 4,096 cells. `config` is more
+    of its config.toml."""
     driver = StandIn(folder, compiled(models.parent))
     driver.show(total=TOTAL, free=FREE)
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
+    with living(models, SETTINGS + config, environment=driver.environment) as daemon:
         driver.show(processes=f"{daemon.process.pid}:{OWN}")
         load(daemon)
         weights = daemon.json("model", "list")["models"][0]["bytes"]
