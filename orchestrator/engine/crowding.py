@@ -38,7 +38,10 @@ class Crowding:
         threading.Thread(target=self._watch, name="crowding", daemon=True).start()
 
     def look(self) -> None:
-        now, last = self._read(), self._last
+        try:
+            now, last = self._read(), self._last
+        except OSError:
+            return  # a machine without a descriptor to spare says nothing now: it is asked again
         self._last = now
         if now.clock <= last.clock:
             return

@@ -62,20 +62,21 @@ def main() -> None:
         return
     watchdog = Watchdog(time.monotonic, overrun)
     watchdog.start()
-    try:
-        worker = begun(spec, wire, watchdog)
-    except (BackendError, OSError) as error:
-        wire.send([LoadFailed(str(error))])
-        return
-    worker.run()
+    if (worker := begun(spec, wire, watchdog)) is not None:
+        worker.run()
 
 
-def begun(spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> "Worker":
-    """Loads the model and looks through what is kept; says meanwhile that it lives. Raises BackendError, OSError."""
+def begun(spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> "Worker | None":
+    """Loads the model and looks through what is kept, saying meanwhile that it lives; None, and told why, where the model
+    cannot be loaded."""
     progress = LoadProgress()
     with telling(progress, wire.send):
-        with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
-            backend = load(spec, progress)
+        try:
+            with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
+                backend = load(spec, progress)
+        except (BackendError, OSError) as error:
+            wire.send([LoadFailed(str(error))])
+            return None
         return Worker(backend, spec, wire, watchdog)
 
 

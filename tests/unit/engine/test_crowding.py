@@ -45,6 +45,23 @@ def test_nothing_is_told_while_nothing_changes() -> None:
     assert told([0.1, 0.0, 0.2], [0.0, 0.0, 0.0], cores()) == []
 
 
+def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothing() -> None:
+    found: list[int] = []
+    reads: Iterator[CoreTimes | OSError] = iter(
+        [CoreTimes(0.0, 0.0, 0.0), OSError(23, "Too many open files in system"), CoreTimes(2.0, 2.0, 0.0)]
+    )
+
+    def read() -> CoreTimes:
+        if isinstance(one := next(reads), OSError):
+            raise one
+        return one
+
+    crowding = Crowding(cores(), found.append, read)
+    crowding.look()
+    crowding.look()
+    assert found == ([cores() - 1] if cores() > 1 else [])
+
+
 def test_the_kernel_s_figures_are_read() -> None:
     first = core_times()
     sum(range(100_000))

@@ -131,9 +131,10 @@ def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_af
     wire, looked = Wire(ours), list[object]()
     heard = wire.receive()
     monkeypatch.setattr(worker, "sweep", lambda *_: looked.extend(next(heard) for _ in range(3)))
-    spec = EngineSpec("fake", cache_folder=str(tmp_path), disk_budget=1 << 20)
+    spec = EngineSpec("fake", threads=1, cache_folder=str(tmp_path), disk_budget=1 << 20)
     with ours:
         child = worker.begun(spec, Wire(theirs), Watchdog(time.monotonic, worker.overrun))
+        assert child is not None
         assert looked == [Loading(0.0)] * 3
         running = threading.Thread(target=child.run)
         running.start()

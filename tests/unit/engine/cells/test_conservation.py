@@ -122,7 +122,7 @@ def test_a_broken_law_stops_a_test_at_once(machine: Machine) -> None:
 @contextmanager
 def running(wire: Wire) -> Iterator[Worker]:
     """The child's own loop and desk, in threads of this process."""
-    worker = Worker(FakeBackend(), EngineSpec("fake"), wire, Watchdog(time.monotonic, overrun))
+    worker = Worker(FakeBackend(), EngineSpec("fake", threads=1), wire, Watchdog(time.monotonic, overrun))
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
