@@ -17,15 +17,15 @@ def document(path: str, text: str) -> Document:
 
 
 @pytest.mark.parametrize(
-    ("path", "text"),
-    [("a.py", LARGE[:20_000]), ("a.py", LARGE), ("a.rb", "require 'a'\n" * 500)],
+    ("path", "text", "times"),
+    [("a.py", LARGE[:20_000], 10), ("a.py", LARGE, 3), ("a.rb", "require 'a'\n" * 500, 10)],
     ids=["a piece", "several pieces", "a query with predicates"],
 )
-def test_texts_that_were_parsed_are_not_kept(path: str, text: str) -> None:
+def test_texts_that_were_parsed_are_not_kept(path: str, text: str, times: int) -> None:
     outline(document(path, text))  # loads the grammar
     tracemalloc.start()
     try:
-        for number in range(10):
+        for number in range(times):
             outline(document(path, f"{text}# {number}\n"))
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
