@@ -107,7 +107,7 @@ def test_a_variable_that_cannot_be_used_is_refused_by_its_name(files, name, valu
 
 
 def test_a_key_that_is_a_table_and_a_value_is_refused(files):
-    with pytest.raises(SettingsError, match="model.path is a table and a value"):
+    with pytest.raises(SettingsError, match=r"model\.path is a table and a value"):
         load({**files(), "LORE_MODEL__PATH": "x", "LORE_MODEL__PATH__MORE": "x"})
 
 
