@@ -53,7 +53,6 @@ class Costs:
     _seen: dict[str, Seen] = field(default_factory=dict)
     _unread: list[tuple[int, int, float]] = field(default_factory=list)  # rows, cells, milliseconds since it was fitted
     _surprised: bool = False  # by one of them
-    _cold: bool = True  # no step was made in this process
 
     def milliseconds(self, rows: int, cells: int) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
@@ -68,11 +67,6 @@ class Costs:
         return empty / rows, (walked - empty) / rows / MANY
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
-        """Takes note of a step, but not of a process's first one: it reads weights from the disk and makes kernels ready,
-        which may take a hundred times as long as a step."""
-        if self._cold:
-            self._cold = False
-            return
         self._unread.append((rows, cells, milliseconds))
         self._surprised |= abs(self.milliseconds(rows, cells) / milliseconds - 1) > SURPRISE
         if len(self._unread) >= PATIENCE:

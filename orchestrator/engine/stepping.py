@@ -88,14 +88,16 @@ class Stepping:
         return (row if last else None), node
 
     def _decode(self, pool: Pool, batch: Batch, padding: int, cells: int) -> None:
-        # A process's first step may compile kernels, or page in weights from a slow disk, for minutes.
-        seconds = self.costs.milliseconds(len(batch), cells) / 1000 if self._counters.steps else math.inf
+        # A process's first step may compile kernels, or page in weights from a slow disk, for minutes: it tells nothing.
+        first = self._counters.steps == 0
+        seconds = math.inf if first else self.costs.milliseconds(len(batch), cells) / 1000
         began = self._reporting.clock()
         with self._watch(seconds):
             pool.memory.decode(batch)
         if padding:
             pool.memory.remove(pool.scratch, 0, -1)
-        self.costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
+        if not first:
+            self.costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
         self._counters.steps += 1
         self._counters.padded_tokens += padding
 

@@ -49,6 +49,13 @@ async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, C
     return said(messages), messages[-1]
 
 
+async def long_answer(client: EngineClient) -> Job:
+    """An answer of 300 tokens, one a step, from a floor in a pool of its own."""
+    floor, tail = await client.encode([TEXT[:500], "\n" + "tick tock " * 6 + "tick"])
+    client.put_floor("second", ids_to_bytes(floor))
+    return Job(0, "second", ids_to_bytes(tail), 1, 300, Sampling(logprobs=0))
+
+
 def said(messages: list[Any]) -> str:
     return "".join(message.text for message in messages if isinstance(message, Delta))
 

@@ -14,6 +14,7 @@ from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.watchdog import OVERRUN_STATUS
 
 GRACE_SECONDS = 30.0  # what stands is written before the child goes
+NO_THREAD = "can't start new thread"  # Python's words, which has no exception of its own for it
 
 
 def environment_of(spec: EngineSpec) -> dict[str, str]:
@@ -44,6 +45,8 @@ class ChildProcess:
         try:
             return await cls._start(spec, environment)
         except RuntimeError as error:  # asyncio waits for a child's end in a thread, and may get none
+            if str(error) != NO_THREAD:
+                raise
             raise BlockingIOError(errno.EAGAIN, str(error)) from error
 
     @classmethod
@@ -106,7 +109,6 @@ def ended(code: int) -> str:
     """How a child came to its end, in words."""
     if code < 0:
         return f"killed by signal {-code}"
-    overran = (
-        ": something did not come back from llama.cpp, and its watchdog ended it" if code == OVERRUN_STATUS else ""
-    )
-    return f"exit status {code}{overran}"
+    if code == OVERRUN_STATUS:
+        return f"exit status {code}: something did not come back from llama.cpp, and its watchdog ended it"
+    return f"exit status {code}"

@@ -150,10 +150,8 @@ class Supervisor:
             failure = await self._listen(self._child)
         except TimeoutError:  # also its watchdog stands still, as when the process is stopped
             self._child.kill()
-            return (
-                "",
-                f"it said nothing for {MOST_SILENCE:.0f} s while its model was loading, {await self._child.stop()}",
-            )
+            how = await self._child.stop()
+            return "", f"it said nothing for {MOST_SILENCE:.0f} s while its model was loading, {how}"
         except Exception as fault:  # of ours, or a child of other code: who waits for its answers would not get them
             log.critical("what the engine's process says cannot be taken", exc_info=True)
             await self._child.stop()

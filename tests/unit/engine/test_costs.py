@@ -4,6 +4,7 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.machine import Machine
 
 from orchestrator.engine.costs import FEWEST, Costs
 
@@ -50,14 +51,15 @@ def test_it_follows_although_padding_is_asked_for_before_each_step() -> None:
 
 
 def test_a_process_s_first_step_which_reads_the_weights_from_the_disk_is_not_taken_for_what_steps_cost() -> None:
-    kept = taught(64, cpu).kept()
-    for before in ({}, kept):
-        costs, like = Costs(64), Costs(64)
-        for one in (costs, like):
-            one.resume(before)
-        costs.learn(512, 0, 30_000.0)
-        assert costs.chunk(0, 0, 5000, 512, 1000.0) == like.chunk(0, 0, 5000, 512, 1000.0)
-        assert (costs.milliseconds(1, 8000), costs.kept()) == (like.milliseconds(1, 8000), like.kept())
+    machine = Machine()
+    machine.floor("code", [7] * 20)
+    for _ in range(2):
+        machine.ask(1, "code", [1, 2], 4)
+        machine.round()
+        assert (machine.loop.counters.steps, machine.loop.costs.kept()) == (1, {})
+        machine.round()
+        assert machine.loop.costs.kept()
+        machine.restart()
 
 
 def test_a_short_step_at_depth_is_padded_to_the_tile() -> None:

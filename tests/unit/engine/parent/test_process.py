@@ -42,6 +42,18 @@ async def test_a_machine_without_a_thread_to_spare_lacks_what_a_process_needs() 
         threading.stack_size(before)
 
 
+@pytest.mark.anyio
+async def test_a_fault_of_ours_at_the_start_is_not_taken_for_what_the_machine_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def faulty(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", faulty)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        await ChildProcess.start(EngineSpec("fake"))
+
+
 class Ending:
     """A process that ends when it is told to."""
 
