@@ -122,8 +122,8 @@ def _read_counts(source: Source) -> tuple[int, int]:
     if magic != MAGIC:
         raise source.fault(f"is no GGUF: it begins with {magic.hex(' ')}", 0)
     version = source.number("I")
-    if version & 0xFFFF == 0:
-        raise source.fault("is a big-endian GGUF; convert the model for this machine", 4)
+    if version and version & 0xFFFF == 0:
+        raise source.fault("is a big-endian GGUF, to be converted for this machine: its version stands turned round", 4)
     if version not in (2, 3):
         raise source.fault(f"has GGUF version {version}; versions 2 and 3 can be read", 4)
     n_tensors, n_metadata = source.number("Q"), source.number("Q")

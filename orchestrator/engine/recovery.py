@@ -49,8 +49,7 @@ class Recovery:
         for ticket in inside:
             ticket.pool = ticket.tip = None
             if ticket.generated or ticket.suspect:
-                why = f"the engine failed ({error}); ask again"
-                self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, why)
+                self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, f"the engine failed ({error})")
             else:
                 ticket.wait_again()
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, long_answer, question, said
 
+from orchestrator.context.engine_port import fault_of
 from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason
 from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.parent.supervision import ChildState
@@ -67,7 +68,9 @@ async def test_an_answer_that_had_begun_fails_with_a_fault_that_may_be_tried_aga
             fault("fail")
             rest = await collected(stream)
         assert (rest[-1].outcome, rest[-1].reason, client.restarts) == (Outcome.FAILED, Reason.ENGINE, 0)
-        assert "ask again" in rest[-1].detail
+        told = fault_of(rest[-1])
+        assert told.message == "the engine failed (a step that fails on demand)"
+        assert (told.hint, told.retry_after) == ("ask again", 1.0)
 
 
 async def test_a_backend_that_fails_every_step_ends_the_child_and_the_question_fails_in_the_next(

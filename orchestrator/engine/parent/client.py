@@ -249,7 +249,7 @@ class EngineClient:
         self._suspects = Suspects()
         for job in decided.again:
             self._running[job.ticket].flight = Flight(job)
-        self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how}); ask again")
+        self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how})")
         self._changed(self.snapshot)
         return decided.inside
 

@@ -91,6 +91,7 @@ def test_block_sizes_agree_with_the_formats_own_package() -> None:
         (b"PK\x03\x04" + bytes(60), "is no GGUF: it begins with 50 4b 03 04"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF version 1; versions 2 and 3"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
+        (b"GGUF" + bytes(100), "GGUF version 0; versions 2 and 3"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "claims 1,099,511,627,776 tensors"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 60), "a string of"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q1sI", 1, b"k", 99), "metadata type 99"),

@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import pytest
 
+from orchestrator.context.engine_port import fault_of
 from orchestrator.engine.messages import Admitted, Completion, Delta, Grant, Job, Outcome, Reason, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.parent.client import EngineClient
@@ -113,8 +114,8 @@ async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
                     os.kill(client.pid, signal.SIGKILL)
             if seen[-1].outcome is Outcome.FAILED:
                 break
-        assert seen[-1].reason is Reason.ENGINE
-        assert "ask again" in seen[-1].detail
+        assert (seen[-1].reason, seen[-1].detail) == (Reason.ENGINE, "the engine ended (killed by signal 9)")
+        assert fault_of(seen[-1]).hint == "ask again"
 
 
 async def test_a_child_that_ends_five_times_in_a_minute_is_reported_as_broken():
