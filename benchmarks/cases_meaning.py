@@ -27,12 +27,12 @@ from codex.vectors.filling import fill
 from codex.vectors.lance import LanceVectors
 from codex.vectors.port import Embedder
 from codex.vectors.search import nearest_chunks
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.meaning.bridge import Bridge, embedders
-from orchestrator.meaning.embedding_model import EmbeddingFile, find_embedding
-from orchestrator.meaning.refusals import Refusals
+from orchestrator.model.embedding.bridge import Bridge, embedders
+from orchestrator.model.embedding.embedding_model import EmbeddingFile, find_embedding
+from orchestrator.model.embedding.refusals import Refusals
 from orchestrator.settings.embedding import EmbeddingSettings
 
 VARIABLE = "LORE_BENCH_EMBEDDING"

@@ -26,23 +26,23 @@ from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, S
 from formatters.probe import probe
 from formatters.registry import builtin
 from formatters.template import ChatTemplate
-from orchestrator.context.agent import Answerer
-from orchestrator.context.assembly import Assembler
-from orchestrator.context.composing import Composer, context_of
-from orchestrator.context.evidence import Found
-from orchestrator.context.inference import InferenceEvent, InferenceRequest
-from orchestrator.context.model import EngineModel
-from orchestrator.context.tokens import TokenCache
-from orchestrator.context.tools import SearchArchive
+from orchestrator.answering.agent import Answerer
+from orchestrator.answering.inference import InferenceEvent, InferenceRequest
+from orchestrator.answering.model import EngineModel
+from orchestrator.answering.tools import SearchArchive
+from orchestrator.engine.checkpoints.file import Header, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import Completion, Delta, Encode, Encoded, Outcome, Reason
-from orchestrator.engine.tiers.checkpoint_file import Header, read_state, write
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import read_ranks
 from orchestrator.engine.vocab.patterns import PATTERNS
 from orchestrator.engine.vocab.table import read_table
+from orchestrator.prompt.assembly import Assembler
+from orchestrator.prompt.composing import Composer, context_of
+from orchestrator.prompt.evidence import Found
+from orchestrator.prompt.tokens import TokenCache
 
 MIB = 2**20
 SEGMENTS = 64

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 from answers import Ids, Refused, Running
 
+from orchestrator.engine.client.process import environment_of
 from orchestrator.engine.messages import (
     Cancel,
     Completion,
@@ -26,7 +27,6 @@ from orchestrator.engine.messages import (
     Snapshot,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
-from orchestrator.engine.parent.process import environment_of
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
@@ -55,7 +55,7 @@ class Ours:
         )
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orchestrator.engine.worker", str(there.fileno())],
+            [sys.executable, "-P", "-m", "orchestrator.engine.child.worker", str(there.fileno())],
             pass_fds=[there.fileno()],
             env=environment_of(spec),
             stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,

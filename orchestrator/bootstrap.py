@@ -11,40 +11,40 @@ from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
-from orchestrator.asking.answer import Answers
-from orchestrator.asking.keeping import Keeping
-from orchestrator.asking.preparing import Preparing
-from orchestrator.asking.turn_state import Conversations
-from orchestrator.context.agent import Answerer
-from orchestrator.context.engine_port import EngineInference
-from orchestrator.context.tier import FloorTier, tier_named
-from orchestrator.context.tools import SearchArchive
+from orchestrator.answering.agent import Answerer
+from orchestrator.answering.answer import Answers
+from orchestrator.answering.engine_port import EngineInference
+from orchestrator.answering.keeping import Keeping
+from orchestrator.answering.preparing import Preparing
+from orchestrator.answering.sessions.store import SessionStore
+from orchestrator.answering.tools import SearchArchive
+from orchestrator.answering.turn_state import Conversations
+from orchestrator.codices.faults import translated
+from orchestrator.codices.floors import Floors
+from orchestrator.codices.freshness import Gauge
+from orchestrator.codices.ledger import Ledger
+from orchestrator.codices.loads import Loads
+from orchestrator.codices.moving import Moving
+from orchestrator.codices.personas import Personas
+from orchestrator.codices.raising import Raising
+from orchestrator.codices.searching import ArchiveIndexer, ArchiveSearch
+from orchestrator.codices.shelf import Shelf
+from orchestrator.codices.tending import Tending
+from orchestrator.codices.watching import Watching
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.hosting.host import Host, host_of
-from orchestrator.hosting.voice import Voice
 from orchestrator.identities import Identities
-from orchestrator.meaning.filling import Filling
-from orchestrator.meaning.meaning import Meaning
-from orchestrator.operating.operations import Operations
-from orchestrator.operating.searching import ArchiveIndexer, ArchiveSearch
+from orchestrator.model.chat_model import Voice
+from orchestrator.model.embedding.filling import Filling
+from orchestrator.model.embedding.meaning import Meaning
+from orchestrator.model.host import Host, host_of
+from orchestrator.prompt.coverage import FloorTier, tier_named
 from orchestrator.reports.about import About
 from orchestrator.reports.prefill import prefill_of
+from orchestrator.running.operations import Operations
 from orchestrator.running.program import Awaited, Program
-from orchestrator.sessions.store import SessionStore
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.shelf.faults import translated
-from orchestrator.shelf.floors import Floors
-from orchestrator.shelf.freshness import Gauge
-from orchestrator.shelf.ledger import Ledger
-from orchestrator.shelf.loads import Loads
-from orchestrator.shelf.moving import Moving
-from orchestrator.shelf.personas import Personas
-from orchestrator.shelf.raising import Raising
-from orchestrator.shelf.shelf import Shelf
-from orchestrator.shelf.tending import Tending
-from orchestrator.shelf.watching import Watching
 
 RELEASE = version("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens

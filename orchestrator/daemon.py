@@ -12,15 +12,15 @@ from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
-from orchestrator.hosting.arriving import arriving, why_waiting
-from orchestrator.hosting.host import model_of
+from orchestrator.codices.faults import translated
+from orchestrator.instance import folders
+from orchestrator.model.arriving import arriving, why_waiting
+from orchestrator.model.host import model_of
 from orchestrator.observe.logs import set_up
-from orchestrator.running import folders
 from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.shelf.faults import translated
 
 log = logging.getLogger("lorekeep")
 

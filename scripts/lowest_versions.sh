@@ -17,4 +17,4 @@ $uv pip install --quiet --no-deps "$(.venv/bin/python scripts/llama_wheel.py)"
 $uv pip install --quiet --system-certs --no-deps .
 "$folder/venv/bin/python" -m pytest --quiet \
   tests/unit/{codex,context,formatters,governor,api,settings,sessions} tests/unit/cli/test_commands.py \
-  tests/unit/engine/parent/test_client.py tests/contracts/test_archive.py tests/stories/test_openai_client.py
+  tests/unit/engine/client/test_client.py tests/contracts/test_archive.py tests/stories/test_openai_client.py

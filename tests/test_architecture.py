@@ -30,10 +30,10 @@ MAY_IMPORT = {
 WITHOUT_DAEMON = (
     "orchestrator.daemon",
     "orchestrator.errors",
-    "orchestrator.models",
+    "orchestrator.model",
     "orchestrator.reports",
-    "orchestrator.running",
-    "orchestrator.service_unit",
+    "orchestrator.instance",
+    "orchestrator.systemd",
     "orchestrator.settings",
 )
 ALLOWED = {("orchestrator.cli.local", target) for target in WITHOUT_DAEMON}
@@ -129,15 +129,15 @@ def test_the_command_line_loads_nothing_heavy():
 
 
 def test_the_engines_child_loads_only_the_engine():
-    loaded = loaded_by("import orchestrator.engine.worker")
+    loaded = loaded_by("import orchestrator.engine.child.worker")
     ours = {module for module in loaded if module.partition(".")[0] in OURS}
     assert {module for module in ours if not inside(module, "orchestrator.engine")} == {"orchestrator"}
     assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
 
 
 def test_the_cells_of_the_engine_know_no_tiers():
-    rooms = ",".join(module_name(path) for path in sources() if inside(module_name(path), "orchestrator.engine.cells"))
-    assert not {module for module in loaded_by(f"import {rooms}") if inside(module, "orchestrator.engine.tiers")}
+    rooms = ",".join(module_name(path) for path in sources() if inside(module_name(path), "orchestrator.engine.cache"))
+    assert not {module for module in loaded_by(f"import {rooms}") if inside(module, "orchestrator.engine.checkpoints")}
 
 
 def test_the_daemon_loads_no_llama_cpp_which_may_abort():
@@ -164,5 +164,5 @@ def test_imports_are_found_wherever_they_stand(text, names):
 
 
 def test_the_longest_room_decides():
-    assert room_of("orchestrator.engine.loop") == "orchestrator.engine"
-    assert room_of("orchestrator.context.intent") == "orchestrator"
+    assert room_of("orchestrator.engine.scheduler.loop") == "orchestrator.engine"
+    assert room_of("orchestrator.prompt.intent") == "orchestrator"

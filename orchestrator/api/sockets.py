@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Conflict
-from orchestrator.running.folders import by
-from orchestrator.running.lock_file import HeldError, taken
+from orchestrator.instance.folders import by
+from orchestrator.instance.lock_file import HeldError, taken
 from orchestrator.settings import SettingsError
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START

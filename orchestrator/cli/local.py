@@ -59,7 +59,7 @@ def settings_files(config: str | None = None) -> list[dict[str, Any]]:
 
 def serve(config: str | None, options: Mapping[str, Any]) -> int:
     """Runs the daemon in this process until it ends; its exit status."""
-    from orchestrator.running.second import refuse_second
+    from orchestrator.instance.second import refuse_second
     from orchestrator.settings import Paths
 
     loaded = settings(config, options)
@@ -73,9 +73,9 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
 
 def unit(*, user: bool, tcp: bool) -> Any:
     """The installation's Unit and Place: what `lore service` writes and where."""
-    from orchestrator.service_unit.text import Unit
-    from orchestrator.service_unit.units import carried, place_of
     from orchestrator.settings import Paths
+    from orchestrator.systemd.text import Unit
+    from orchestrator.systemd.units import carried, place_of
 
     paths = Paths.of(os.environ)
     writable = (paths.data, paths.state, paths.cache) if user else ()
@@ -85,7 +85,7 @@ def unit(*, user: bool, tcp: bool) -> Any:
 
 def unit_action(action: str, *, user: bool) -> Any:
     """Runs install, uninstall or state; install and uninstall answer with what systemd could not be told."""
-    from orchestrator.service_unit import units
+    from orchestrator.systemd import units
 
     tcp = bool(settings().settings.serve.tcp)
     made, place = unit(user=user, tcp=tcp)
@@ -119,7 +119,7 @@ def models_folder() -> Path:
 
 def model_setting(name: str) -> str:
     """The setting that names this model, its file looked into. Raises Failure."""
-    from orchestrator.models.using import setting_of
+    from orchestrator.model.using import setting_of
 
     with told():
         return setting_of(name, models_folder())
@@ -127,7 +127,7 @@ def model_setting(name: str) -> str:
 
 def use_model(setting: str, config: str | None) -> dict[str, Any]:
     """Writes it into the configuration. Raises Failure."""
-    from orchestrator.models.using import use_model as written
+    from orchestrator.model.using import use_model as written
 
     with told():
         return written(setting, os.environ, Path(config) if config else None)
@@ -135,14 +135,14 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
 
 def gguf_fault(path: Path) -> str:
     """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
-    from orchestrator.models.at_hand import damage
+    from orchestrator.model.at_hand import damage
 
     return damage(path)
 
 
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
-    from orchestrator.models.dropping import doomed
+    from orchestrator.model.dropping import doomed
 
     given = settings().settings
     configured = [given.model.path, given.embedding.model]
@@ -152,7 +152,7 @@ def doomed_model(name: str, running: str | None) -> Any:
 
 def remove_model(model: Any) -> None:
     """Raises Failure."""
-    from orchestrator.models.dropping import remove
+    from orchestrator.model.dropping import remove
 
     try:
         remove(model, models_folder())

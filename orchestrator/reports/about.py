@@ -10,11 +10,11 @@ from formatters.errors import BrokenFormatter
 from governor.offload import Offload
 from governor.readings import memory_of
 from governor.settings import GovernorSettings
-from orchestrator.engine.parent.client import EngineClient
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound
-from orchestrator.hosting.machine import Machine
-from orchestrator.models.at_hand import AtHand, Header, at_hand, chosen, header, lying_at
-from orchestrator.models.model_file import ModelFile
+from orchestrator.machine.machine import Machine
+from orchestrator.model.at_hand import AtHand, Header, at_hand, chosen, header, lying_at
+from orchestrator.model.model_file import ModelFile
 from orchestrator.nearest import instead
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from governor.outlook import Outlook
+from orchestrator.codices.place import parts
 from orchestrator.engine.messages import Snapshot
 from orchestrator.reports.prefill import Prefill
-from orchestrator.shelf.place import parts
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.sensors.all import Sensors
-from orchestrator.running.folders import daemon_of
+from orchestrator.instance.folders import daemon_of
 from orchestrator.settings.paths import Paths
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog

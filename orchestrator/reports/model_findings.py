@@ -11,10 +11,10 @@ from governor.footprint import bytes_per_token
 from governor.offload import Offload, impossible
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import InvalidRequest
-from orchestrator.hosting.engine_build import engine_offloads
-from orchestrator.hosting.offloading import offload_of
-from orchestrator.models.at_hand import builtins
-from orchestrator.models.model_file import DEFAULT, ModelFile, find_model
+from orchestrator.machine.engine_build import engine_offloads
+from orchestrator.model.at_hand import builtins
+from orchestrator.model.model_file import DEFAULT, ModelFile, find_model
+from orchestrator.model.offloading import offload_of
 from orchestrator.reports.models import ranges
 from orchestrator.reports.placement import placement_report
 from orchestrator.settings.model import ModelSettings, Settings
@@ -54,7 +54,9 @@ def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
 
 def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[str, int]:
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
-    from orchestrator.engine.fingerprint import fingerprint  # loads llama.cpp: only where that is known to work
+    from orchestrator.engine.checkpoints.fingerprint import (
+        fingerprint,  # loads llama.cpp: only where that is known to work
+    )
 
     own = fingerprint(spec_of(path, here(given)))[:32]
     found = {"own": 0, "other": 0}

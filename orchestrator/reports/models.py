@@ -14,8 +14,8 @@ from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
-from orchestrator.models.at_hand import AtHand, Header
-from orchestrator.models.placement import placement_of
+from orchestrator.model.at_hand import AtHand, Header
+from orchestrator.model.placement import placement_of
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
 from orchestrator.reports.placement import placement_report

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.shelf.shelf import Shelf
+from orchestrator.codices.shelf import Shelf
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from governor.outlook import Outlook
 from governor.readings import GpuReading, HostReading, Reading
 from governor.readings import Snapshot as Sensed
 from governor.sizes import size
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import PoolState, Snapshot
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.models.model_file import ModelFile
+from orchestrator.model.model_file import ModelFile
 from orchestrator.reports.prefill import Prefill
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it

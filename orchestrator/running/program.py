@@ -10,24 +10,24 @@ from typing import Any, cast
 
 from codex.catalog.generations import Codex
 from codex.library import Library
-from orchestrator.asking.answer import Answers
-from orchestrator.asking.pump import pumped
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.engine.parent.supervisor import EngineUnavailable
+from orchestrator.answering.answer import Answers
+from orchestrator.answering.pump import pumped
+from orchestrator.answering.sessions.store import SessionStore
+from orchestrator.codices.shelf import Shelf
+from orchestrator.codices.tending import Tending
+from orchestrator.codices.watching import Watching
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
-from orchestrator.hosting.arriving import why_waiting
-from orchestrator.hosting.machine import Machine
-from orchestrator.hosting.voice import Voice
-from orchestrator.meaning.meaning import Meaning
-from orchestrator.models.using import setting_of
-from orchestrator.operating.operations import Operations
+from orchestrator.machine.machine import Machine
+from orchestrator.model.arriving import why_waiting
+from orchestrator.model.chat_model import Voice
+from orchestrator.model.embedding.meaning import Meaning
+from orchestrator.model.using import setting_of
 from orchestrator.reports.about import About
+from orchestrator.running.operations import Operations
 from orchestrator.running.waking import Waking
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
-from orchestrator.sessions.store import SessionStore
-from orchestrator.shelf.shelf import Shelf
-from orchestrator.shelf.tending import Tending
-from orchestrator.shelf.watching import Watching
 
 log = logging.getLogger("lorekeep")
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from codex.progress import progress_at
 from orchestrator.api.gate import Gate
+from orchestrator.codices.report import progress_event
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
-from orchestrator.hosting.arriving import WHOLE, arriving
-from orchestrator.models.model_file import ModelFile
+from orchestrator.model.arriving import WHOLE, arriving
+from orchestrator.model.model_file import ModelFile
 from orchestrator.running.program import Program
 from orchestrator.service import Report
 from orchestrator.settings.model import Settings
-from orchestrator.shelf.report import progress_event
 
 log = logging.getLogger("lorekeep")
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
-from orchestrator.context.strategy import StrategySettings as Decision
-from orchestrator.context.tier import TierSettings
+from orchestrator.prompt.coverage import TierSettings
+from orchestrator.prompt.strategy import StrategySettings as Decision
 from orchestrator.settings.codex import CodexSettings
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.settings.slices import Slice, unit

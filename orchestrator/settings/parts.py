@@ -16,8 +16,8 @@ from governor.settings import (
     SamplerSettings,
     StoreSettings,
 )
-from orchestrator.context.strategy import StrategySettings
-from orchestrator.context.tier import TierSettings
+from orchestrator.prompt.coverage import TierSettings
+from orchestrator.prompt.strategy import StrategySettings
 from orchestrator.settings.model import Settings
 
 

@@ -4,7 +4,7 @@ import pytest
 from support.backends import CHUNK, TEXT, Subject, feed
 
 from orchestrator.engine.backend import BackendError, Batch
-from orchestrator.engine.cells.sizes import MOST_SEQUENCES
+from orchestrator.engine.cache.sizes import MOST_SEQUENCES
 from orchestrator.engine.messages import Sampling
 
 # ---- what stands -----------------------------------------------------------------------------------------------------

@@ -138,7 +138,9 @@ def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_work
 
 def children(daemon):
     return [
-        one for one in psutil.Process(daemon.process.pid).children() if "orchestrator.engine.worker" in one.cmdline()
+        one
+        for one in psutil.Process(daemon.process.pid).children()
+        if "orchestrator.engine.child.worker" in one.cmdline()
     ]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from support.real_engine import TEXT, engine
 
-from orchestrator.engine.cells.pools import SCRATCH_CELLS
+from orchestrator.engine.cache.pool import SCRATCH_CELLS
+from orchestrator.engine.client.process import ChildProcess
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,
@@ -32,7 +33,6 @@ from orchestrator.engine.messages import (
     Tier,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.process import ChildProcess
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio

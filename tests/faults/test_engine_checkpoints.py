@@ -11,8 +11,8 @@ import pytest
 from support import odd_models
 from support.real_engine import ask, code, collected, engine, load, next_child, said
 
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Completion, Job, Outcome
-from orchestrator.engine.parent.client import EngineClient
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ import pytest
 from support.real_engine import ask, code, collected, engine, load, long_answer
 
 from orchestrator.engine.builtin import ensure
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.embedding import EmbeddingLost
+from orchestrator.engine.client.process import GRACE_SECONDS
 from orchestrator.engine.messages import Delta, Outcome, Reason, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.engine.parent.embedding import EmbeddingLost
-from orchestrator.engine.parent.process import GRACE_SECONDS
-from orchestrator.hosting.arriving import arriving
+from orchestrator.model.arriving import arriving
 
 pytestmark = pytest.mark.anyio
 

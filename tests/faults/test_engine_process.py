@@ -12,9 +12,9 @@ import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, next_child, question, said
 
+from orchestrator.engine.checkpoints.file import read_header, read_state
+from orchestrator.engine.client import client as client_module
 from orchestrator.engine.messages import Admitted, Job, Outcome, Progress, Reason, Urgency
-from orchestrator.engine.parent import client as client_module
-from orchestrator.engine.tiers.checkpoint_file import read_header, read_state
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio

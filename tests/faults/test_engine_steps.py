@@ -13,11 +13,11 @@ import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, long_answer, question, said
 
-from orchestrator.context.engine_port import fault_of
+from orchestrator.answering.engine_port import fault_of
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervision import ChildState
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.engine.parent.supervision import ChildState
-from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +143,7 @@ async def test_a_model_for_which_there_is_no_memory_is_reported_broken_and_not_t
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.01)
     async with engine(quoter_model) as client:
         with pytest.raises(EngineUnavailable) as refused:
             await client.ensure_ready()
@@ -162,7 +162,7 @@ def limit_memory(pid: int, more: int) -> None:
 async def test_five_ends_in_a_minute_report_the_model_broken_and_whoever_asks_is_told(
     quoter_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("orchestrator.engine.parent.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.01)
     caplog.set_level(logging.WARNING)
     async with engine(quoter_model) as client:
         for _ in range(5):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cells.pools import SCRATCH_CELLS
-from orchestrator.engine.cells.sizes import ROUND
+from orchestrator.engine.cache.pool import SCRATCH_CELLS
+from orchestrator.engine.cache.sizes import ROUND
 from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, Job, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 

@@ -10,8 +10,8 @@ from support.machine import Machine
 
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Cancel, Job, Outcome, Urgency
-from orchestrator.engine.plan import Limits
-from orchestrator.engine.tickets import Phase
+from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.scheduler.ticket import Phase
 from orchestrator.engine.token_ids import ids_to_bytes
 
 PIECES = 16

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import Batch
-from orchestrator.engine.cells.conservation import check
-from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cache.conservation import check
+from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.index import Index
+from orchestrator.engine.checkpoints.segments import named
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.index import Index
-from orchestrator.engine.tiers.segments import named
-from orchestrator.engine.tiers.tiers import Tiers
-from orchestrator.engine.worth import UNSEEN, Price, worth
 
 PRICES = st.builds(Price, st.floats(0.001, 100), st.floats(1e-6, 0.1))
 PLACES = st.integers(0, 100_000)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine
 
-from orchestrator.engine import path as paths
+from orchestrator.engine.cache import path as paths
+from orchestrator.engine.child.forecast import foretold
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.forecast import foretold
 from orchestrator.engine.messages import Admitted, DropFloor, Grant, Reuse, Tier
 
 KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 
 from orchestrator.engine.messages import Grant, Outcome
-from orchestrator.engine.plan import Limits
+from orchestrator.engine.scheduler.planner import Limits
 
 BUDGET = Limits(64).budget_ms / 1000
 PREFILL = 0.02  # a round's prefill comes to a few tokens, whatever time is left

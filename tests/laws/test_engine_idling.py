@@ -6,12 +6,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
+from orchestrator.engine.checkpoints import writer as writer_module
+from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.idling import outstayed, walk_ms
-from orchestrator.engine.tiers import writer as writer_module
-from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.scheduler.idling import outstayed, walk_ms
 
 CODE = [n % 50 for n in range(600)]
 

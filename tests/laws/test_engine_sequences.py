@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.cells.pools import SCRATCH_CELLS
-from orchestrator.engine.cells.sizes import MOST_SEQUENCES, ROUND, Growth, Scale, Size
+from orchestrator.engine.cache.pool import SCRATCH_CELLS
+from orchestrator.engine.cache.sizes import MOST_SEQUENCES, ROUND, Growth, Scale, Size
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Admitted, Grant, Outcome
-from orchestrator.engine.plan import Limits
+from orchestrator.engine.scheduler.planner import Limits
 
 FLOOR = [at % 50 for at in range(300)]
 BYTES = 8  # of KV, a token of the fake

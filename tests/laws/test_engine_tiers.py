@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
+from orchestrator.engine.checkpoints.segments import segments, spans
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
-from orchestrator.engine.tiers.segments import segments, spans
 
 CODE = [n % 50 for n in range(1000)]
 OTHER = [n % 50 for n in range(700)] + [77] * 300

@@ -32,25 +32,25 @@ from formatters.testing import run_context
 from governor.ctc import Claim, Kind, Limits, settle
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
+from orchestrator.answering.answer_text import AnswerParser
+from orchestrator.answering.grounding import quotable
+from orchestrator.answering.pointing import lines_of
+from orchestrator.answering.sessions.names import checked
+from orchestrator.answering.turn_state import key_of, state_of_messages
 from orchestrator.api.complaints import place_of
-from orchestrator.asking.grounding import quotable
-from orchestrator.asking.pointing import lines_of
-from orchestrator.asking.turn_state import key_of, state_of_messages
-from orchestrator.context.answer_text import AnswerParser
-from orchestrator.context.claims import Entry, Place, What
-from orchestrator.context.naming import named_documents
-from orchestrator.context.phrases import shipped
-from orchestrator.context.reach import Reach, within_reach
-from orchestrator.context.telling import told
+from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
+from orchestrator.prompt.claims import Entry, Place, What
+from orchestrator.prompt.naming import named_documents
+from orchestrator.prompt.phrases import shipped
+from orchestrator.prompt.reach import Reach, within_reach
+from orchestrator.prompt.telling import told
 from orchestrator.service import Message
-from orchestrator.sessions.names import checked
 from orchestrator.settings.edit import comment_of, with_value
 from orchestrator.settings.units import as_limit, in_seconds
-from orchestrator.shelf.known_lines import EXCERPT, LISTED
 from orchestrator.wire.places import is_url
 
 Read = TypeVar("Read")

@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.context.prefetch import decide_prefetch
-from orchestrator.context.strategy import Asked, Retrieval, Standing, Strategy, decide, retrieval_budget
-from orchestrator.context.tasks import Task, classify
-from orchestrator.context.tier import FloorTier, Room, TierSizes, decide_tier, limit_of
-from orchestrator.context.tier_moves import redecide
+from orchestrator.prompt.coverage import FloorTier, Room, TierSizes, decide_tier, limit_of
+from orchestrator.prompt.prefetch import decide_prefetch
+from orchestrator.prompt.strategy import Asked, Retrieval, Standing, Strategy, decide, retrieval_budget
+from orchestrator.prompt.tasks import Task, classify
+from orchestrator.prompt.tier_moves import redecide
 
 TOKENS = st.integers(0, 3_000_000)
 SIZES = st.tuples(TOKENS, TOKENS, TOKENS).map(

@@ -7,7 +7,7 @@ import pytest
 from support.house import CODES, ask, blocks, codebase, living, question, shown, until, write_vault
 
 from codex.trees.lore_file import LORE_FILE
-from orchestrator.shelf.known_lines import MOVED
+from orchestrator.codices.known_lines import MOVED
 
 
 @pytest.fixture(scope="module")

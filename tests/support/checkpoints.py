@@ -3,9 +3,9 @@
 from array import array
 from pathlib import Path
 
-from orchestrator.engine.tiers.checkpoint_file import Header
-from orchestrator.engine.tiers.segments import CUT, named, segments
-from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.segments import CUT, named, segments
+from orchestrator.engine.checkpoints.store import Tiers
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.engine.backend import Batch, Memory
-from orchestrator.engine.cells import conservation
-from orchestrator.engine.cells.pools import Pool
+from orchestrator.engine.cache import conservation
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, DropFloor, Grant, Job, PutFloor, Sampling
-from orchestrator.engine.plan import Limits
-from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 LIKELIEST = 16

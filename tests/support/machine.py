@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.fake import END, FakeBackend, FakeSampler
-from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
-from orchestrator.engine.plan import Limits
-from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 END_EVERY = 12

@@ -7,10 +7,10 @@ from typing import Any
 
 from support.vaults import code, line
 
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.client import EngineClient
-from orchestrator.engine.parent.supervisor import EngineUnavailable
 from orchestrator.engine.token_ids import ids_to_bytes
 
 GIB = 1 << 30

@@ -5,7 +5,7 @@ from typing import Any
 
 from support.waiting import Told
 
-from orchestrator.meaning.filling import Filling
+from orchestrator.model.embedding.filling import Filling
 
 
 def told_turns(filling: Filling, turns: list[str] | None = None) -> Told:

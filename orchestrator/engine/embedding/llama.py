@@ -12,7 +12,7 @@ import llama_cpp as lib
 import numpy as np
 
 from orchestrator.engine.backend import BackendError, Batch
-from orchestrator.engine.crowding import default_threads
+from orchestrator.engine.child.threads import default_threads
 from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows, read_metadata

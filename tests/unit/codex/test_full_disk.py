@@ -14,10 +14,10 @@ from codex.catalog.remembered import SqliteRemembered
 from codex.databases import open_database
 from codex.errors import CatalogError, DiskFull
 from codex.tokens import TokenStore
+from orchestrator.answering.sessions.schema import opened
+from orchestrator.codices.ledger import Ledger, Wishes
 from orchestrator.errors import LoreError
-from orchestrator.meaning.refusals import Refusals
-from orchestrator.sessions.schema import opened
-from orchestrator.shelf.ledger import Ledger, Wishes
+from orchestrator.model.embedding.refusals import Refusals
 
 SCHEMA = ("CREATE TABLE t (a BLOB)",)
 

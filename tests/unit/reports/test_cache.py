@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.counters import Counters
 from orchestrator.engine.messages import Reuse, Snapshot, Tier
+from orchestrator.engine.scheduler.counters import Counters
 from orchestrator.reports.cache import WHOLE, cache_report
 from orchestrator.reports.metrics import metrics
 

@@ -13,10 +13,10 @@ from governor.footprint import KvPlan
 from governor.readings import Snapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, GovernorSettings
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.parent.client import EngineClient
 from orchestrator.errors import EngineFailed
-from orchestrator.hosting.machine import Costs, Machine
+from orchestrator.machine.machine import Costs, Machine
 from orchestrator.running.program import Awaited, Program
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from codex.settings import CodexSettings
 from governor.settings import GovernorSettings, limit_bytes
-from orchestrator.context.strategy import StrategySettings
-from orchestrator.context.tier import TierSettings
+from orchestrator.prompt.coverage import TierSettings
+from orchestrator.prompt.strategy import StrategySettings
 from orchestrator.settings import Paths, Settings, SettingsError, load, parts, sources
 from orchestrator.settings.describe import describe, nearest
 from orchestrator.settings.units import as_limit, in_bytes, in_seconds

@@ -11,9 +11,9 @@ from codex.trees import sources
 from codex.trees.sources import LoadRequest, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.meaning.embedding_model import find_embedding
-from orchestrator.models.dropping import doomed
-from orchestrator.models.model_file import find_model
+from orchestrator.model.dropping import doomed
+from orchestrator.model.embedding.embedding_model import find_embedding
+from orchestrator.model.model_file import find_model
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire import places
 from orchestrator.wire.places import path_of

@@ -9,14 +9,14 @@ import pytest
 from support.lanes import Gated, GatedContext, Room
 from support.waiting import SOON
 
-from orchestrator.engine import worker
 from orchestrator.engine.backend import BackendError
+from orchestrator.engine.child import worker
+from orchestrator.engine.child.loading import STILL_SECONDS
+from orchestrator.engine.child.watchdog import FACTOR, Watchdog
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
 from orchestrator.engine.embedding.messages import CallOff, Embed, Embedded, EmbedFailed, Unload
-from orchestrator.engine.loading import STILL_SECONDS
 from orchestrator.engine.model import EmbeddingSpec
-from orchestrator.engine.watchdog import FACTOR, Watchdog
 
 
 @pytest.fixture

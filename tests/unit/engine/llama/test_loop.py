@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support import odd_models
 
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.loop import Loop
 from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, PutFloor
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.plan import Limits
-from orchestrator.engine.tiers.tiers import Tiers
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 FLOOR = [random.Random(1).randrange(4000) for _ in range(700)]

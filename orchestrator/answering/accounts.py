@@ -1,0 +1,113 @@
+"""What an answer says of itself, from the prompt's seams and what the engine reported. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from orchestrator.engine.messages import Admitted, Completion, Grant, Reuse, Tier
+from orchestrator.prompt.assembled import Assembled
+from orchestrator.prompt.strategy import Decision
+from orchestrator.service import Ask
+from orchestrator.wire.lore import BlockState, Drafts, GovernorState, PromptState, StrategyState, Timings
+
+
+def not_used(ask: Ask) -> tuple[str, ...]:
+    """What was asked for and is taken, but changes nothing yet: nobody shall believe that it did."""
+    given = {"verbatim": ask.verbatim, "mode": ask.mode, "urgency": ask.urgency}
+    return tuple(f"lore.{name} is not used yet" for name, value in given.items() if value)
+
+
+def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
+    """Where reused tokens truly were: without a GPU the live cells lie in RAM."""
+    parts = tuple(reuse)
+    return parts if gpu else tuple(replace(one, tier=Tier.RAM) if one.tier is Tier.VRAM else one for one in parts)
+
+
+def block_states(prompt: Assembled, reuse: Sequence[Reuse]) -> tuple[BlockState, ...]:
+    """Per block: its tokens, how many of them needed no computing, and the tier that gave most of those."""
+    return tuple(_block(str(kind), start, end, reuse) for kind, start, end in prompt.seams)
+
+
+def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockState:
+    shares: dict[Tier, int] = {}
+    for part in reuse:
+        shared = min(end, part.end) - max(start, part.start)
+        if shared > 0 and part.tier is not Tier.COMPUTED:
+            shares[part.tier] = shares.get(part.tier, 0) + shared
+    source = max(shares, key=lambda tier: shares[tier]) if shares else Tier.COMPUTED
+    return BlockState.model_validate(
+        {"kind": kind, "tokens": end - start, "cached": sum(shares.values()), "from": source.value}
+    )
+
+
+def prompt_state(prompt: Assembled, reuse: Sequence[Reuse]) -> PromptState:
+    cached = reused(reuse)
+    return PromptState(tokens=prompt.tokens, cached=cached, computed=prompt.tokens - cached)
+
+
+def reused(reuse: Iterable[Reuse]) -> int:
+    """Tokens that needed no computing."""
+    return sum(part.end - part.start for part in reuse if part.tier is not Tier.COMPUTED)
+
+
+def strategy_state(decision: Decision) -> StrategyState:
+    return StrategyState(
+        name=decision.strategy.value,
+        tier=decision.tier.value,
+        retrieval=decision.retrieval.value,
+        task=decision.task.value,
+        confidence=decision.confidence,
+        reason=decision.reason,
+        window=decision.window,
+        content_tokens=decision.content_tokens,
+        available_tokens=decision.available_tokens,
+        used_tokens=decision.used_tokens,
+        retrieval_budget=decision.retrieval_budget,
+        steps=decision.steps,
+    )
+
+
+def governor_state(
+    level: str, tokens: int, bytes_per_token: float, grant: Grant, actions: Sequence[str]
+) -> GovernorState:
+    """The grant, not the budget: `model.context` may allow less than the memory does."""
+    return GovernorState(
+        level=level, kv_bytes=round(tokens * bytes_per_token), budget_tokens=grant.window, actions=tuple(actions)
+    )
+
+
+def timings(completions: Sequence[Completion], assemble_ms: float, first_token_ms: float, total_ms: float) -> Timings:
+    """Milliseconds since the question arrived at the daemon; queue and speed are those of the engine."""
+    queue = sum(one.timings.queue_ms for one in completions)
+    speed = completions[-1].timings.tokens_per_second if completions else 0.0
+    return Timings(
+        assemble_ms=round(assemble_ms, 2),
+        queue_ms=round(queue, 2),
+        ttft_ms=round(first_token_ms, 2),
+        total_ms=round(total_ms, 2),
+        tokens_per_second=round(speed, 1),
+    )
+
+
+def drafts(completions: Sequence[Completion]) -> Drafts:
+    return Drafts(drafted=sum(one.drafted for one in completions), accepted=sum(one.accepted for one in completions))
+
+
+def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:
+    """What the first inference reused. A part that another ticket gave up on was computed after all, and counts so."""
+    if admitted is None:
+        return ()
+    first = next(iter(completions), None)
+    if first is None or first.cached >= reused(admitted.reuse):
+        return admitted.reuse
+    return clipped(admitted.reuse, first.cached)
+
+
+def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
+    """The reused parts up to `most` tokens in all, from the left."""
+    kept: list[Reuse] = []
+    for part in reuse:
+        end = min(part.end, part.start + most) if part.tier is not Tier.COMPUTED else part.start
+        if end > part.start:
+            kept.append(Reuse(part.start, end, part.tier))
+            most -= end - part.start
+    return tuple(kept)

@@ -1,0 +1,197 @@
+"""Where an answer's own words stand in what it was shown, and whether the places that it cites exist. Pure.
+
+An answer that quotes is given the place of its quote, also when it names none: the model need not count lines. A place that
+it names is checked against all that stood in its prompt: the codex in its tier, its amendments, evidence, attachments, what
+tools found, and the places that the user named.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from codex.amendments import Amendment, Told
+from codex.citations import Files, Shown, check
+from codex.cited import cited
+from formatters.blocks import Role
+from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
+from orchestrator.answering.passages import Passage
+from orchestrator.codices.changed import laid_over
+from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, spans_now
+from orchestrator.wire.lore import Citation
+
+LEAST = 12  # characters: shorter lines stand everywhere
+MOST_QUOTES = 5
+MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
+FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now, and what the
+    user selected in one of them."""
+
+    turn: TurnContext
+    running: Sequence[Turn] = ()
+    log: Sequence[Amendment] = ()
+    files: Files = field(default_factory=lambda: Files({}))
+    selection: Passage | None = None
+
+    @property
+    def pieces(self) -> Sequence[CodexPiece]:
+        return self.turn.codex.pieces if self.turn.codex else ()
+
+    @property
+    def turns(self) -> Sequence[Artifacts]:
+        """All turns, the one being answered among them, with what came with each."""
+        return (*self.turn.state.turns, self.turn.state, *self.running)
+
+
+def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
+    """Places that the answer names, each checked against what was shown, then places that it quotes."""
+    attached = {file.name: line_count(file.text) for one in ground.turns for file in one.attachments}
+    files = Files(attached, ground.files)
+    named = cited(answer, files.is_file)
+    shown = shown_of(ground, files, {path for one in named if (path := files.meant(one.path)) is not None})
+    checked = check(named, files, shown)
+    places = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid, why=one.why) for one in checked]
+    return tuple(dict.fromkeys([*places, *quotes(answer, ground.turn.query, passages_of(ground))]))
+
+
+def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list[str]:
+    """Files that an answer rests on: those that it names or quotes; where it does neither, those found first for it."""
+    cited_ones = [one.path for one in citations if one.valid]
+    return list(dict.fromkeys(cited_ones or [one.path for one in evidence][:FOUND_FIRST]))
+
+
+# -- what was shown
+
+
+def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
+    """What of these files stood in the prompt, in any form, by the numbers that its lines have now."""
+    base = base_of(ground.pieces)
+    spans: dict[str, list[Span]] = defaultdict(list)
+    heads: dict[str, set[int]] = defaultdict(set)
+    for path in paths:
+        known = known_now(path, base, ground.log)
+        spans[path] += [(1, files.count(path))] if known.whole else known.spans
+        heads[path] |= {head.number for head in known.heads}
+        spans[path] += _spans_beside(path, ground, files)
+    return Shown(spans, heads)
+
+
+def _spans_beside(path: str, ground: Ground, files: Files) -> Iterator[Span]:
+    """What stood beside floor and log. What came with an earlier turn has moved with all that the turns since were told."""
+    changes = [entry for entry in ground.log if entry.path == path]
+    for told, one in _turns_told(ground):
+        later = [entry for entry in changes if entry.number > told]
+        yield from (now for span in _spans_in(one, path, files) for now in spans_now(span, later))
+        yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
+    yield from _named_in(path, ground.turn.query, files)
+    if ground.selection is not None and ground.selection.path == path:
+        yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
+
+
+def _turns_told(ground: Ground) -> Iterator[tuple[int, Artifacts]]:
+    """All turns, each with the newest entry of the log that had been told by then."""
+    told = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
+    for one in ground.turns:
+        told = max([told, *(amendment.number for amendment in one.amendments)])
+        yield told, one
+
+
+def _spans_in(one: Artifacts, path: str, files: Files) -> Iterator[Span]:
+    """Passages of a file that came with a turn, and places in it that the user or a tool named."""
+    yield from ((found.start, found.end) for found in one.evidence if found.path == path)
+    if isinstance(one, Turn) and one.role is not Role.ASSISTANT:
+        yield from _named_in(path, one.text, files)
+    for file in one.attachments:
+        yield from _named_in(path, file.text, files)
+
+
+def _named_in(path: str, text: str, files: Files) -> Iterator[Span]:
+    for line in _lines_with(path.rpartition("/")[2], text):
+        yield from ((one.start, one.end) for one in cited(line, files.is_file) if files.meant(one.path) == path)
+
+
+def _lines_with(name: str, text: str) -> list[str]:
+    """A log that a user attached may be large, and only what it says of this file matters."""
+    return [line for line in text.splitlines() if name in line] if name in text else []
+
+
+def line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+# -- what was quoted
+
+
+def passages_of(ground: Ground) -> list[Passage]:
+    """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
+    evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
+    selected = [ground.selection] if ground.selection is not None else []
+    base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
+    latest = {entry.path: entry for entry in ground.log}
+    changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
+    untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
+    return [*selected, *evidence, *(one for entry in changed for one in _told(entry, base, ground.log)), *untouched]
+
+
+def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
+    if entry.told in (Told.RESTORED, Told.MOVED):
+        source = base.get(entry.source or entry.path)
+        if source is not None:
+            yield Passage(entry.path, 1, source)
+    elif entry.whole:
+        if entry.text:
+            yield Passage(entry.path, 1, entry.text)
+    else:
+        now = _as_now(entry.path, base, log)
+        yield from _excerpts(entry) if now is None else (Passage(entry.path, 1, now),)
+
+
+def _excerpts(entry: Amendment) -> Iterator[Passage]:
+    heads = list(EXCERPT.finditer(entry.text))
+    ends = [head.start() for head in heads[1:]] + [len(entry.text)]
+    for head, end in zip(heads, ends, strict=True):
+        yield Passage(entry.path, int(head[1]), entry.text[head.end() : end])
+
+
+def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str | None:
+    """A file with its changed parts laid over it, so that lines that only moved have their new numbers; None where it
+    never stood whole."""
+    now = base.get(path)
+    try:
+        for entry in log:
+            if entry.path == path and entry.told in (Told.REMOVED, Told.MOVED):
+                now = None
+            elif entry.path == path and entry.told is Told.RESTORED:
+                now = base.get(path)
+            elif entry.path == path:
+                now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)
+    except ValueError:  # told by an earlier version, which did not say what its parts stand for
+        return None
+    return now
+
+
+def quotes(answer: str, question: str, shown: Iterable[Passage]) -> list[Citation]:
+    """Where the answer's lines stand to the letter. The first continues the question, as a quoting model's does."""
+    wanted = quotable(answer, question)
+    found: list[Citation] = []
+    for passage in shown:
+        for text in wanted:
+            at = passage.text.find(text)
+            if at >= 0:
+                line = passage.start + passage.text.count("\n", 0, at)
+                found.append(Citation(path=passage.path, start=line, end=line + text.count("\n"), valid=True))
+        if len(found) >= MOST_QUOTES:
+            break
+    return found[:MOST_QUOTES]
+
+
+def quotable(answer: str, question: str) -> list[str]:
+    """What to look for: the end of the question with the answer's first line, else the answer's own long lines."""
+    lines = [line.strip() for line in answer.strip().splitlines() if line.strip()]
+    if not lines:
+        return []
+    joined = question.rstrip().rpartition("\n")[2].lstrip() + answer.rstrip("\n").partition("\n")[0]
+    return [text for text in dict.fromkeys([joined, *lines]) if len(text) >= LEAST][:MOST_LINES]

@@ -1,0 +1,73 @@
+"""Where the asking person stands, as their editor tells it: the open file and what is selected there.
+
+It leads the attachments of the question. The lines are those of the codex, so that an answer can cite them; a selection
+that does not stand there, because it was not saved yet or occurs twice, is told without lines.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from codex.amendments import effective
+from codex.errors import CodexError
+from formatters.context import Attachment
+from orchestrator.answering.passages import Passage
+from orchestrator.codices.standing import Standing
+
+NAME = "where the user is"
+
+Read = Callable[[str, str], str]
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """What the model is told, and the selection in it, None where that does not stand in the codex.
+
+    What is told is never read back: anybody may write such a sentence into an attachment of theirs.
+    """
+
+    attachment: Attachment
+    selection: Passage | None = None
+
+
+def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) -> Pointed | None:
+    """`read` gives the text of a path and digest, and may raise CodexError. For a worker thread."""
+    file, marked = " ".join(client.get("file", "").split()), client.get("selection", "")
+    if not file and not marked.strip():
+        return None  # blanks
+    path = standing.files.meant(file) if standing is not None and file else None
+    text = text_of(path, standing, read) if path and standing is not None and marked.strip() else ""
+    lines, marked = lines_of(marked, text), marked.strip("\n")
+    found = Passage(path, lines[0], marked) if path and lines else None
+    return Pointed(Attachment(name=NAME, text=words(path or file, marked, lines)), found)
+
+
+def pointing(client: Mapping[str, str]) -> bool:
+    """Whether an editor told anything; a terminal does not."""
+    return bool(client.get("file") or client.get("selection"))
+
+
+def words(file: str, selection: str, lines: tuple[int, int] | None) -> str:
+    opened = f"The user has {file} open." if file else ""
+    if not selection:
+        return opened
+    place = f" {file}:{lines[0]}-{lines[1]}" if lines else ""
+    return f"{opened} Selected is{place}:\n\n{selection}".lstrip()
+
+
+def text_of(path: str, standing: Standing, read: Read) -> str:
+    """The file as it is now; '' where it is gone or no longer kept."""
+    digest = effective(standing.generation.digests(), standing.log).get(path)
+    try:
+        return read(path, digest) if digest else ""
+    except CodexError:
+        return ""
+
+
+def lines_of(selection: str, text: str) -> tuple[int, int] | None:
+    """First and last line, from 1, of what stands there exactly once."""
+    wanted = selection.strip("\n").replace("\r\n", "\n")
+    at = text.find(wanted)
+    if not wanted.strip() or at < 0 or text.find(wanted, at + 1) >= 0:  # `str.count` passes over what overlaps
+        return None
+    start = text.count("\n", 0, at) + 1
+    return start, start + wanted.count("\n")

@@ -1,0 +1,261 @@
+"""Everything that is decided about a question before it is inferred: shared by asking and planning.
+
+    who and where → codex → conversation → strategy → evidence → context → prompt → within the budget
+
+Each step is a method that reads like its name; nothing here runs the model.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from formatters.context import Attachment, IdentityView, TurnContext
+from governor.ctc import limits_of
+from governor.settings import ClaimSettings
+from orchestrator.answering.asked import sampling_of, split, tool_view
+from orchestrator.answering.news import codex_of, news_for, told_anew
+from orchestrator.answering.passages import Passage
+from orchestrator.answering.pointing import Pointed, pointed, pointing
+from orchestrator.answering.sessions.records import Session
+from orchestrator.answering.sessions.store import SessionStore
+from orchestrator.answering.turn_state import (
+    Conversation,
+    Conversations,
+    key_of,
+    session_key,
+    state_of_messages,
+    state_of_session,
+)
+from orchestrator.codices.freshness import Freshness
+from orchestrator.codices.place import Place
+from orchestrator.codices.raising import one_line
+from orchestrator.codices.serving import Served
+from orchestrator.codices.shelf import Shelf
+from orchestrator.codices.standing import Standing
+from orchestrator.engine.messages import Sampling
+from orchestrator.errors import NotFound
+from orchestrator.machine.machine import Machine
+from orchestrator.model.chat_model import Voice
+from orchestrator.prompt.codex_choice import Conversation as Kept
+from orchestrator.prompt.codex_choice import choose_codex
+from orchestrator.prompt.composing import Composed, context_of
+from orchestrator.prompt.coverage import share
+from orchestrator.prompt.evidence import Gathered, Searcher, gather
+from orchestrator.prompt.governing import governed
+from orchestrator.prompt.naming import named_documents
+from orchestrator.prompt.reach import Reach, within_reach
+from orchestrator.prompt.situation import environment_of, renewed, sigil_of
+from orchestrator.prompt.strategy import Asked, Decision, Retrieval, StrategySettings, decide
+from orchestrator.prompt.tasks import TaskMatch, classify
+from orchestrator.service import Ask, Message
+
+# Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
+# begins with all of it costs its prefill with every question, and the model has a tool to look further.
+PREFETCH = 4_000
+ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One question, ready to be inferred."""
+
+    ask: Ask
+    turn: TurnContext
+    composed: Composed
+    task: TaskMatch
+    decision: Decision
+    standing: Standing | None
+    session: Session | None
+    conversation: Conversation
+    served: Served
+    gathered: Gathered
+    selection: Passage | None
+    max_tokens: int
+    sampling: Sampling
+    stop: tuple[str, ...]
+    actions: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
+    indexing: bool = False
+    renewed: str = ""
+    began: bool = False  # the session, with this question
+    assemble_ms: float = 0.0
+
+    @property
+    def place(self) -> Place:
+        """Whose floor it stands on."""
+        return Place.of(self.turn.codex, self.turn.identity)
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
+    built-in one, whose answers are not drawn by chance."""
+
+    shelf: Shelf
+    sessions: SessionStore
+    conversations: Conversations
+    machine: Machine
+    searcher: Searcher
+    claims: ClaimSettings
+    strategy: StrategySettings
+    fresh: Callable[[str], Freshness]
+    greedy: bool
+
+    async def prepare(self, ask: Ask, voice: Voice) -> Prepared:
+        """Raises LoreError. Changes nothing."""
+        question, earlier, system = split(ask.messages)
+        session, standing = await self._codex_and_session(ask)
+        conversation = self._conversation(ask, session, standing, earlier, voice)
+        raised = time.monotonic()
+        where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else None
+        served = await self.shelf.served(standing, ask.identity)
+        turn, why = self._turn(ask, question, system, conversation, standing, served.view, voice, where)
+        turn, gone = within_reach(turn, Reach(self.claims.depth, self.machine.grant.window))
+        composed = await voice.composer.compose(context_of(turn), ask.think)
+        task = classify(question, ask.frame or "")
+        decision = self._decide(ask, question, task, standing, composed, voice)
+        gathered = await self._evidence(decision, turn, voice)
+        if gathered.evidence:
+            turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
+            composed = await voice.composer.compose(context_of(turn), ask.think)
+        grant = self.machine.grant
+        limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
+        fresh = self.fresh(standing.name) if standing is not None else None
+        unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
+        within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed, gone)
+        return Prepared(
+            ask=ask,
+            turn=within.turn,
+            composed=within.composed,
+            task=task,
+            decision=decision,
+            standing=standing,
+            session=session,
+            conversation=conversation,
+            served=served,
+            gathered=gathered,
+            selection=where.selection if where is not None else None,
+            max_tokens=min(ask.max_tokens, grant.window - within.composed.assembled.tokens),
+            sampling=sampling_of(ask, self.greedy),
+            stop=(*ask.stop, *voice.stop),
+            actions=(*within.actions, *unseen),
+            unseen=unseen,
+            indexing=fresh is not None and fresh.is_behind,
+            renewed=why,
+            assemble_ms=(time.monotonic() - raised) * 1000,
+        )
+
+    # -- who and where
+
+    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, Standing | None]:
+        session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
+        kept = Kept(session.name, session.codex) if session is not None else None
+        candidates = await self.shelf.candidates(ask.codex, ask.client.get("cwd", ""))
+        if not candidates and ask.codex is None and kept is None:
+            name = None  # nothing is loaded: the bare model answers, and the footer says so
+        else:
+            name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
+        standing = await self.shelf.standing(name) if name is not None else None
+        if session is None and ask.continue_last:
+            session = self._last_session(ask, name)
+        return session, standing
+
+    def _last_session(self, ask: Ask, codex: str | None) -> Session:
+        last = self.sessions.last_of(ask.principal.uid, codex)
+        if last is None:
+            about = f"about codex {codex}" if codex else "with the bare model"
+            raise NotFound(f"there is no session {about} to continue", "ask without --continue first")
+        return last
+
+    def _conversation(
+        self, ask: Ask, session: Session | None, standing: Standing | None, earlier: Sequence[Message], voice: Voice
+    ) -> Conversation:
+        if session is not None:
+            kept = self.conversations.get(session_key(session.id))
+            return kept or Conversation(state_of_session(self.sessions.turns(session.id), voice.tokens))
+        kept = self.conversations.get(key_of(ask.principal.uid, standing.name if standing else None, earlier))
+        return kept or Conversation(state_of_messages(earlier))
+
+    # -- the context
+
+    def _turn(
+        self,
+        ask: Ask,
+        question: str,
+        system: tuple[str, ...],
+        conversation: Conversation,
+        standing: Standing | None,
+        identity: IdentityView,
+        voice: Voice,
+        where: Pointed | None,
+    ) -> tuple[TurnContext, str]:
+        sigil = sigil_of(ask.principal)
+        client_tools = tuple(tool_view(tool) for tool in ask.tools)
+        tools = [tool.name for tool in voice.tools] or None
+        now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
+        renewal = renewed(conversation.environment, now)
+        given = tuple(Attachment(name=one_line(one.name), text=one.text) for one in ask.attachments)
+        attachments = (where.attachment, *given) if where is not None else given
+        state = told_anew(conversation, standing).model_copy(
+            update={"attachments": attachments, "amendments": news_for(conversation, standing)}
+        )
+        turn = TurnContext(
+            identity=identity,
+            sigil=sigil,
+            codex=codex_of(conversation, standing),
+            environment=renewal.environment,
+            state=state,
+            query=question,
+        )
+        return turn, renewal.why
+
+    def _text_now(self, path: str, digest: str) -> str:
+        return self.shelf.library.told_document(path, digest).text
+
+    # -- how
+
+    def _decide(
+        self, ask: Ask, question: str, task: TaskMatch, standing: Standing | None, composed: Composed, voice: Voice
+    ) -> Decision:
+        window = self.machine.grant.window
+        asked = Asked(
+            task=task.task,
+            window=window,
+            used=min(window, composed.assembled.tokens + promised(ask, window)),
+            because=task.because,
+            tools=frozenset(tool.name for tool in voice.tools),
+            documents=named_documents(question, [entry.path for entry in standing.generation.entries])
+            if standing is not None
+            else (),
+        )
+        floor = standing.floor() if standing is not None else None
+        room = self.machine.room(composed.assembled.blocks[0].tokens)
+        return decide(
+            floor, asked, self.strategy, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room
+        )
+
+    async def _evidence(self, decision: Decision, turn: TurnContext, voice: Voice) -> Gathered:
+        if decision.retrieval is Retrieval.NONE or turn.codex is None:
+            return Gathered()
+        told = [one for earlier in turn.state.turns for one in earlier.evidence]
+        return await gather(
+            self.searcher,
+            voice.tokens,
+            turn.codex.name,
+            turn.query,
+            min(decision.retrieval_budget, PREFETCH),
+            told,
+            graph=decision.retrieval is Retrieval.GRAPH,
+        )
+
+
+def promised(ask: Ask, window: int) -> int:
+    """Tokens that its answer is promised."""
+    return min(ask.max_tokens, share(window, ANSWER_SHARE))
+
+
+def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
+    """What the answer may not know of the codex: also one that searches for nothing says so."""
+    told = not blind or any(blind in notice for notice in gathered.notices)
+    return gathered.notices if told else (*gathered.notices, blind)

@@ -1,0 +1,90 @@
+"""What a conversation carries from turn to turn: its State, and the Environment that it was told.
+
+A session's turns lie in the database, with the ids that answers had and what stood beside the questions. A client without a
+session is recognised by the hash of its messages without the newest: it then continues with the same State, evidence and
+Environment, and its prefix holds.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from formatters.blocks import Role
+from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, Turn
+from orchestrator.answering.sessions.records import Turn as Stored
+from orchestrator.prompt.composing import Composed
+from orchestrator.prompt.tokens import TokenCache
+from orchestrator.service import Message
+
+MOST_CONVERSATIONS = 512
+SPEAKERS = frozenset(Role)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Where a conversation stands. `composed` is its last prompt, to tell where the next one leaves it."""
+
+    state: StateView
+    environment: EnvironmentView | None = None
+    codex: CodexView | None = None
+    composed: Composed | None = None
+
+
+class Conversations:
+    """The latest ones, in memory: losing one costs a recomputation of its tail, nothing else."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Conversation] = OrderedDict()
+
+    def get(self, key: str) -> Conversation | None:
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def keep(self, key: str, conversation: Conversation) -> None:
+        self._kept[key] = conversation
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_CONVERSATIONS:
+            self._kept.popitem(last=False)
+
+
+def key_of(uid: int, codex: str | None, messages: Sequence[Message]) -> str:
+    """The name of a stateless conversation that consists of these messages. One user never continues another's."""
+    said = repr((uid, codex, [(one.role, one.content) for one in messages if one.role != "system"]))
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def session_key(session: int) -> str:
+    return f"session {session}"
+
+
+def state_of_messages(messages: Sequence[Message]) -> StateView:
+    """The State of a conversation that is told as messages, as far as nothing more is known of it."""
+    turns = [Turn(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
+    return StateView(turns=tuple(turns))
+
+
+def state_of_session(stored: Sequence[Stored], tokens: TokenCache) -> StateView:
+    """The State of a session; its answers keep the ids that they were generated with."""
+    turns = []
+    for one in stored:
+        if one.ids:
+            tokens.learn(one.text, one.ids)
+        beside = Artifacts.model_validate_json(one.evidence) if one.evidence else Artifacts()
+        turns.append(Turn(role=Role(one.role), text=one.text, **dict(beside)))
+    return StateView(turns=tuple(turns))
+
+
+def stored_turns(state: StateView, ids: Mapping[str, bytes], since: int) -> list[Stored]:
+    """The turns of a closed State from number `since` on, as a session keeps them."""
+    return [
+        Stored(role=turn.role.value, text=turn.text, ids=ids.get(turn.text, b""), evidence=_beside(turn))
+        for turn in state.turns[since:]
+    ]
+
+
+def _beside(turn: Turn) -> str:
+    beside = Artifacts(amendments=turn.amendments, attachments=turn.attachments, evidence=turn.evidence)
+    return "" if beside == Artifacts() else beside.model_dump_json()

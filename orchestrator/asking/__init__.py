@@ -1,1 +1,0 @@
-"""One question, from its arrival to its answer and what is kept of it."""

@@ -1,0 +1,294 @@
+"""From a generation to a codex that stands: its tiers counted, one of them decided, its pieces written.
+
+    whole, where it has a chance ─▶ exact tokens ─┐
+    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_tier ─▶ pieces of that tier ─▶ the log behind them
+
+A codex that cannot stand whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
+restart an unchanged codex is raised from what is remembered.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from codex.amendments import Amendment as Entry
+from codex.amendments import Told, effective
+from codex.archive.prepare import Remembered
+from codex.catalog.generations import Generation
+from codex.citations import Files
+from codex.documents import Document
+from codex.errors import SourceError
+from codex.library import Library
+from codex.progress import Progress, Report, progress_at
+from codex.trees.lore_file import LoreFile
+from codex.trees.sampling import Sampled, drawn
+from formatters.blocks import BlockKind
+from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
+from orchestrator.codices.changed import CHANGED_PARTS
+from orchestrator.codices.estimating import whole_tokens
+from orchestrator.codices.hot import chosen, churn_of
+from orchestrator.codices.known_lines import moved_heads
+from orchestrator.codices.ledger import Ledger
+from orchestrator.codices.lines import Lines
+from orchestrator.codices.standing import Standing
+from orchestrator.codices.tiers import Drafting, Drafts
+from orchestrator.errors import InvalidRequest, OverBudget
+from orchestrator.model.chat_model import Voice
+from orchestrator.prompt.composing import context_of
+from orchestrator.prompt.coverage import (
+    FloorTier,
+    Room,
+    TierDecision,
+    TierSettings,
+    TierSizes,
+    decide_tier,
+    limit_of,
+    tier_named,
+)
+
+CHARACTERS = 4  # of a token of code, about
+COUNT_PAGE = 256
+# A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
+# tokens are then estimated from a sample instead of being counted for minutes.
+HOPELESS = 32
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep.
+
+    `strict`: a forced tier that does not fit is refused; else what fits stands instead, with a notice.
+    """
+
+    name: str
+    room: Room
+    forced: FloorTier | None = None
+    keep: TierDecision | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Raising:
+    """How codices are raised; `clock` gives seconds for rates, `chunks` how much of a codex the archive holds."""
+
+    library: Library
+    voice: Voice
+    settings: TierSettings
+    clock: Callable[[], float]
+    remembered: Remembered
+    ledger: Ledger
+    chunks: Callable[[str], int]
+
+    async def raised(self, wanted: Wanted, identity: IdentityView, report: Report) -> Standing:
+        """The newest generation in the tier for this room, or in the one to keep. Raises CodexError and LoreError."""
+        name = wanted.name
+        codex = await asyncio.to_thread(self.library.codex, name)
+        generation = await asyncio.to_thread(self.library.generation, name)
+        own, notices = await asyncio.to_thread(self._own, name)
+        settings = settings_of(own, self.settings)
+        forced = None if wanted.keep else wanted.forced or own_tier(own)
+        empty = CodexView(
+            name=codex.name,
+            root=codex.roots[0],
+            generation=generation.number,
+            branch=generation.state.branch or "",
+            revision=generation.state.revision or "",
+        )
+        whole = await self._whole(empty, generation, wanted.room, settings, forced)
+        full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
+        made = await self._drafts(generation, wanted.room, settings, forced, report)
+        sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
+        decision, why_not = decided(wanted, sizes, settings, forced)
+        view, tokens = whole, full
+        if decision.tier is not FloorTier.FULL or view is None:
+            pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
+            view = empty.model_copy(update={"tier": _word(decision.tier), "pieces": pieces})
+            tokens = await self._count(view, identity, quiet)
+        standing = Standing(
+            name=name,
+            roots=codex.roots,
+            generation=generation,
+            view=view,
+            sizes=sizes,
+            decision=decision,
+            tokens=tokens,
+            chunks=await asyncio.to_thread(self.chunks, name),
+            notices=(*generation.notices, *notices, *why_not),
+            settings=settings,
+            rebase_share=own.numbers.get("rebase_share"),
+            forced=None if why_not else forced,
+        )
+        return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
+
+    async def amended(self, standing: Standing, log: tuple[Entry, ...]) -> Standing:
+        """The same with this log behind its pieces."""
+        moved = moved_heads(standing.view.pieces, log)
+        told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
+        counts = await self.voice.tokens.count([one.text for one in told])
+        files = Files(Lines(effective(standing.generation.digests(), log), self.library.told_document))
+        view = standing.view.model_copy(update={"amendments": told})
+        return replace(standing, view=view, log=log, files=files, amended=sum(counts))
+
+    def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
+        """What the codex says of itself; a file that cannot be used since it was loaded is told, and not believed."""
+        try:
+            own = self.library.lore_file(name)
+            own_tier(own)
+        except (SourceError, InvalidRequest) as fault:
+            return LoreFile(), (f"{fault}",)
+        return own, ()
+
+    # -- whole
+
+    async def _whole(
+        self, empty: CodexView, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None
+    ) -> CodexView | None:
+        hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
+        if hopeless and forced is not FloorTier.FULL:
+            return None
+        documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
+        return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
+
+    def _about(self, generation: Generation) -> int:
+        """Tokens of a codex that is too large to be counted, from a sample of its files."""
+        chosen = drawn(generation.entries, lambda one: one.path, lambda one: one.size)
+        documents = self.library.documents_of(chosen)
+        sample = [Sampled(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
+        return whole_tokens(sample, len(generation.entries), generation.bytes, self.voice.count_in_thread)
+
+    async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
+        """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
+        turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
+        texts = [item.text for item in self.voice.composer.write(context_of(turn))[BlockKind.CODEX].items]
+        began, total = self.clock(), 0
+        report(progress_at("count", 0, len(texts), 0.0))
+        for first in range(0, len(texts), COUNT_PAGE):
+            total += sum(await self.voice.counts(texts[first : first + COUNT_PAGE]))
+            report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), self.clock() - began))
+        return total
+
+    # -- below
+
+    async def _drafts(
+        self, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None, report: Report
+    ) -> Drafts:
+        drafting = Drafting(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
+        frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
+        return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
+
+    def _pieces(self, generation: Generation, made: Drafts, decision: TierDecision) -> tuple[CodexPiece, ...]:
+        """What stands in the floor for a tier below `full`, in the generation's order."""
+        if decision.tier is FloorTier.MAP and made.map_text:
+            return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
+        if decision.tier is not FloorTier.SKELETON:
+            return ()
+        whole = set(self._hot(generation, made, decision.hot_tokens))
+        bodies = {
+            one.path: one for one in self.library.documents_of([e for e in generation.entries if e.path in whole])
+        }
+        return tuple(
+            CodexPiece(path=one_line(entry.path), text=bodies[entry.path].text)
+            if entry.path in bodies
+            else CodexPiece(path=one_line(entry.path), text=made.skeletons.get(entry.path, ""), kind="skeleton")
+            for entry in generation.entries
+        )
+
+    def _hot(self, generation: Generation, made: Drafts, budget: int) -> tuple[str, ...]:
+        """Frozen with the generation, as long as there is room for it."""
+        name, count = generation.codex, self.voice.count_in_thread
+        frozen = self.ledger.frozen(name, generation.number)
+        if frozen is not None and self._extra(generation, made, frozen) <= budget:
+            return frozen
+        churn = self._churn(name)
+        touched = self.ledger.touched(name)
+        hot = chosen(
+            generation,
+            made.skeletons,
+            made.ranks,
+            churn,
+            touched,
+            budget,
+            count,
+            lambda entries: list(self.library.documents_of(entries)),
+        )
+        self.ledger.freeze(name, generation.number, hot)
+        return hot
+
+    def _extra(self, generation: Generation, made: Drafts, paths: Sequence[str]) -> int:
+        """Tokens of these files' bodies beyond their skeletons."""
+        wanted = set(paths)
+        entries = [entry for entry in generation.entries if entry.path in wanted]
+        bodies = self.voice.count_in_thread([one.text for one in self.library.documents_of(entries)])
+        shown = self.voice.count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
+        return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
+
+    def _churn(self, name: str) -> Mapping[str, int]:
+        try:
+            return churn_of(self.library.histories(name))
+        except SourceError:
+            return {}
+
+
+def tokens_of(text: str, raising: Raising | None) -> int:
+    """In a worker thread; about, before the model is known."""
+    return len(text) // CHARACTERS if raising is None else raising.voice.count_in_thread([text])[0]
+
+
+def quiet(progress: Progress) -> None:
+    """A report nobody reads."""
+
+
+def decided(
+    wanted: Wanted, sizes: TierSizes, settings: TierSettings, forced: FloorTier | None
+) -> tuple[TierDecision, tuple[str, ...]]:
+    """The tier, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
+    if wanted.keep is not None:
+        return wanted.keep, ()
+    try:
+        return decide_tier(sizes, wanted.room, settings, forced), ()
+    except (OverBudget, InvalidRequest) as fault:
+        if wanted.strict:
+            raise
+        return decide_tier(sizes, wanted.room, settings), (fault.message,)
+
+
+def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:
+    """The usual settings with what the codex says of itself laid over them."""
+    said = own.numbers
+    return TierSettings(
+        overhead_share=said.get("overhead", usual.overhead_share),
+        window_share=said.get("window_share", usual.window_share),
+        skeleton_window=int(said.get("skeleton_window", usual.skeleton_window)),
+        map_window=int(said.get("map_window", usual.map_window)),
+        map_share=said.get("map_share", usual.map_share),
+        step_up_share=said.get("step_up_share", usual.step_up_share),
+    )
+
+
+def own_tier(own: LoreFile) -> FloorTier | None:
+    """The tier that the codex asks for. Raises InvalidRequest for one that does not exist."""
+    return None if own.tier in (None, "auto") else tier_named(own.tier or "")
+
+
+def pieces_of(documents: Sequence[Document]) -> tuple[CodexPiece, ...]:
+    return tuple(CodexPiece(path=one_line(one.path), text=one.text) for one in documents)
+
+
+def one_line(path: str) -> str:
+    return " ".join(path.splitlines())
+
+
+def amendment_of(entry: Entry, moved: str = "") -> Amendment:
+    """A log entry as the model is told of it; `moved`: where lines that the floor lists are now."""
+    said = {
+        Told.REMOVED: "This file was removed.",
+        Told.RESTORED: "This file is again as it stands above.",
+        Told.MOVED: f"This is the file that was {entry.source}.",
+    }.get(entry.told, "")
+    parts = "\n".join([CHANGED_PARTS, entry.text, *([moved] if moved else [])])
+    told = said or (entry.text if entry.whole else parts)
+    return Amendment(number=entry.number, path=entry.path, text=told)
+
+
+def _word(tier: FloorTier) -> str:
+    return "skeleton" if tier is FloorTier.SKELETON else tier.value

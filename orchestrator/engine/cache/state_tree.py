@@ -1,0 +1,83 @@
+"""The prefix tree over a memory that cannot be cut in ranges: recurrent, hybrid, sliding window.
+
+    root ── floor ■── first turn ■── second turn ■        ■ an anchor: a sequence that ends where its node ends
+                 └─── another conversation ■
+
+Every node with cells has an anchor of its own. A prompt shares a path up to an anchor and no further; nodes are never
+split. Laws beside those of `tree`: a sequence is copied at its end and removed as a whole; it is never cut.
+"""
+
+from orchestrator.engine.cache.node import Node, Tokens, common_prefix
+from orchestrator.engine.cache.tree import Tree
+
+
+class AnchoredTree(Tree):
+    """Two sequences a running answer suffice, however many turns lead to it: see `_sequence_for`."""
+
+    ranges = False
+
+    def anchor(self, ids: Tokens, owner: int) -> Node:
+        """The deepest node with whose whole path `ids` begins; the root where there is none."""
+        best, stack = self.root, [self.root]
+        while stack:
+            node = stack.pop()
+            if (node.end, node.filled) > (best.end, best.filled):
+                best = node
+            for child in node.children:
+                mine = child.owner is None or child.owner == owner
+                if mine and child.ids and common_prefix(child.ids, ids, node.end) == len(child.ids):
+                    stack.append(child)
+        return best
+
+    def _shared(self, ids: Tokens, owner: int) -> Node:
+        return self.anchor(ids, owner)
+
+    def _sequence_for(self, node: Node) -> int:
+        """A sequence that stands where the node above ends, which keeps its own.
+
+        What leads to one node alone is merged with it before anything is evicted. Last of all a node takes over the
+        sequence of the node above.
+        """
+        above = node.parent
+        assert above is not None
+        while not self._spare:
+            lone = min(filter(self._lone, self.nodes()), key=lambda upper: upper.used, default=None)
+            if lone is not None:
+                self._merge(lone)
+            elif self._only(above) and self.stalest() is None:
+                self._merge(above)
+                assert node.sequence is not None
+                return node.sequence
+            else:
+                self._evict_stalest()
+        sequence = self._spare.pop()
+        if above is not self.root:
+            assert above.sequence is not None, "a node with cells has an anchor"
+            self._cells.copy(above.sequence, sequence, 0, above.end)
+        return sequence
+
+    def _only(self, upper: Node) -> bool:
+        """Whether nobody needs the end of a node but the one node that goes on from it."""
+        if upper is self.root or len(upper.children) != 1 or not upper.whole:
+            return False
+        return (upper.owner, upper.leases) == (upper.children[0].owner, upper.children[0].leases)
+
+    def _lone(self, upper: Node) -> bool:
+        return self._only(upper) and upper.sequence is not None and upper.children[0].sequence is not None
+
+    def _merge(self, upper: Node) -> None:
+        """Makes a node and the only one below it one; the lower keeps its identity, and its anchor where it has one."""
+        (lower,), above, sequence = upper.children, upper.parent, upper.sequence
+        assert above is not None and sequence is not None
+        above.children[above.children.index(upper)] = lower
+        lower.parent, lower.start, lower.ids = above, upper.start, upper.ids + lower.ids
+        lower.filled += upper.filled
+        upper.gone, upper.sequence = True, None
+        if lower.sequence is None:
+            lower.sequence = sequence
+        else:
+            self._drop(sequence)
+
+    def _let_fall(self, sequence: int, tip: Node) -> None:
+        del tip  # what lies above it has an anchor already
+        self._drop(sequence)

@@ -1,0 +1,289 @@
+"""The prefix tree over a pool's cells: who holds which tokens, what a new prompt shares with them, what can go.
+
+    root ── floor [0, 8012) ──┬── alice's tail [8012, 8090) ─── her next turn [8090, 8301)
+                              └── bob's tail   [8012, 8047)
+
+A node is a half-open range of token positions and, as far as `filled`, of cells. Matching a prompt *is* leasing its path.
+A sequence of llama.cpp covers a whole path from the root and is held by the node at its tip; nodes above are covered by
+what lies below them. So there are as many sequences as tips, and nothing is held twice but what two conversations
+computed separately.
+
+Laws: a leased node is never evicted; every filled node is covered by the sequence of a node at or below it; cells in use
+are the sum of `filled`. This file does not know tickets' samplings, time or bytes.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
+from orchestrator.engine.cache.node import Node, Tokens, common_prefix
+from orchestrator.engine.scheduler.idling import outstayed
+
+
+class Cells(Protocol):
+    """The two things that the tree does to the pool's memory."""
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
+    def remove(self, sequence: int, start: int, end: int) -> None: ...
+
+
+class NoSequence(Exception):
+    """All sequences are held by leased tips."""
+
+
+class Tree:
+    """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
+
+    `on_evict` sees a node before its cells go; `price` is what a prompt token costs, as known now.
+    """
+
+    ranges = True  # whether the memory can be cut anywhere
+
+    def __init__(
+        self,
+        cells: Cells,
+        sequences: range,
+        on_evict: Callable[[Node], None] = lambda _: None,
+        price: Callable[[], Price] = lambda: UNSEEN,
+    ) -> None:
+        self.root = Node(None, 0, array("I"), None)
+        self._cells = cells
+        self._on_evict = on_evict
+        self._price = price
+        self._spare = list(reversed(sequences))
+        self._clock = 0
+        self._walked = 0.0
+
+    # -- looking
+
+    def match(self, ids: Tokens, owner: int) -> tuple[Node, int]:
+        """The deepest node that shares with `ids` and the length shared; cells of it may still be being computed.
+
+        Equal siblings exist where two tickets computed the same: all are followed, and of two that lead as far the one that
+        stands further wins.
+        """
+        best, stack = (self.root, 0), [(self.root, 0)]
+        while stack:
+            node, depth = stack.pop()
+            if (depth, node.stands) > (best[1], best[0].stands):
+                best = node, depth
+            if depth < node.end:
+                continue
+            for child in node.children:
+                common = common_prefix(child.ids, ids, depth) if child.owner in (None, owner) else 0
+                if common:
+                    stack.append((child, depth + common))
+        return best
+
+    def nodes(self) -> Iterator[Node]:
+        stack = list(self.root.children)
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children)
+
+    def spare_sequences(self) -> list[int]:
+        return self._spare
+
+    def members(self, node: Node) -> list[int]:
+        """All sequences that hold the cells of `node`."""
+        found, stack = [], [node]
+        while stack:
+            below = stack.pop()
+            if below.sequence is not None:
+                found.append(below.sequence)
+            stack.extend(below.children)
+        return found
+
+    def rebind(self, cells: Cells) -> None:
+        """From now on the tree's decisions are done in another memory, which holds the same cells."""
+        self._cells = cells
+
+    def widen(self, more: range) -> None:
+        """Further sequences that it may hand out."""
+        self._spare[:0] = reversed(more)
+
+    # -- leasing
+
+    def lease(self, ids: Tokens, cut: int, owner: int, limit: int) -> Node:
+        """Leases the path of `ids`, sharing at most `limit` tokens of it with what is there, and returns its tip.
+
+        A new tip is made for what is not shared, cut at `cut` (the end of the floor): left of it anyone may share, right
+        of it only `owner`.
+        """
+        node = self._shared(ids[:limit], owner)
+        depth = node.end
+        if depth < cut < len(ids):
+            node, depth = self._grow(node, ids[depth:cut], None), cut
+        if depth < len(ids):
+            node = self._grow(node, ids[depth:], owner if depth >= cut else None)
+        self._count(node, +1)
+        return node
+
+    def use(self, tip: Node) -> None:
+        """A path is used now: all others are older by one use. Who only asks for room each round uses nothing."""
+        self._clock += 1
+        for node in tip.path():
+            node.used, node.walked = self._clock, self._walked
+
+    def _shared(self, ids: Tokens, owner: int) -> Node:
+        """The node at whose end the path of `ids` leaves what is there."""
+        node, depth = self.match(ids, owner)
+        return self._split(node, depth) if depth < node.end else node
+
+    def release(self, tip: Node, ticket: int) -> None:
+        """Gives a lease back, which is no use of its own. What was computed stays; what was only promised and nobody else
+        waits for goes."""
+        path = tip.path()
+        self._count(tip, -1)
+        for node in reversed(path):
+            if node.filler == ticket:
+                node.filler = None
+            if node.leases == 0 and not node.whole:
+                self._trim(node)
+
+    def _count(self, tip: Node, by: int) -> None:
+        for node in tip.path():
+            node.leases += by
+            assert node.leases >= 0
+
+    def _grow(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
+        node = Node(parent, parent.end, ids, owner)
+        parent.children.append(node)
+        return node
+
+    def _split(self, node: Node, depth: int) -> Node:
+        """Cuts a node in two at position `depth`; the upper part is new and is returned, the lower keeps its identity."""
+        assert node.start < depth < node.end
+        assert node.parent is not None
+        at = depth - node.start
+        upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.filled, at), node.leases)
+        upper.filler, upper.used, upper.walked = node.filler if not upper.whole else None, node.used, node.walked
+        upper.place, node.place = node.place, None
+        upper.children = [node]
+        siblings = node.parent.children
+        siblings[siblings.index(node)] = upper
+        node.parent, node.start, node.ids, node.filled = upper, depth, node.ids[at:], node.filled - upper.filled
+        if node.filled == 0:
+            # A sequence covers what is computed; below the first hole there is nothing for it to hold.
+            upper.sequence, node.sequence = node.sequence, None
+        return upper
+
+    def _trim(self, node: Node) -> None:
+        """Forgets the part of an unleased node that has no cells; all below it has none either."""
+        node.children.clear()
+        node.ids = node.ids[: node.filled]
+        if node.filled == 0:
+            self.evict(node)
+
+    # -- computing
+
+    def attach(self, node: Node) -> int:
+        """A sequence that covers the path down to `node`'s filled part and is held by it, for the ticket that fills it."""
+        if node.sequence is None:
+            assert node.filled == 0, "a node with cells is covered from below or holds its sequence"
+            node.sequence = self._sequence_for(node)
+        return node.sequence
+
+    def _sequence_for(self, node: Node) -> int:
+        """That of the node above, taken over, or a spare one made a member of its path; tips are evicted to have one."""
+        above = node.parent
+        assert above is not None
+        while not self._spare and above.sequence is None:
+            self._evict_stalest()
+        if above.sequence is not None:
+            sequence, above.sequence = above.sequence, None
+            return sequence
+        sequence = self._spare.pop()
+        if above is not self.root:
+            self._cells.copy(self.covering(above), sequence, 0, above.end)
+        return sequence
+
+    def _evict_stalest(self) -> None:
+        tip = self.stalest()
+        if tip is None:
+            raise NoSequence
+        self.evict(tip)
+
+    def covering(self, node: Node) -> int:
+        """A sequence that holds all cells down to `node`."""
+        members = self.members(node)
+        assert members, f"node [{node.start}, {node.end}) is covered by no sequence"
+        return members[0]
+
+    def extend(self, tip: Node, token: int) -> Node:
+        """Appends a generated token to a ticket's tip and returns the tip, a new one where others branched off there."""
+        if tip.children:
+            tip = self._grow(tip, array("I"), tip.owner)
+            tip.leases, tip.used = 1, self._clock
+        tip.ids.append(token)
+        return tip
+
+    def graft(self, node: Node, ids: Tokens, owner: int | None) -> Node:
+        """A leased node right behind one that stands whole; its cells come from elsewhere."""
+        grafted = self._grow(node, ids, owner)
+        self._count(grafted, +1)
+        self.use(grafted)
+        return grafted
+
+    # -- letting go
+
+    def stalest(self) -> Node | None:
+        """The unleased tip that is worth least."""
+        tips, price = [node for node in self.nodes() if node.leases == 0 and not node.children], self._price()
+        return min(tips, key=lambda tip: worth(price, tip.start, tip.stands, self._clock - tip.used), default=None)
+
+    def walk(self, milliseconds: float) -> None:
+        """A step was made, which took so long for each cell."""
+        self._walked += milliseconds
+
+    def idle(self, restore_ms: float) -> Iterator[Node]:
+        """Unleased tips right of a floor that it costs more to keep than to bring back (`idling`). Each may be evicted."""
+        tips = [node for node in self.nodes() if node.owner is not None and node.leases == 0 and not node.children]
+        return (tip for tip in tips if outstayed(self._walked - tip.walked, restore_ms))
+
+    def bear(self, tip: Node) -> None:
+        """It may stay for as long again."""
+        tip.walked = self._walked
+
+    def evict(self, tip: Node) -> int:
+        """Frees a tip's cells and returns how many. Its sequence falls back to the node above, or becomes spare."""
+        assert tip.leases == 0 and not tip.children and tip.parent is not None
+        if tip.filled:
+            self._on_evict(tip)
+        tip.gone = True
+        tip.parent.children.remove(tip)
+        freed, sequence = tip.filled, tip.sequence
+        if sequence is not None:
+            tip.sequence = None
+            self._let_fall(sequence, tip)
+        return freed
+
+    def _let_fall(self, sequence: int, tip: Node) -> None:
+        above = tip.parent
+        assert above is not None
+        if above is not self.root and above.filled and not self.members(above):
+            self._cells.remove(sequence, tip.start, -1)
+            above.sequence = sequence
+        else:
+            self._drop(sequence)
+
+    def _drop(self, sequence: int) -> None:
+        self._cells.remove(sequence, 0, -1)
+        self._spare.append(sequence)
+
+    # -- counting
+
+    def standing(self) -> int:
+        """Cells that hold KV, leased or evictable; asked several times a step, so in one walk."""
+        return sum(node.filled for node in self.nodes())
+
+    def leased(self) -> int:
+        return sum(node.filled for node in self.nodes() if node.leases)
+
+    def evictable(self) -> int:
+        return sum(node.filled for node in self.nodes() if not node.leases)
+
+    def promised(self) -> int:
+        return sum(len(node.ids) - node.filled for node in self.nodes())

@@ -1,0 +1,112 @@
+"""What the tiers hold, by name and by what it goes on from, and in which order it leaves. Knows no files and no budgets.
+
+root ─▶ [0, 256) ─▶ [256, 512) ─┬─▶ alice [512, 600)      the last of each chain may leave: behind a gap
+                                └─▶ bob   [512, 768)      nothing is found any more
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from orchestrator.engine.cache.eviction import Price, worth
+from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.view import Lies, View
+from orchestrator.engine.messages import Tier
+
+
+@dataclass(eq=False)
+class Kept:
+    """Where one segment lies: its state in RAM, or its bytes on disk, or both."""
+
+    header: Header
+    state: bytes | None = None
+    on_disk: int = 0  # bytes of the file; 0: not there
+    used: int = 0  # clock of the last use
+
+
+class Index:
+    """Segments of one root."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._kept: dict[str, Kept] = {}
+        self._below: dict[str, dict[str, None]] = {}
+        self._clock = 0
+        self._changed: set[str] = set()  # what something was kept behind, or went, since the last view
+        self._view = View(root)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, name: str) -> Kept | None:
+        return self._kept.get(name)
+
+    def use(self, header: Header) -> Kept:
+        """The entry of a segment, made if need be; from now on it is the one used last."""
+        kept = self._kept.setdefault(header.name, Kept(header))
+        self._below.setdefault(header.parent, {})[header.name] = None
+        self._clock += 1
+        kept.used = self._clock
+        self.moved(kept)
+        return kept
+
+    def remove(self, name: str) -> Kept | None:
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            self.moved(kept)
+            siblings = self._below[kept.header.parent]
+            del siblings[name]
+            if not siblings:
+                del self._below[kept.header.parent]
+        return kept
+
+    def below(self, name: str) -> list[Header]:
+        """The segments that go on from this one."""
+        return [self._kept[below].header for below in self._below.get(name, ())]
+
+    def moved(self, kept: Kept) -> None:
+        """It came to another tier."""
+        self._changed.add(kept.header.parent)
+
+    def view(self) -> View:
+        """What is here now, for other threads. What did not change since the last one is shared with it."""
+        if self._changed:
+            self._view = self._view.changed({parent: tuple(self._lying(parent)) for parent in self._changed})
+            self._changed = set()
+        return self._view
+
+    def _lying(self, parent: str) -> Iterator[Lies]:
+        for name in self._below.get(parent, ()):
+            kept = self._kept[name]
+            yield Lies(kept.header, Tier.DISK if kept.state is None else Tier.RAM)
+
+    def leaving(self, there: Callable[[Kept], bool], price: Price) -> Iterator[Kept]:
+        """What leaves a tier, worth least first, each after all in that tier that go on from it.
+
+        `there` says what lies in the tier. The caller takes each away before it asks for the next. What lies behind a gap
+        already goes before all others.
+        """
+        first = [kept for kept in self._kept.values() if there(kept) and self._may_go(kept, there)]
+        waiting = [self._entry(kept, price) for kept in first]
+        heapq.heapify(waiting)
+        while waiting:
+            kept = heapq.heappop(waiting)[-1]
+            if self._kept.get(kept.header.name) is not kept or not there(kept):
+                continue
+            above, below = self._kept.get(kept.header.parent), tuple(self._below.get(kept.header.name, ()))
+            yield kept
+            for freed in (above, *map(self._kept.get, below)):
+                if freed is not None and there(freed) and self._may_go(freed, there):
+                    heapq.heappush(waiting, self._entry(freed, price))
+
+    def _entry(self, kept: Kept, price: Price) -> tuple[float, int, int, Kept]:
+        header = kept.header
+        loss = 0.0 if self._cut_off(kept) else worth(price, header.start, header.end, self._clock - kept.used)
+        return loss, kept.used, id(kept), kept
+
+    def _may_go(self, kept: Kept, there: Callable[[Kept], bool]) -> bool:
+        below = self._below.get(kept.header.name, ())
+        return self._cut_off(kept) or not any(there(self._kept[name]) for name in below)
+
+    def _cut_off(self, kept: Kept) -> bool:
+        return kept.header.parent != self._root and kept.header.parent not in self._kept

@@ -1,0 +1,239 @@
+"""The child process: loads the model, then runs the loop and the desk until the daemon closes the socket.
+
+    python -m orchestrator.engine.child.worker FD
+
+The first message is the EngineSpec. What overruns its prediction tenfold (at least 30 s) ends the process, a load, a step,
+what is carried about beside it or a text that is embedded, because a thread stuck in llama.cpp cannot be stopped any other
+way; the supervisor starts the next one.
+"""
+
+import ctypes
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.sweeping import sweep
+from orchestrator.engine.checkpoints.writer import Written
+from orchestrator.engine.child.cache_view import Picture
+from orchestrator.engine.child.frontend import Desk
+from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
+from orchestrator.engine.child.threads import Crowding
+from orchestrator.engine.child.watchdog import OVERRUN_STATUS, Watchdog
+from orchestrator.engine.cost_file import CostFile, cost_path
+from orchestrator.engine.embedding.lanes import Lanes
+from orchestrator.engine.embedding.messages import ToEmbedder
+from orchestrator.engine.embedding.port import EmbeddingModel
+from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
+from orchestrator.engine.model import EmbeddingSpec, EngineSpec
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.transport import Wire
+
+SNAPSHOT_SECONDS = 0.1
+IDLE_SECONDS = (
+    0.5  # without a message: only then is looked after what a question that follows at once should not wait for
+)
+_SET_PARENT_DEATH_SIGNAL = 1
+
+log = logging.getLogger("lorekeep.engine")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the daemon's to answer
+    die_with_parent()
+    threading.excepthook = thread_failed
+    wire = Wire(socket.socket(fileno=int(sys.argv[1])))
+    messages = wire.receive()
+    spec = next(messages, None)
+    if not isinstance(spec, EngineSpec):
+        return
+    watchdog = Watchdog(time.monotonic, overrun)
+    watchdog.start()
+    if (worker := begun(spec, wire, watchdog)) is not None:
+        worker.run()
+
+
+def begun(spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> "Worker | None":
+    """Loads the model and looks through what is kept, saying meanwhile that it lives; None, and told why, where the model
+    cannot be loaded."""
+    progress = LoadProgress()
+    with telling(progress, wire.send):
+        try:
+            with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
+                backend = load(spec, progress)
+        except (BackendError, OSError) as error:
+            wire.send([LoadFailed(str(error))])
+            return None
+        return Worker(backend, spec, wire, watchdog)
+
+
+def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
+    if spec.model == "fake":
+        from orchestrator.engine.fake import FakeBackend
+
+        return FakeBackend()
+    from orchestrator.engine.llama.memory import LlamaBackend
+
+    return LlamaBackend(spec, progress)
+
+
+def load_embedding(spec: EmbeddingSpec, watchdog: Watchdog) -> EmbeddingModel:
+    with watchdog.watch("the load of the embedding model", STILL_SECONDS, LoadProgress().signs):
+        return embedding_of(spec)
+
+
+def embedding_of(spec: EmbeddingSpec) -> EmbeddingModel:
+    if spec.model == "fake":
+        from orchestrator.engine.embedding.fake import FakeEmbedding
+
+        return FakeEmbedding(spec.window)
+    from orchestrator.engine.embedding.llama import LlamaEmbedding
+
+    return LlamaEmbedding(spec)
+
+
+def tiers_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) -> Tiers | None:
+    """Checkpoints under the model's own name; None where nothing may be kept. `written`: see `Tiers`."""
+    if not (spec.ram_budget or spec.disk_budget):
+        return None
+    folder = None
+    if spec.cache_folder and spec.disk_budget:
+        root = Path(spec.cache_folder)
+        folder = root / backend.info.fingerprint[:32]
+        sweep(root, folder.name, spec.disk_budget)
+    on_gpu = backend.info.gpu_layers > 0
+    return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget, twice=on_gpu, written=written)
+
+
+def die_with_parent() -> None:
+    """A daemon that is killed must not leave a child that holds its GPU."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+class Worker:
+    """Threads around one loop: this one computes, the desk reads, two embed where a model for it is configured."""
+
+    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> None:
+        self._wire = wire
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._watchdog = watchdog
+        self._loop = Loop(
+            backend,
+            spec.sequences,
+            Limits(spec.batch, drafts=spec.drafts),
+            self._post,
+            time.monotonic,
+            tiers_of(backend, spec, partial(self._inbox.put, Written())),
+            partial(watchdog.watch, "a step"),
+        )
+        self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
+        embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
+        self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
+        self._picture = Picture()
+        self._closing = False
+        self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
+        self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
+        self._told = 0.0
+
+    def run(self) -> None:
+        self._wire.send([Ready(self._loop.backend.info)])
+        threading.Thread(target=self._serve, name="desk", daemon=True).start()
+        if self._crowding is not None:
+            self._crowding.start()
+        self._tell()
+        while True:
+            for message in self._arrived():
+                if isinstance(message, Shutdown):
+                    self._loop.close()
+                    self._costs.save()
+                    if not self._lanes.close():
+                        leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
+                    return
+                with self._watched():
+                    self._loop.handle(message)
+            with self._watched():
+                self._loop.round()
+            self._tell()
+
+    def _serve(self) -> None:
+        # The daemon is gone, or the desk met a fault of ours; the loop may be inside llama.cpp, so the process ends here.
+        status = 70
+        try:
+            self._desk.serve()
+            status = 0
+        except Exception:
+            log.critical("the engine's desk failed", exc_info=True)
+        finally:
+            if not self._closing:
+                leave(status)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """For all but steps, which are watched by their own predictions."""
+        return self._watchdog.watch("what is carried beside the steps", self._loop.admission.carrying_s())
+
+    def _forward(self, message: object) -> None:
+        if isinstance(message, ToEmbedder):
+            self._lanes.take(message)
+            return
+        # Noted here and not in the loop: the socket's end, which follows, must not cut off what is being written.
+        self._closing = self._closing or isinstance(message, Shutdown)
+        self._inbox.put(message)
+
+    def _arrived(self) -> Iterable[object]:
+        """All messages that are there; with nothing to compute or to write, waits for one."""
+        if not self._loop.busy() and not self._loop.behind():
+            try:
+                yield self._inbox.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                if self._loop.audit():
+                    self._tell()
+                self._costs.keep()
+                yield self._inbox.get()
+        while not self._inbox.empty():
+            yield self._inbox.get()
+
+    def _post(self, messages: list[FromChild]) -> None:
+        """Who hears that an answer ended may ask at once what stands: the picture is never older than that."""
+        if any(isinstance(message, Completion) for message in messages):
+            self._picture = self._loop.picture()
+        self._wire.send(messages)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
+            self._told = now
+            self._picture = self._loop.picture()
+            self._wire.send([self._loop.snapshot()])
+
+
+def leave(status: int) -> NoReturn:
+    logging.shutdown()
+    os._exit(status)
+
+
+def thread_failed(fault: threading.ExceptHookArgs) -> None:
+    """A fault of ours in one thread: nobody would answer what it had taken, so the process ends."""
+    log.critical("a thread of the engine failed", exc_info=fault.exc_value)
+    leave(70)
+
+
+def overrun(what: str, seconds: float) -> None:
+    log.critical("%s has not come back for %.0f s, which is far too long: this process ends for another", what, seconds)
+    os._exit(OVERRUN_STATUS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
+
+Floors and the grant are remembered and told again to the next child. What becomes of tickets is decided in `replay`; one
+that fails is told so with a retryable error.
+"""
+
+import asyncio
+from array import array
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from orchestrator.engine.client.calls import Calls
+from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
+from orchestrator.engine.client.replay import Flight, Suspects, after_end, suspects_of
+from orchestrator.engine.client.supervision import ChildState
+from orchestrator.engine.client.supervisor import EngineUnavailable, Supervisor
+from orchestrator.engine.embedding.messages import Embedded, EmbedFailed, Holds
+from orchestrator.engine.messages import (
+    Admitted,
+    Cancel,
+    Completion,
+    Decode,
+    Decoded,
+    Delta,
+    DropFloor,
+    Encode,
+    Encoded,
+    Grant,
+    Job,
+    Match,
+    Matched,
+    Outcome,
+    Progress,
+    PutFloor,
+    Reason,
+    Shutdown,
+    Snapshot,
+    Urgency,
+)
+from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.token_ids import bytes_to_ids
+
+TicketMessage = Admitted | Progress | Delta | Completion
+
+HEARTBEAT_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(eq=False)
+class Running:
+    """A ticket without an outcome, and what of its messages nobody has read."""
+
+    flight: Flight
+    messages: "asyncio.Queue[TicketMessage]" = field(default_factory=asyncio.Queue)
+
+
+class EngineClient:
+    """Owns the supervisor."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.snapshot = Snapshot(0)
+        self._changed: Callable[[Snapshot], None] = lambda _: None
+        self._supervisor = Supervisor(
+            spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
+        )
+        self._calls = Calls(self._supervisor)
+        self._tickets = count(1)
+        self._running: dict[int, Running] = {}
+        self._suspects = Suspects()
+        self._floors: dict[str, PutFloor] = {}
+        self._grant: Grant | None = None
+        self.ending = ""  # why it is being stopped
+        self._heart: asyncio.Task[None] | None = None
+        self._embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
+
+    # -- life
+
+    def start(self) -> None:
+        self._supervisor.start()
+        self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
+
+    async def stop(self, why: str = "the daemon is stopping") -> None:
+        """Ends the child; whatever runs is cancelled, and told why."""
+        self.ending = why
+        if self._heart:
+            self._heart.cancel()
+            await asyncio.gather(self._heart, return_exceptions=True)
+        self._supervisor.send([Shutdown()])
+        await self._supervisor.stop()
+        self._calls.fail("the engine is stopped")
+        self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
+
+    def on_snapshot(self, changed: Callable[[Snapshot], None]) -> None:
+        """From now on `changed` is called with every new picture of the engine."""
+        self._changed = changed
+
+    async def ensure_ready(self) -> ModelInfo:
+        """Raises EngineUnavailable when the model cannot be loaded or keeps ending."""
+        return await self._supervisor.ensure_ready()
+
+    @property
+    def info(self) -> ModelInfo | None:
+        return self._supervisor.info
+
+    @property
+    def state(self) -> ChildState:
+        return self._supervisor.state
+
+    @property
+    def reason(self) -> str:
+        return self._supervisor.reason
+
+    @property
+    def loaded(self) -> float:
+        """How much of the model is loaded, from 0 to 1, while it is loading."""
+        return self._supervisor.loaded
+
+    @property
+    def restarts(self) -> int:
+        return self._supervisor.restarts
+
+    @property
+    def pid(self) -> int | None:
+        return self._supervisor.pid
+
+    # -- what the child should know
+
+    def grant(self, grant: Grant) -> None:
+        self._grant = grant
+        self._supervisor.send([grant])
+
+    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None:
+        """Tells a floor's ids once; a name that is known keeps the pool it was first put in."""
+        if name not in self._floors:
+            self._floors[name] = PutFloor(name, ids, pool)
+            self._supervisor.send([self._floors[name]])
+
+    def drop_floor(self, name: str) -> None:
+        if self._floors.pop(name, None):
+            self._supervisor.send([DropFloor(name)])
+
+    # -- calls
+
+    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]:
+        answer = await self._calls.call(lambda call: Encode(call, tuple(texts), control))
+        assert isinstance(answer, Encoded)
+        return [bytes_to_ids(ids) for ids in answer.ids]
+
+    async def decode(self, ids: bytes) -> str:
+        answer = await self._calls.call(lambda call: Decode(call, ids))
+        assert isinstance(answer, Decoded)
+        return answer.text
+
+    async def match(self, floor: str, tail: bytes, owner: int, max_tokens: int = 0) -> Matched:
+        """What a job would find in the cache now. With an answer wanted the prompt's last token is computed in any case."""
+        answer = await self._calls.call(lambda call: Match(call, floor, tail, owner, max_tokens))
+        assert isinstance(answer, Matched)
+        return answer
+
+    async def embed(
+        self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE, *, whole: bool = False
+    ) -> Embeddings:
+        """`whole`: texts beyond the model's window are read in pieces, else their beginnings.
+
+        Raises EngineUnavailable where asking again may help, EmbeddingRefused where not.
+        """
+        return await self._embedding.embed(texts, urgency, whole=whole)
+
+    def rest_embedding(self, why: str) -> None:
+        """Frees the embedding model's memory until it is called with '' ; whoever asks it meanwhile is told why."""
+        self._embedding.rest(why)
+
+    @property
+    def embedding_resting(self) -> str:
+        """Why it is kept out of the memory, '' where it is not."""
+        return self._embedding.resting
+
+    @property
+    def embedding_bytes(self) -> int:
+        """Of its weights in memory now."""
+        return self._embedding.holds
+
+    # -- tickets
+
+    async def run(self, job: Job) -> AsyncGenerator[TicketMessage]:
+        """One ticket's messages; the last is its Completion. Closing the iterator early cancels it within one step.
+
+        Raises EngineUnavailable when no child will take it.
+        """
+        if self.state in (ChildState.BROKEN, ChildState.STOPPED):
+            raise EngineUnavailable(self.reason, broken=self.state is ChildState.BROKEN)
+        ticket = next(self._tickets)
+        running = self._running[ticket] = Running(Flight(replace(job, ticket=ticket)))
+        if not self._suspects:
+            self._supervisor.send([running.flight.job])  # with no child up, it is handed in when one is
+        try:
+            while True:
+                message = await running.messages.get()
+                yield message
+                if isinstance(message, Completion):
+                    return
+        finally:
+            if self._running.pop(ticket, None):
+                self._suspects = self._suspects.without(ticket)
+                self._supervisor.send([Cancel(ticket)])
+
+    def _hear(self, message: object) -> None:
+        if isinstance(message, Snapshot):
+            self.snapshot = message
+            self._changed(message)
+        elif isinstance(message, Holds):
+            self._embedding.holds = message.weights
+            self._changed(self.snapshot)
+        elif isinstance(message, Encoded | Decoded | Matched | Embedded | EmbedFailed):
+            self._calls.answered(message.call, message)
+        elif isinstance(message, Admitted | Progress | Delta | Completion):
+            self._tell(message)
+
+    def _tell(self, message: TicketMessage) -> None:
+        if running := self._running.get(message.ticket):
+            if isinstance(message, Delta) and not running.flight.told:
+                running.flight = replace(running.flight, told=True)
+            running.messages.put_nowait(message)
+        if isinstance(message, Completion):
+            self._running.pop(message.ticket, None)
+            if self._suspects.has_turn(message.ticket):
+                self._suspects = self._suspects.after_first()
+                self._hand_in()
+
+    # -- when a child ends
+
+    def _retell(self) -> None:
+        known = [*([self._grant] if self._grant else []), *self._floors.values()]
+        self._supervisor.send(known)
+        self._suspects = suspects_of(self._jobs().values())
+        self._hand_in()
+
+    def _hand_in(self) -> None:
+        self._supervisor.send(self._suspects.next_jobs(self._jobs()))
+
+    def _jobs(self) -> dict[int, Job]:
+        return {ticket: running.flight.job for ticket, running in self._running.items()}
+
+    def _child_ended(self, how: str) -> Sequence[int]:
+        self.snapshot, self._embedding.holds = Snapshot(0), 0
+        self._calls.fail(f"the engine ended ({how})")
+        decided = after_end((running.flight for running in self._running.values()), self._suspects)
+        self._suspects = Suspects()
+        for job in decided.again:
+            self._running[job.ticket].flight = Flight(job)
+        self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how})")
+        self._changed(self.snapshot)
+        return decided.inside
+
+    def _gave_up(self, why: str) -> None:
+        self._finish(tuple(self._running), Outcome.FAILED, Reason.ENGINE, why)
+
+    def _finish(self, tickets: Sequence[int], outcome: Outcome, reason: Reason, detail: str) -> None:
+        for ticket in tickets:
+            self._running.pop(ticket).messages.put_nowait(Completion(ticket, outcome, reason, detail))
+
+    async def _heartbeat(self) -> None:
+        """A child that is alive but answers nothing (stopped, swapped out) is ended, so that the next can serve."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if self.state is ChildState.READY:
+                try:
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        await self.encode(())
+                except TimeoutError:
+                    self._supervisor.kill()
+                except EngineUnavailable:
+                    continue

@@ -1,0 +1,240 @@
+"""Keeps one child alive: starts it, notices its end, and starts the next with backoff, until the model proves broken.
+
+It knows that tickets exist only as numbers that its owner names when a child ends.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from orchestrator.engine.client.process import ChildProcess
+from orchestrator.engine.client.supervision import (
+    ALLOWED,
+    ChildState,
+    GiveUp,
+    after_end,
+    is_lasting,
+    is_model_fault,
+    loading_words,
+    pause_after,
+)
+from orchestrator.engine.messages import LoadFailed, Loading, Ready
+from orchestrator.engine.model import EngineSpec, ModelInfo
+
+log = logging.getLogger("lorekeep.engine")
+
+MOST_SILENCE = 600.0  # seconds, of a child that loads: it speaks every 15, but not before its libraries have been read
+
+
+class EngineUnavailable(Exception):
+    """The engine cannot answer now: `broken` when it will not by itself."""
+
+    def __init__(self, message: str, *, broken: bool = False) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class Supervisor:
+    """`hear` gets every message of a child that is ready, `up` is called when one is, `broken` when none will be again.
+
+    `ended` is told a child's end and returns the tickets that ran in it.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        *,
+        hear: Callable[[Any], None],
+        up: Callable[[], None],
+        ended: Callable[[str], Sequence[int]],
+        broken: Callable[[str], None],
+    ) -> None:
+        self.spec = spec
+        self.state = ChildState.STOPPED
+        self.reason = ""
+        self.loaded = 0.0  # of the model, from 0 to 1
+        self.restarts = 0
+        self.info: ModelInfo | None = None
+        self._hear = hear
+        self._up = up
+        self._ended = ended
+        self._broken = broken
+        self._child: ChildProcess | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+        self._ends: list[float] = []  # in seconds of `_served`
+        self._served = 0.0  # seconds that children were ready
+        self._ready_since = 0.0
+        self._suspects: set[int] = set()
+
+    # -- what the owner asks for
+
+    def start(self) -> None:
+        assert self._task is None
+        self.state, self.reason = ChildState.STARTING, loading_words(0.0, again=False)
+        self._task = asyncio.create_task(self._supervise(), name="engine supervisor")
+
+    async def ensure_ready(self) -> ModelInfo:
+        """Waits until a child is ready; raises EngineUnavailable when none will be."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self.state in (ChildState.READY, ChildState.BROKEN, ChildState.STOPPED)
+            )
+        if self.state is not ChildState.READY or self.info is None:
+            raise EngineUnavailable(self.reason or "the engine is stopped", broken=self.state is ChildState.BROKEN)
+        return self.info
+
+    def send(self, messages: Sequence[Any]) -> bool:
+        """False when no child is ready to take them."""
+        if self.state is not ChildState.READY or self._child is None:
+            return False
+        self._child.send(messages)
+        return True
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child else None
+
+    def kill(self) -> None:
+        """For a child that no longer answers: the supervisor starts the next."""
+        if self._child:
+            self._child.kill()
+
+    async def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._child:
+            if self.state is not ChildState.READY:
+                self._child.kill()  # one that loads hears nothing for minutes, and has nothing to write
+            await self._child.stop()
+            self._child = None
+        if self.state is not ChildState.STOPPED:
+            await self._enter(ChildState.STOPPED, "the engine is stopped")
+
+    # -- one child after the other
+
+    async def _supervise(self) -> None:
+        try:
+            await self._keep_one()
+        except Exception as fault:  # of ours: nobody would look after a child, or tell those who wait for one
+            log.critical("the engine's supervisor failed", exc_info=True)
+            self.kill()
+            if self.state is ChildState.READY:
+                await self._enter(ChildState.BACKOFF, "the engine's process is not looked after")
+            if self.state is not ChildState.BROKEN:
+                await self._give_up(f"its supervisor failed ({type(fault).__name__}: {fault}); start the daemon again")
+
+    async def _keep_one(self) -> None:
+        while True:
+            failure, how = await self._lived()
+            if failure and self.info is None:
+                await self._give_up(failure)
+                return
+            # A model that was loaded before may be loaded again: its memory may be taken for a moment.
+            if not await self._after(f"its model cannot be loaded: {failure}" if failure else how):
+                return
+            await self._enter(ChildState.STARTING, loading_words(0.0, again=True))
+
+    async def _lived(self) -> tuple[str, str]:
+        """One child's life: why its model could not be loaded, or nothing, and how it ended."""
+        try:
+            self._child = await self._started()
+        except OSError as error:
+            return "", f"its process cannot be started: {error}"
+        try:
+            failure = await self._listen(self._child)
+        except TimeoutError:  # also its watchdog stands still, as when the process is stopped
+            self._child.kill()
+            how = await self._child.stop()
+            return "", f"it said nothing for {MOST_SILENCE:.0f} s while its model was loading, {how}"
+        except Exception as fault:  # of ours, or a child of other code: who waits for its answers would not get them
+            log.critical("what the engine's process says cannot be taken", exc_info=True)
+            await self._child.stop()
+            return "", f"what it said could not be taken: {type(fault).__name__}: {fault}"
+        return failure, await self._child.stop()
+
+    async def _started(self) -> ChildProcess:
+        """Waits while the machine has no process, memory or descriptor to spare. Raises OSError where that is no help."""
+        loading = self.reason
+        for times in count(1):
+            try:
+                child = await ChildProcess.start(self.spec)
+                break
+            except OSError as error:
+                if is_lasting(error):
+                    raise
+                await self._spare(times, f"the engine's process cannot be started now: {error}")
+        self.reason = loading
+        return child
+
+    async def _spare(self, times: int, why: str) -> None:
+        """A pause, in which the machine may come to what it lacked so many times."""
+        if times == 1:
+            log.warning("%s; it is tried again until it can be", why)
+        await self._enter(ChildState.BACKOFF, f"{why}; it is tried again every few seconds")
+        await asyncio.sleep(pause_after(times))
+        await self._enter(ChildState.STARTING, self.reason)
+
+    async def _listen(self, child: ChildProcess) -> str:
+        """Passes messages on until the child ends; returns why its model could not be loaded, or nothing.
+
+        Raises TimeoutError when it says nothing for too long while it loads; later its owner asks it.
+        """
+        clock = asyncio.get_running_loop().time
+        async with asyncio.timeout(MOST_SILENCE) as silence:
+            async for message in child.messages():
+                if isinstance(message, Loading):
+                    self._progressed(message.fraction)
+                    silence.reschedule(clock() + MOST_SILENCE)
+                elif isinstance(message, Ready):
+                    silence.reschedule(None)
+                    await self._stands(message.info)
+                elif isinstance(message, LoadFailed):
+                    return message.reason
+                else:
+                    self._hear(message)
+        return ""
+
+    async def _stands(self, info: ModelInfo) -> None:
+        self.info, self._ready_since = info, time.monotonic()
+        await self._enter(ChildState.READY, "")
+        self._up()  # before anyone who waited can run: nothing is awaited in between
+
+    def _progressed(self, fraction: float) -> None:
+        self.loaded, self.reason = fraction, loading_words(fraction, again=self.restarts > 0)
+
+    async def _after(self, how: str) -> bool:
+        self._child, self.loaded = None, 0.0
+        was_ready = self.state is ChildState.READY
+        self.restarts += 1
+        # The state changes first: whoever is told of the end must not reach for the dead child.
+        await self._enter(ChildState.BACKOFF, f"the engine ended ({how}) and is starting again")
+        running = self._ended(how) if was_ready else ()  # no ticket is in a child that is still loading
+        log.warning("the engine's process ended: %s, %d tickets were running", how, len(running))
+        if was_ready:
+            self._served += time.monotonic() - self._ready_since
+        if not was_ready or is_model_fault(running, tuple(self._suspects)):
+            self._ends.append(self._served)
+        self._suspects.update(running)
+        decision = after_end(self._ends, self._served)
+        if isinstance(decision, GiveUp):
+            await self._give_up(f"{decision.why} (last: {how}); see its log, or choose another model")
+            return False
+        await asyncio.sleep(decision.pause)
+        return True
+
+    async def _give_up(self, why: str) -> None:
+        self._child = None
+        await self._enter(ChildState.BROKEN, why)
+        self._broken(why)
+
+    async def _enter(self, state: ChildState, reason: str) -> None:
+        assert state in ALLOWED[self.state], f"engine: {self.state} → {state}"
+        async with self._changed:
+            self.state, self.reason = state, reason
+            self._changed.notify_all()

@@ -1,0 +1,89 @@
+"""What the next round computes: gathers the tickets as they stand, and has it decided in `plan`.
+
+    one waits, or prefills, or has a draft ─▶ planned anew
+    nothing but answers ─▶ the steps stand until somebody comes or goes, at most for 16 rounds
+
+So an answer's token costs a third less of Python, all of which finds the processor's caches full of the model's weights.
+"""
+
+from collections.abc import Mapping
+
+from orchestrator.engine.cache.node import Node
+from orchestrator.engine.costs import Costs
+from orchestrator.engine.messages import Outcome, Reason
+from orchestrator.engine.scheduler.admission import Admission
+from orchestrator.engine.scheduler.claims import claim
+from orchestrator.engine.scheduler.planner import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
+from orchestrator.engine.scheduler.reporting import Reporting
+from orchestrator.engine.scheduler.speculation import Speculation
+from orchestrator.engine.scheduler.ticket import Phase, Ticket
+
+STAND = 16  # rounds: meanwhile cells fill, and what steps cost is learned
+
+
+class Planning:
+    """`tickets` are all there are, by number."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        speculation: Speculation,
+        tickets: Mapping[int, Ticket],
+        costs: Costs,
+        reporting: Reporting,
+    ) -> None:
+        self._admission = admission
+        self._speculation = speculation
+        self._tickets = tickets
+        self._costs = costs
+        self._reporting = reporting
+        self._credit_ms = SHORT_MS
+        self._standing: tuple[Step, ...] = ()
+        self._rounds = 0  # for which they stand
+
+    def standing(self) -> tuple[Step, ...]:
+        """The steps of the round before, where planning would only find the same; else none."""
+        if self._rounds == 0 or any(map(self._speculation.find, self._tickets.values())):
+            return ()
+        self._rounds -= 1
+        return self._standing
+
+    def disturb(self) -> None:
+        """Somebody came or went: the next round is planned anew."""
+        self._rounds = 0
+
+    def steps(self, limits: Limits) -> tuple[Step, ...]:
+        """One in each pool that has something to do, at most. Their `pool` is its place among the admission's."""
+        pools = list(self._admission.pools.values())
+        index = {id(pool): place for place, pool in enumerate(pools)}
+        answering: dict[int, list[int]] = {}
+        wants: list[Want] = []
+        drafts: dict[int, Draft] = {}
+        # In the order of service, so that of two who may compute a node the first in line gets it.
+        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+            place = index.get(id(ticket.pool), 0)
+            if ticket.phase is Phase.ANSWERING:
+                answering.setdefault(place, []).append(ticket.number)
+                if (draft := self._speculation.find(ticket)) is not None:
+                    drafts[ticket.number] = draft
+            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
+                wants.append(Want(*ticket.order, ticket.number, place, len(node.ids) - node.filled))
+        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
+        steps = plan_round(answering, wants, cells, limits, self._costs, drafts, self._credit_ms)
+        self._credit_ms = credit_after(self._credit_ms, steps)
+        only_answers = sum(map(len, answering.values())) == len(self._tickets)
+        self._standing, self._rounds = steps, STAND if only_answers and not drafts else 0
+        return steps
+
+    def _next(self, ticket: Ticket) -> Node | None:
+        """The node that this ticket may compute now; None while another ticket computes it."""
+        node = ticket.unfinished()
+        if node is None:
+            # What it waited for was finished by another ticket and nothing of its own is left.
+            assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
+            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
+            return None
+        if claim(ticket, node, self._tickets):
+            return node
+        self._reporting.tell(ticket.progress())  # of what another one computes for it too
+        return None

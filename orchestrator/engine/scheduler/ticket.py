@@ -1,0 +1,136 @@
+"""A ticket: one job inside the engine, from arrival to its one outcome.
+
+       ┌── its pool failed ──┬────────────┬───────────┐
+       ▼                     │            │           │ nothing was sent
+    WAITING ────────▶ RESTORING ──▶ PREFILL ──▶ ANSWERING ──▶ ended
+       │                     │            │           │           ▲
+       └─────────────────────┴────────────┴───────────┴───────────┘   refused, cancelled or failed at any point
+
+From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. What a ticket does not
+know: pools of others, and the order in which it is served.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.engine.backend import Sampler
+from orchestrator.engine.cache.node import Node
+from orchestrator.engine.cache.path import Path, Wanted
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.messages import Job, Progress, Reuse, Urgency
+from orchestrator.engine.scheduler.drafts import Drafting
+from orchestrator.engine.text import ChosenBeside, TextStream
+
+Order = tuple[bool, int]  # background behind interactive, then by arrival
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    RESTORING = "restoring"
+    PREFILL = "prefill"
+    ANSWERING = "answering"
+    ENDED = "ended"
+
+
+ALLOWED = {
+    Phase.WAITING: {Phase.RESTORING, Phase.ENDED},
+    Phase.RESTORING: {Phase.PREFILL, Phase.ENDED, Phase.WAITING},
+    Phase.PREFILL: {Phase.ANSWERING, Phase.ENDED, Phase.WAITING},
+    Phase.ANSWERING: {Phase.ENDED, Phase.WAITING},
+    Phase.ENDED: set[Phase](),
+}
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A node, and one who waits until it is filled."""
+
+    node: Node
+    by: "Ticket"
+
+
+@dataclass(eq=False)
+class Ticket:
+    job: Job
+    ids: "array[int]"
+    cut: int  # end of the floor
+    in_line: int  # its place: who arrived before has a smaller one
+    arrived_at: float  # seconds of the loop's clock
+    phase: Phase = Phase.WAITING
+    pool: Pool | None = None
+    tip: Node | None = None
+    sampler: Sampler | None = None
+    text: TextStream = field(default_factory=TextStream)
+    beside: ChosenBeside = field(default_factory=ChosenBeside)
+    pending: int | None = None  # sampled, not yet evaluated
+    restored: list[Reuse] = field(default_factory=list)
+    reuse: tuple[Reuse, ...] = ()
+    drafting: Drafting | None = None
+    drafts: list[int] = field(default_factory=list)  # found for the next step
+    drafted: int = 0
+    accepted: int = 0
+    computed: int = 0
+    generated: int = 0
+    admitted_at: float = 0.0
+    first_token_at: float = 0.0
+    again: bool = False  # it was in a pool that failed
+    awaited: Awaited | None = None  # what it fills for one who came before it
+
+    @property
+    def number(self) -> int:
+        return self.job.ticket
+
+    @property
+    def wanted(self) -> Wanted:
+        """What of its prompt may come back: not the last token where an answer is wanted, which begins with its logits."""
+        limit = len(self.ids) - 1 if self.job.max_tokens else len(self.ids)
+        return Wanted(Path(self.ids, self.cut, self.job.owner), limit, self.restored)
+
+    @property
+    def came(self) -> Order:
+        """Its own place in the line."""
+        return self.job.urgency is Urgency.BACKGROUND, self.in_line
+
+    @property
+    def order(self) -> Order:
+        """In which it is served: as it came, or in the place of one who waits for what it fills."""
+        return self.awaited.by.came if self.awaited is not None and self._is_awaited(self.awaited) else self.came
+
+    def fills_for(self, waiting: "Ticket", node: Node) -> None:
+        """From now on it is served no later than who waits for this node, until that stands or nobody waits for it."""
+        if waiting.came < self.order:
+            self.awaited = Awaited(node, waiting)
+
+    def _is_awaited(self, awaited: Awaited) -> bool:
+        return awaited.node.filler == self.number and awaited.by.phase in (Phase.RESTORING, Phase.PREFILL)
+
+    def enter(self, phase: Phase) -> None:
+        assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
+        self.phase = phase
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a pool or a process failed with it before."""
+        return self.again or self.job.replay > 0
+
+    def wait_again(self) -> None:
+        """Back into the line, as it came; what it held is gone already."""
+        assert not self.generated and self.tip is None
+        self.enter(Phase.WAITING)
+        if self.sampler is not None:
+            self.sampler.close()
+        self.again, self.sampler, self.drafting, self.pending, self.awaited = True, None, None, None, None
+        self.restored, self.reuse, self.drafts = [], (), []
+        self.computed, self.admitted_at = 0, 0.0
+
+    def progress(self) -> Progress:
+        """How much of its prompt stands, whoever computed it."""
+        assert self.tip is not None
+        missing = sum(len(node.ids) - node.filled for node in self.tip.path())
+        return Progress(self.number, len(self.ids) - missing, len(self.ids))
+
+    def unfinished(self) -> Node | None:
+        """The first node of its path with cells still to compute."""
+        assert self.tip is not None
+        return next((node for node in self.tip.path() if not node.whole), None)

@@ -1,0 +1,1 @@
+"""One daemon per folder: lock files and folders that are its own."""

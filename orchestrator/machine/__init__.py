@@ -1,0 +1,1 @@
+"""The governor at work: what the machine can bear now."""

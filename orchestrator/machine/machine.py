@@ -1,0 +1,257 @@
+"""The governor at work: sensors to levels and numbered grants, which the engine holds to and plans are made under.
+
+The child reserves by compare-and-set on the grant's number. RAM counts where llama.cpp uses no GPU, unless the settings
+name one: a card that nothing runs on says nothing about what fits.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from governor.budget import Budget, Demand, Loaded
+from governor.embedding import EmbeddingCost, why_away
+from governor.footprint import KvPlan
+from governor.offload import Offload, shares_of
+from governor.outlook import Ours, Outlook
+from governor.pooled import pooled
+from governor.readings import GpuReading
+from governor.readings import Snapshot as Readings
+from governor.sampler import Reads, Sampler
+from governor.settings import GovernorSettings
+from governor.shape import ModelShape
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.messages import Grant, Snapshot
+from orchestrator.engine.model import ModelInfo
+from orchestrator.errors import LoreError, NotReady
+from orchestrator.prompt.coverage import Room
+from orchestrator.prompt.situation import Levels
+
+log = logging.getLogger("lorekeep.governor")
+
+AGAIN_SECONDS = 2.0  # after a fault
+Changed = Callable[[], Awaitable[float | None]]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's;
+    `offload`: how it is split where there are several GPUs; `embedding`: the embedding model's cost, None without one."""
+
+    shape: ModelShape
+    plan: KvPlan
+    context: int | None = None
+    offload: Offload | None = None
+    embedding: EmbeddingCost | None = None
+
+
+class Machine:
+    """Owns the sampler.
+
+    `follow` is called, one call at a time, after each outlook that changed something, and again when as many seconds have
+    passed as it returned. `rest` is told why the embedding model has to leave the memory, '' when it may come back.
+    """
+
+    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
+        self._seen = Seen(sensors, costs.offload if settings.memory.gpu is None else None)
+        self._settings = settings
+        self._costs = costs
+        self._sampler = Sampler(self._seen, settings)
+        self._client: EngineClient | None = None
+        self._info: ModelInfo | None = None
+        self._follow: Changed | None = None
+        self._rest: Callable[[str], None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- life
+
+    async def start(self) -> None:
+        """Reads once, then keeps reading."""
+        self._tell()
+        await self._sampler.sample()
+        self._tasks = [
+            asyncio.create_task(self._sampler.run(), name="sensors"),
+            asyncio.create_task(self._watch(), name="levels and grants"),
+        ]
+
+    def bind(self, client: EngineClient, follow: Changed, rest: Callable[[str], None]) -> None:
+        self._client = client
+        self._follow = follow
+        self._rest = rest
+
+    async def loaded(self, info: ModelInfo) -> None:
+        """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
+        self._info = info
+        self._seen.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
+        self._tell()
+        await self._sampler.sample()
+        self._grant()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- what is now
+
+    @property
+    def outlook(self) -> Outlook:
+        assert self._sampler.latest is not None, "the machine is read before it is asked"
+        return self._sampler.latest
+
+    @property
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """Each by itself, as last read."""
+        return self._seen.gpus
+
+    @property
+    def budget(self) -> Budget:
+        """Raises NotReady where nothing can be planned."""
+        found = self.outlook.budget
+        if found is None:
+            raise NotReady(f"memory cannot be planned: {self.outlook.unplanned}", "see `lore status`", retry_after=2.0)
+        return found
+
+    @property
+    def levels(self) -> Levels:
+        network = self.outlook.snapshot.host.network_up.value
+        words = {True: "online", False: "offline", None: None}
+        return Levels(self.outlook.level.value, self.outlook.power.value, words[network])
+
+    @property
+    def grant(self) -> Grant:
+        budget = self.budget
+        window = min(budget.window, self._costs.context or budget.window)
+        return Grant(budget.number, budget.cells, window)
+
+    @property
+    def embedding_bytes(self) -> int:
+        """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
+        return self._embedding_bytes()[0]
+
+    def room(self, identity: int) -> Room:
+        """What a floor may take now, in tokens."""
+        return Room(
+            window=self.grant.window,
+            identity=identity,
+            kv_tokens=self.grant.cells,
+            kv_bytes_per_token=self._info.kv_bytes_per_token if self._info else 0.0,
+            kv_type=self._costs.plan.keys,
+        )
+
+    def busy(self, on: bool) -> None:
+        self._sampler.busy(on)
+
+    def engine_changed(self, snapshot: Snapshot) -> None:
+        """A new picture of the engine: what it holds is ours, and what no eviction gives back is claimed."""
+        self._tell(snapshot)
+
+    # -- telling and following
+
+    def _tell(self, snapshot: Snapshot | None = None) -> None:
+        pids = {os.getpid()}
+        if self._client is not None and self._client.pid is not None:
+            pids.add(self._client.pid)
+        pools = snapshot.pools if snapshot else ()
+        claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
+        weights = self._info.weight_bytes if self._info else 0
+        here, elsewhere = self._embedding_bytes()
+        up = self._client is not None and self._client.embedding_bytes > 0
+        held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
+        loaded = Loaded(weights, 0) if self._info else None
+        demand = Demand(
+            self._costs.shape,
+            self._costs.plan,
+            gpu_layers=self._layers(),
+            loaded=loaded,
+            ours=held,
+            embedding_bytes=here,
+        )
+        self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
+
+    def _embedding_bytes(self) -> tuple[int, int]:
+        """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
+        cost = self._costs.embedding
+        if cost is None or (self._client is not None and self._client.embedding_resting):
+            return 0, 0
+        on_gpu = self._on_gpu
+        return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._info is not None and self._info.device != "CPU"
+
+    def _layers(self) -> int | None:
+        """Layers on the GPU that counts, once it is known. One that the settings name without its being used counts for
+        all of them: what does not fit there must not be looked for elsewhere."""
+        if self._info is None:
+            return None
+        return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
+
+    async def _watch(self) -> None:
+        seen, again = self.outlook.number, None
+        while True:
+            seen = await self._next(seen, again)
+            self._make_room()
+            self._grant()
+            again = await self._followed()
+
+    async def _followed(self) -> float | None:
+        """Seconds until it wants to be called again. A fault must not end the watch: nobody would hear of memory any
+        more."""
+        try:
+            return await self._follow() if self._follow is not None else None
+        except (EngineUnavailable, LoreError) as fault:
+            log.warning("codices do not follow the machine now: %s", fault)
+        except Exception:  # a damaged catalog, a full disk, or a fault of ours
+            log.warning("codices do not follow the machine now", exc_info=True)
+        return AGAIN_SECONDS
+
+    def _make_room(self) -> None:
+        """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
+        if self._costs.embedding is None or self._client is None or self._rest is None:
+            return
+        why = why_away(self.outlook, self._costs.embedding, on_gpu=self._on_gpu)
+        if bool(why) != bool(self._client.embedding_resting):
+            log.info("%s", why or "the embedding model may be loaded again")
+            self._rest(why)
+            self._tell(self._client.snapshot)
+
+    async def _next(self, seen: int, again: float | None) -> int:
+        """The number of the next outlook; the last one's when `again` seconds pass before it."""
+        try:
+            async with asyncio.timeout(again):
+                return (await self._sampler.changed(seen)).number
+        except TimeoutError:
+            return seen
+
+    def _grant(self) -> None:
+        if self._client is not None and self.outlook.budget is not None:
+            self._client.grant(self.grant)
+
+
+class Seen:
+    """The sensors as the model meets them: no GPU while nothing of ours runs on one, several as one where it is split.
+
+    What each takes is settled as llama.cpp does it, by what was free there before it was loaded.
+    """
+
+    def __init__(self, sensors: Reads, offload: Offload | None) -> None:
+        self.cpu_only = False
+        self.gpus: tuple[GpuReading, ...] = ()
+        self._sensors = sensors
+        self._offload = offload
+        self._shares: tuple[float, ...] = ()
+
+    def read(self, own_pids: frozenset[int], now: float) -> Readings:
+        readings = self._sensors.read(own_pids, now)
+        self.gpus = readings.gpus
+        if self.cpu_only:
+            return replace(readings, gpus=())
+        if self._offload is None or len(readings.gpus) < 2:
+            return readings
+        if len(self._shares) != len(readings.gpus):
+            self._shares = shares_of(self._offload, [gpu.free.value or 0 for gpu in readings.gpus])
+        return replace(readings, gpus=(pooled(readings.gpus, self._shares),))

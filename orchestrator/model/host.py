@@ -1,0 +1,121 @@
+"""The machine and the engine on it, from the settings: which model, how it is loaded, and what it may take."""
+
+import logging
+import os
+import time
+from dataclasses import dataclass, replace
+
+import psutil
+
+from governor.budget import Stores, stores_of
+from governor.offload import Offload
+from governor.readings import GpuReading, chosen_gpu
+from governor.sensors.all import Sensors
+from governor.settings import GovernorSettings
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.model import EngineSpec
+from orchestrator.machine.engine_build import engine_offloads, unused_gpu
+from orchestrator.machine.machine import Costs, Machine
+from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
+from orchestrator.model.model_file import ModelFile, find_model
+from orchestrator.model.offloading import layers_on, noted, offload_of, room_beside, suited, usable
+from orchestrator.settings import parts
+from orchestrator.settings.model import Settings
+from orchestrator.settings.paths import Paths
+
+log = logging.getLogger("lorekeep.embedding")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine and the engine on it. `offload`: how the model is asked to be loaded, where the engine can use a GPU and
+    where not."""
+
+    model: ModelFile
+    offload: Offload
+    embedding: EmbeddingChoice
+    governor: GovernorSettings
+    client: EngineClient
+    machine: Machine
+    sensors: Sensors
+
+
+def host_of(settings: Settings, paths: Paths) -> Host:
+    sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
+    offload = offload_of(settings.model, offloads=offloads)
+    model = suiting(settings, paths, sensors, offload, offloads=offloads)
+    embedding = find_embedding(settings.embedding, paths.models)
+    if embedding.fault:
+        log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
+    governor = parts.governor(settings)
+    gpus = gpus_of(settings, sensors) if offloads else ()
+    layers = layers_on(gpus, model.shape, offload, governor.memory)
+    room = room_beside(gpus, model.shape, offload, layers, governor.memory)
+    embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
+    spec = spec_of(
+        settings, paths, model, offload, embedding, stores_now(paths, governor, kv_in_ram=not (gpus and layers))
+    )
+    machine = Machine(sensors, governor, costs_of(model, offload, embedding))
+    return Host(model, offload, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
+
+
+def model_of(settings: Settings, paths: Paths) -> ModelFile:
+    """The model of these settings, as `build` would take it. Raises LoreError."""
+    sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
+    try:
+        return suiting(settings, paths, sensors, offload_of(settings.model, offloads=offloads), offloads=offloads)
+    finally:
+        sensors.close()
+
+
+def suiting(settings: Settings, paths: Paths, sensors: Sensors, offload: Offload, *, offloads: bool) -> ModelFile:
+    """The model, and what must be said of its settings and of GPUs that it will not use. Raises LoreError."""
+    gpus = [gpu.name for gpu in sensors.read(frozenset({os.getpid()}), time.monotonic()).gpus]
+    idle = unused_gpu(gpus, offloads=offloads, gpu_layers=settings.model.gpu_layers)
+    count = usable(len(gpus), offloads=offloads, named=settings.governor.gpu)
+    found = find_model(settings.model.path, paths.models)
+    return noted(suited(found, offload, count), idle)
+
+
+def spec_of(
+    settings: Settings, paths: Paths, model: ModelFile, offload: Offload, embedding: EmbeddingChoice, stores: Stores
+) -> EngineSpec:
+    given = settings.model
+    return EngineSpec(
+        model=str(model.path),
+        threads=given.threads,
+        batch=given.batch,
+        gpu_layers=given.gpu_layers,
+        kv_type_k=given.kv_type_k,
+        kv_type_v=given.kv_type_v,
+        flash_attention=offload.plan.flash_attention,
+        split_mode=given.split_mode,
+        tensor_split=given.tensor_split,
+        main_gpu=given.main_gpu,
+        gpu=settings.governor.gpu,
+        drafts=given.drafts,
+        sequences=given.sequences,
+        context=offload.context or 0,
+        cache_folder=str(paths.checkpoints),
+        disk_budget=stores.disk,
+        ram_budget=stores.ram,
+        embedding=embedding.spec,
+    )
+
+
+def stores_now(paths: Paths, governor: GovernorSettings, *, kv_in_ram: bool) -> Stores:
+    """Bytes that checkpoints may take, by what is available when the daemon starts."""
+    available, free = psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free
+    return stores_of(available, free, governor.stores, kv_in_ram=kv_in_ram)
+
+
+def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> Costs:
+    cost = embedding.file.cost if embedding.file is not None else None
+    return Costs(model.shape, offload.plan, offload.context, offload, cost)
+
+
+def gpus_of(settings: Settings, sensors: Sensors) -> tuple[GpuReading, ...]:
+    """Those that an engine which offloads will use, as they are now."""
+    seen = sensors.read(frozenset({os.getpid()}), time.monotonic())
+    named = chosen_gpu(seen, settings.governor.gpu) if settings.governor.gpu else None
+    return (named,) if named is not None else seen.gpus

@@ -1,1 +1,0 @@
-"""Everything but answering: codices are loaded and searched, conversations listed, renamed and forgotten."""

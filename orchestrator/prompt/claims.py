@@ -1,0 +1,188 @@
+"""What of a prompt wants room: every item as a claim on the budget, and what in the turn's context it stands for.
+
+    floor                     one claim, pinned: a question never changes the floor
+    Environment, template     instructions
+    Karma                     a memory for each entry, last ones first; constraints, pinned and verbatim ones stay
+    State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
+    State, this turn          evidence, lowest rank first; attachments and amendments are pinned
+    Query                     pinned, with what the running turn has said since
+
+Tokens are exact: together they are those of the prompt. Knows no limit and makes no decision.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from formatters.blocks import FLOOR, BlockKind, Item, Role
+from formatters.context import Evidence, StateView, TurnContext
+from formatters.template import Part, parts
+from governor.ctc import Claim, Kind
+from orchestrator.prompt.composing import Composed
+from orchestrator.prompt.evidence import Counter, written
+
+STUB = "(left out to save room; search for it again)"
+CONSTRAINTS = "Active Constraints"
+_ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of formatters.karma
+
+
+class What(Enum):
+    """What a claim stands for in the context."""
+
+    FIXED = auto()  # nothing that could be taken away
+    MEMORY = auto()  # an entry under a heading of Karma
+    EXCHANGE = auto()  # a question that is over, with its answers
+    TOLD = auto()  # a passage of evidence in a closed turn
+    RESULT = auto()  # a tool's result in a closed turn
+    EVIDENCE = auto()  # a passage fetched for this question
+
+
+@dataclass(frozen=True)
+class Place:
+    """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: a heading."""
+
+    what: What = What.FIXED
+    turn: int = 0
+    at: int = 0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    claim: Claim
+    place: Place
+
+
+async def entries_of(turn: TurnContext, composed: Composed, tokens: Counter, gone: int = 0) -> list[Entry]:
+    """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
+    rest = [part for part in _parts(composed) if part.block not in FLOOR]
+    counts = await tokens.count([part.text for part in rest if part.item])
+    stubs = await _stub_counts(turn.state, tokens)
+    sorter = _Sorter(turn.state, stubs, gone)
+    for part, count in zip([part for part in rest if part.item], counts, strict=True):
+        sorter.take(part, count)
+    literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
+    template = _fixed("chat template", literals, sum(len(part.text) for part in rest if not part.item))
+    return [_floor(composed), template, *sorter.entries()]
+
+
+def exchanges_of(state: StateView) -> list[int]:
+    """The exchange that each message belongs to: a new one begins with each question."""
+    numbers, number = [], -1
+    for turn in state.turns:
+        number += turn.role is Role.USER or number < 0
+        numbers.append(number)
+    return numbers
+
+
+def stub_of(one: Evidence) -> Evidence:
+    """The passage as path and lines alone."""
+    return one.model_copy(update={"text": STUB})
+
+
+def result_stub(text: str) -> str:
+    """A tool's result as its first line, shortened."""
+    return f"{text.partition(chr(10))[0][:80]} {STUB}"
+
+
+class _Sorter:
+    """Sums up items by the claim that they belong to."""
+
+    def __init__(self, state: StateView, stubs: dict[str, int], gone: int) -> None:
+        self._state = state
+        self._first = gone + 1  # the number of the first turn that is left, as it is told
+        self._stubs = stubs
+        self._exchanges = exchanges_of(state)
+        self._found: dict[Place, list[tuple[Item, int]]] = {}
+
+    def take(self, part: Part, count: int) -> None:
+        assert part.item is not None
+        place = self._place(part.block, part.item)
+        self._found.setdefault(place, []).append((part.item, count))
+
+    def entries(self) -> list[Entry]:
+        found = enumerate(self._found.items())
+        return [Entry(self._claim(place, items, order), place) for order, (place, items) in found]
+
+    def _place(self, block: BlockKind, item: Item) -> Place:
+        if block is BlockKind.KARMA:
+            return self._memory(item)
+        if block is not BlockKind.STATE or item.pinned or item.node == "codex":
+            return Place(turn=item.turn, name=item.source or block.value)
+        if item.turn == len(self._state.turns):
+            return self._fetched(item, self._state.evidence, What.EVIDENCE)
+        if item.role is Role.TOOL:
+            return Place(What.RESULT, item.turn)
+        if item.role is None and item.node == "evidence":
+            return self._fetched(item, self._state.turns[item.turn].evidence, What.TOLD)
+        return self._exchange(item.turn)
+
+    def _memory(self, item: Item) -> Place:
+        """An entry by its heading and place under it, as its key has them; the heading's own line is fixed."""
+        entry = _ENTRY.fullmatch(item.key)
+        kept = item.pinned or item.verbatim or item.node == "censors"
+        if entry is None or kept or entry["heading"] == CONSTRAINTS:
+            return Place(name="karma")
+        return Place(What.MEMORY, at=int(entry["place"]), name=entry["heading"])
+
+    def _fetched(self, item: Item, evidence: Sequence[Evidence], what: What) -> Place:
+        """A passage by its rank; the line that introduces passages goes with its turn."""
+        for rank, one in enumerate(evidence):
+            if item.source == _where(one):
+                return Place(what, item.turn, rank)
+        return self._exchange(item.turn) if what is What.TOLD else Place(turn=item.turn, name=item.source)
+
+    def _exchange(self, turn: int) -> Place:
+        return Place(What.EXCHANGE, at=self._exchanges[turn])
+
+    def _claim(self, place: Place, items: list[tuple[Item, int]], order: int) -> Claim:
+        tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
+        exchange = self._exchanges[place.turn] if place.turn < len(self._exchanges) else None
+        if place.what is What.MEMORY:
+            name = f"memory {place.at + 1} of {place.name}"
+            return Claim(name, Kind.MEMORY, tokens, characters, weight=-order)
+        if place.what is What.EXCHANGE:
+            return Claim(
+                f"turn {place.at + self._first}", Kind.TURN, tokens, characters, weight=place.at, turn=place.at
+            )
+        if place.what is What.EVIDENCE:
+            return Claim(items[0][0].source, Kind.EVIDENCE, tokens, characters, weight=-place.at)
+        if place.what in (What.TOLD, What.RESULT):
+            name = items[0][0].source if place.what is What.TOLD else "tool result"
+            floor = min(tokens, self._stubs[items[0][0].text])
+            return Claim(
+                f"{name} of turn {(exchange or 0) + self._first}",
+                Kind.SUPERSEDED,
+                tokens,
+                characters,
+                floor=floor,
+                turn=exchange,
+            )
+        return _fixed(place.name, tokens, characters).claim
+
+
+def _floor(composed: Composed) -> Entry:
+    characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
+    claim = Claim("identity and codex", Kind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
+    return Entry(claim, Place(name="floor"))
+
+
+def _fixed(name: str, tokens: int, characters: int) -> Entry:
+    kind = Kind.QUERY if name == "user" else Kind.INSTRUCTION
+    return Entry(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), Place(name=name))
+
+
+async def _stub_counts(state: StateView, tokens: Counter) -> dict[str, int]:
+    """Tokens of the stub for each text that has one, by the text it stands for."""
+    stubs = {written(one): written(stub_of(one)) for turn in state.turns for one in turn.evidence}
+    stubs |= {turn.text: result_stub(turn.text) for turn in state.turns if turn.role is Role.TOOL}
+    return dict(zip(stubs, await tokens.count(list(stubs.values())), strict=True))
+
+
+def _parts(composed: Composed) -> list[Part]:
+    return list(parts(composed.layout, composed.prompt))
+
+
+def _where(one: Evidence) -> str:
+    return f"{one.path}:{one.start}-{one.end}"

@@ -1,0 +1,74 @@
+"""From a turn's context to its prompt in every form: blocks of items, the exact text, token ids.
+
+Formatters write, the model's chat template lays out, the assembler tokenises. Knows no budget and no engine.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.models import Model
+from pydantic_ai.usage import RunUsage
+
+from formatters.blocks import Prompt
+from formatters.context import TurnContext
+from formatters.probe import NoThink, Placement
+from formatters.registry import Registry, write_prompt
+from formatters.template import KEPT_TURNS, ChatTemplate, Literal, joined
+from orchestrator.prompt.assembled import Assembled
+from orchestrator.prompt.assembly import Assembler, Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    prompt: Prompt
+    layout: Layout
+    assembled: Assembled
+
+    @property
+    def text(self) -> str:
+        """The exact text that the engine gets, for people."""
+        return joined(self.layout, self.prompt)
+
+    @cached_property
+    def characters(self) -> int:
+        """The text's length."""
+        items = sum(len(item.text) for block in self.prompt.blocks for item in block.items)
+        return items + sum(len(piece.text) for piece in self.layout if isinstance(piece, Literal))
+
+
+class Composer:
+    """Composes for one model: its chat template, the way that the probe found for it, and its tokens."""
+
+    def __init__(self, registry: Registry, template: ChatTemplate, placement: Placement, assembler: Assembler) -> None:
+        self._registry = registry
+        self._template = template
+        self._placement = placement
+        self._assembler = assembler
+
+    def write(self, ctx: RunContext[TurnContext]) -> Prompt:
+        """The six blocks of this turn. A broken plug-in's items are missing and named in `failures`."""
+        return write_prompt(ctx, self._registry)
+
+    async def compose(self, ctx: RunContext[TurnContext], think: bool = True) -> Composed:
+        """The turn's prompt, as it stands. Raises LoreError when the engine that encodes is gone."""
+        return await self.tokenised(self.write(ctx), ctx.deps.sigil.uid, think)
+
+    async def tokenised(self, prompt: Prompt, owner: int, think: bool = True) -> Composed:
+        """A prompt that was written already, or cut to its budget since, for `owner` (uid)."""
+        # The template is foreign code that runs over every message: of many, no other question waits for it.
+        long = len(prompt.turns) + len(prompt.running) > KEPT_TURNS
+        layout = await asyncio.to_thread(self.layout, prompt, think) if long else self.layout(prompt, think)
+        return Composed(prompt, layout, await self._assembler.assemble(prompt, layout, owner))
+
+    def layout(self, prompt: Prompt, think: bool = True) -> Layout:
+        """The template cut for this prompt's turns. Thoughts are switched off only where that keeps the floor."""
+        think = think or self._placement.no_think is NoThink.FLOOR
+        return self._template.layout(prompt.turns, running=prompt.running, way=self._placement.way, think=think)
+
+
+def context_of(turn: TurnContext) -> RunContext[TurnContext]:
+    """The context that formatters are given outside of a run, as for a plan. Formatters read nothing but `deps`."""
+    return RunContext(deps=turn, model=cast(Model, None), usage=RunUsage())

@@ -1,0 +1,290 @@
+"""How a question gets at what its floor does not hold, and how many tokens that may take.
+
+    #  floor          when                                                  strategy          confidence
+    0  any            forced by the caller                                  that              1.00
+    1  full           task rag_critical                                     HYBRID (verify)   0.85
+    2  full           content <= 32,000                                     CAG               0.95
+    3  full           task stuff_friendly                                   CAG               0.85
+    4  full           otherwise                                             CAG               0.75
+    5  other          content > 1,000,000                                   RAG+GRAPH         0.70
+    6  skeleton+hot   content <= 128,000, task hybrid or stuff_friendly     HYBRID (search)   0.75
+    7  skeleton+hot   otherwise                                             HYBRID (search)   0.65
+    8  map, none      otherwise                                             RAG               0.80
+
+Content is the whole codex's tokens, whatever tier stands. A question never changes the floor: where a forced strategy
+needs another one, the decision says which and what it costs. Without a codex there is nothing to decide (`NONE`).
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from governor.sizes import size
+from orchestrator.errors import InvalidRequest
+from orchestrator.prompt.coverage import FloorTier, Room, TierDecision, TierSizes, decide_tier, share
+from orchestrator.prompt.steps import steps_of
+from orchestrator.prompt.tasks import Task
+
+
+class Retrieval(StrEnum):
+    NONE = "none"
+    VERIFY = "verify"
+    SEARCH = "search"
+    GRAPH = "graph"
+
+
+class Strategy(StrEnum):
+    CAG = "CAG"
+    HYBRID = "HYBRID"
+    RAG = "RAG"
+    RAG_GRAPH = "RAG+GRAPH"
+    NONE = "NONE"  # the bare model: no codex at all
+
+
+@dataclass(frozen=True)
+class StrategySettings:
+    """Sizes in tokens; shares are of what the window has left."""
+
+    small_content: int = 32_000
+    medium_content: int = 128_000
+    graph_content: int = 1_000_000
+    verify_budget: int = 512
+    least_budget: int = 4_000
+    hybrid_share: float = 0.30
+    rag_share: float = 0.70
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The floor that the question meets: `content` tokens of the codex as a whole, `tokens` of it in the prefix."""
+
+    tier: FloorTier
+    content: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The numbers of one question. `used`: tokens of the window that floor, conversation, question and answer take."""
+
+    task: Task
+    window: int
+    used: int
+    because: str = ""
+    tools: Set[str] = frozenset()
+    documents: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        return max(0, self.window - self.used)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`needs_tier` is set when a forced strategy cannot be had on the floor that stands; `cost` says what it takes."""
+
+    strategy: Strategy
+    tier: FloorTier
+    retrieval: Retrieval
+    row: int
+    confidence: float
+    reason: str
+    task: Task
+    window: int
+    content_tokens: int
+    available_tokens: int
+    used_tokens: int
+    retrieval_budget: int
+    steps: tuple[str, ...] = ()
+    needs_tier: FloorTier | None = None
+    cost: str = ""
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    strategy: Strategy
+    retrieval: Retrieval
+    confidence: float
+    because: str
+    tier: FloorTier
+
+
+SHIPPED = StrategySettings()
+
+
+def decide(
+    floor: Standing | None,
+    asked: Asked,
+    settings: StrategySettings = SHIPPED,
+    forced: str | None = None,
+    sizes: TierSizes | None = None,
+    room: Room | None = None,
+) -> Decision:
+    """The strategy by the table above; `sizes` and `room` price another floor, which only a forced one may need.
+
+    InvalidRequest: an unknown name, or one that needs a codex where there is none. OverBudget: it cannot fit.
+    """
+    if floor is None:
+        return _bare(asked, forced)
+    if forced is None:
+        return _decision(_row_of(floor, asked.task, settings), floor, asked, settings)
+    return _as_forced(strategy_named(forced), floor, asked, settings, sizes, room)
+
+
+def strategy_named(name: str) -> Strategy:
+    """The strategy that a person names, in any case. InvalidRequest lists the names."""
+    said = name.strip().upper().replace("_", "+").replace("-", "+").replace(" ", "+")
+    forceable = [strategy for strategy in Strategy if strategy is not Strategy.NONE]
+    for strategy in forceable:
+        if said == strategy:
+            return strategy
+    raise InvalidRequest(f"{name!r} is no strategy", f"one of: {', '.join(forceable)}")
+
+
+def retrieval_budget(strategy: Strategy, retrieval: Retrieval, left: int, settings: StrategySettings = SHIPPED) -> int:
+    """Tokens that retrieved text may take of the `left` ones; never more than there are."""
+    if retrieval is Retrieval.NONE or left <= 0:
+        return 0
+    if retrieval is Retrieval.VERIFY:
+        return min(settings.verify_budget, left)
+    fraction = settings.hybrid_share if strategy is Strategy.HYBRID else settings.rag_share
+    return min(left, max(settings.least_budget, share(left, fraction)))
+
+
+def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
+    content, tier = floor.content, floor.tier
+    amount = f"{content:,} tokens"
+    if tier is FloorTier.FULL:
+        whole = f"all {amount} of the codex stand in the prefix"
+        if task is Task.RAG_CRITICAL:
+            return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", tier)
+        if content <= settings.small_content:
+            return _Row(2, Strategy.CAG, Retrieval.NONE, 0.95, f"{whole}, at most {settings.small_content:,}", tier)
+        confidence = 0.85 if task is Task.STUFF_FRIENDLY else 0.75
+        return _Row(3 if task is Task.STUFF_FRIENDLY else 4, Strategy.CAG, Retrieval.NONE, confidence, whole, tier)
+    if content > settings.graph_content:
+        because = f"{amount} of codex are more than {settings.graph_content:,}"
+        return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, tier)
+    if tier is FloorTier.SKELETON:
+        near = content <= settings.medium_content and task in (Task.HYBRID, Task.STUFF_FRIENDLY)
+        because = f"{floor.tokens:,} of {amount} stand in the prefix, the rest is searched"
+        return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, tier)
+    because = f"{floor.tokens:,} of {amount} stand in the prefix (tier {tier}), so the answer is searched for"
+    return _Row(8, Strategy.RAG, Retrieval.SEARCH, 0.80, because, tier)
+
+
+def _decision(
+    row: _Row,
+    floor: Standing,
+    asked: Asked,
+    settings: StrategySettings,
+    needs: FloorTier | None = None,
+    cost: str = "",
+) -> Decision:
+    budget = retrieval_budget(row.strategy, row.retrieval, asked.left, settings)
+    task = f"task {asked.task}" + (f" ({asked.because!r})" if asked.because else "")
+    room = f"{asked.left:,} of {asked.window:,} tokens are left, {budget:,} of them for retrieval"
+    steps = steps_of(
+        row.retrieval, budget, floor.content, asked.documents, asked.tools, asked.task is Task.RAG_CRITICAL
+    )
+    return Decision(
+        strategy=row.strategy,
+        tier=row.tier,
+        retrieval=row.retrieval,
+        row=row.number,
+        confidence=row.confidence,
+        reason=f"{row.strategy}, because {row.because}; {task}; {room}",
+        task=asked.task,
+        window=asked.window,
+        content_tokens=floor.content,
+        available_tokens=asked.left,
+        used_tokens=asked.used,
+        retrieval_budget=budget,
+        steps=steps,
+        needs_tier=needs,
+        cost=cost,
+    )
+
+
+def _bare(asked: Asked, forced: str | None) -> Decision:
+    if forced is not None:
+        raise InvalidRequest(
+            f"strategy {strategy_named(forced)} needs a codex, and none was chosen", "name one with -c"
+        )
+    return Decision(
+        strategy=Strategy.NONE,
+        tier=FloorTier.NONE,
+        retrieval=Retrieval.NONE,
+        row=0,
+        confidence=1.0,
+        reason=f"no codex was chosen: the bare model answers; {asked.left:,} of {asked.window:,} tokens are left",
+        task=asked.task,
+        window=asked.window,
+        content_tokens=0,
+        available_tokens=asked.left,
+        used_tokens=asked.used,
+        retrieval_budget=0,
+    )
+
+
+# ---- a forced strategy ---------------------------------------------------------------------------------------------
+
+
+def _as_forced(
+    strategy: Strategy,
+    floor: Standing,
+    asked: Asked,
+    settings: StrategySettings,
+    sizes: TierSizes | None,
+    room: Room | None,
+) -> Decision:
+    tier = _tier_for(strategy, floor.tier, sizes)
+    if tier is floor.tier:
+        row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, "it was asked for", tier)
+        return _decision(row, floor, asked, settings)
+    if sizes is None or room is None:
+        raise InvalidRequest(
+            f"strategy {strategy} needs the tier {tiers_of(strategy)}, and {floor.tier} stands", "load the codex again"
+        )
+    other = decide_tier(sizes, room, forced=tier, why=f"is what the strategy {strategy} needs")
+    because = f"it was asked for; it needs the tier {tiers_of(strategy)}, and {floor.tier} stands"
+    row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, because, tier)
+    instead = replace(asked, used=asked.used - floor.tokens + other.tokens)
+    return _decision(row, floor, instead, settings, tier, _cost(other, room))
+
+
+def _tier_for(strategy: Strategy, standing: FloorTier, sizes: TierSizes | None) -> FloorTier:
+    """The tier that a forced strategy needs: the standing one where it serves."""
+    serving = _SERVING[strategy]
+    if standing in serving:
+        return standing
+    skeleton = sizes is not None and sizes.skeleton is not None
+    return FloorTier.SKELETON if strategy is Strategy.HYBRID and skeleton else serving[0]
+
+
+_SERVING = {
+    Strategy.CAG: (FloorTier.FULL,),
+    Strategy.HYBRID: (FloorTier.FULL, FloorTier.SKELETON),
+    Strategy.RAG: (FloorTier.NONE, FloorTier.MAP),
+    Strategy.RAG_GRAPH: tuple(FloorTier),
+}
+
+
+def tiers_of(strategy: Strategy) -> str:
+    """The tiers that it works on, in words."""
+    return " or ".join(_SERVING[strategy])
+
+
+def _retrieval_for(strategy: Strategy, tier: FloorTier) -> Retrieval:
+    if strategy is Strategy.RAG_GRAPH:
+        return Retrieval.GRAPH
+    if strategy is Strategy.HYBRID and tier is FloorTier.FULL:
+        return Retrieval.VERIFY
+    return Retrieval.NONE if strategy is Strategy.CAG else Retrieval.SEARCH
+
+
+def _cost(other: TierDecision, room: Room) -> str:
+    tokens = room.identity + other.tokens
+    kv = f", {size(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
+    return f"{tokens:,} tokens to compute{kv}"

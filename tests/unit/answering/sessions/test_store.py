@@ -1,0 +1,239 @@
+"""Conversations are kept, whole and apart from each other."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.answering.sessions import SessionStore, Turn
+from orchestrator.answering.sessions import schema as schema_module
+from orchestrator.answering.sessions.schema import MIGRATIONS
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+
+ALICE, BOB = 1000, 1001
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sessions.sqlite3"
+
+
+@pytest.fixture
+def store(path):
+    store = SessionStore(path, Clock())
+    yield store
+    store.close()
+
+
+def test_turns_come_back_as_they_were_stored_after_a_restart(store, path):
+    session = store.create(ALICE, "demo")
+    ids = array("I", [1, 2, 4_000_000_000]).tobytes()
+    turns = [
+        Turn("user", "how?", evidence="src/a.py:1\nx"),
+        Turn("assistant", "so.\0ü", ids, tool_calls='[{"name": "f"}]'),
+        Turn("tool", "42", tool_call_id="c1"),
+    ]
+    store.append(session.id, turns[:2])
+    store.append(session.id, turns[2:])
+    again = SessionStore(path)
+    assert [(t.role, t.text, t.ids, t.evidence, t.tool_calls, t.tool_call_id) for t in again.turns(session.id)] == [
+        (t.role, t.text, t.ids, t.evidence, t.tool_calls, t.tool_call_id) for t in turns
+    ]
+    assert again.get(ALICE, session.name).turns == 3
+    again.close()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(), st.binary())))
+def test_any_history_is_kept_in_its_order(tmp_path_factory, history):
+    store = SessionStore(tmp_path_factory.mktemp("s") / "s.sqlite3")
+    session = store.create(ALICE, None)
+    expected = [(role, text.encode("utf-8", "ignore").decode(), ids) for role, text, ids in history]
+    for role, text, ids in expected:
+        store.append(session.id, [Turn(role, text, ids)])
+    assert [(turn.role, turn.text, turn.ids) for turn in store.turns(session.id)] == expected
+    store.close()
+
+
+def test_nobody_sees_another_user_s_sessions(store):
+    session = store.create(ALICE, "demo", "secret")
+    with pytest.raises(NotFound):
+        store.get(BOB, session.name)
+    with pytest.raises(NotFound):
+        store.drop(BOB, session.name)
+    assert store.all_of(BOB) == []
+    assert store.last_of(BOB, "demo") is None
+    assert store.create(BOB, "demo", "secret").uid == BOB
+
+
+def test_a_name_is_free_until_a_conversation_begins_under_it(store):
+    assert store.named(ALICE, "mine") is None
+    begun = store.create(ALICE, "demo", "mine")
+    assert store.named(ALICE, "mine") == begun
+    assert store.named(BOB, "mine") is None
+    with pytest.raises(InvalidRequest):
+        store.named(ALICE, "a b")
+
+
+def test_continue_finds_the_session_used_last_on_that_codex(store):
+    first, second = store.create(ALICE, "demo"), store.create(ALICE, "demo")
+    bare = store.create(ALICE, None)
+    store.append(first.id, [Turn("user", "again")])
+    assert store.last_of(ALICE, "demo").name == first.name
+    assert store.last_of(ALICE, None).name == bare.name
+    assert store.last_of(ALICE, "other") is None
+    assert [session.name for session in store.all_of(ALICE)] == [first.name, bare.name, second.name]
+
+
+def test_the_first_question_becomes_the_title_and_stays_it(store):
+    session = store.create(ALICE, "demo")
+    store.append(session.id, [Turn("system", "rules"), Turn("user", "  how\ndoes it start? " + "x" * 100)])
+    store.append(session.id, [Turn("user", "and then?")])
+    title = store.get(ALICE, session.name).title
+    assert title.startswith("how does it start? xxx")
+    assert len(title) == 80
+
+
+def test_a_renamed_session_keeps_its_turns(store):
+    session = store.create(ALICE, "demo", "old")
+    store.append(session.id, [Turn("user", "a")])
+    store.rename(ALICE, "old", "new")
+    assert store.export(ALICE, "new")["turns"][0]["text"] == "a"
+    with pytest.raises(NotFound, match="no session old"):
+        store.get(ALICE, "old")
+
+
+def test_a_taken_name_is_a_conflict_and_changes_nothing(store):
+    store.create(ALICE, "demo", "one")
+    store.create(ALICE, "demo", "two")
+    with pytest.raises(Conflict):
+        store.create(ALICE, "demo", "one")
+    with pytest.raises(Conflict):
+        store.rename(ALICE, "two", "one")
+    assert {session.name for session in store.all_of(ALICE)} == {"one", "two"}
+
+
+@pytest.mark.parametrize("name", ["", " ", "-x", "a b", "a/b", "x" * 65, "a\n"])
+def test_a_name_that_cannot_be_typed_is_refused(store, name):
+    store.create(ALICE, "demo", "one")
+    with pytest.raises(InvalidRequest):
+        store.rename(ALICE, "one", name)
+
+
+def test_a_dropped_session_takes_its_turns_with_it(store, path):
+    session = store.create(ALICE, "demo")
+    store.append(session.id, [Turn("user", "a")])
+    store.drop(ALICE, session.name)
+    assert store.turns(session.id) == []
+    assert store.count() == 0
+
+
+def test_what_a_dropped_session_was_still_to_get_goes_to_no_other(store):
+    dropped = store.create(ALICE, "demo")
+    store.drop(ALICE, dropped.name)
+    assert store.create(BOB, "demo", "another").id != dropped.id
+    with pytest.raises(NotFound, match="dropped meanwhile"):
+        store.append(dropped.id, [Turn("user", "Alice's own")])
+    assert store.export(BOB, "another")["turns"] == []
+
+
+def test_the_nearest_name_is_told(store):
+    store.create(ALICE, "demo", "brave-otter")
+    with pytest.raises(NotFound) as caught:
+        store.get(ALICE, "brave-oter")
+    assert "brave-otter" in caught.value.hint
+
+
+def test_turns_cannot_be_changed(store):
+    session = store.create(ALICE, "demo")
+    store.append(session.id, [Turn("user", "a")])
+    with pytest.raises(sqlite3.IntegrityError, match="never changed"):
+        store.connection.execute("UPDATE turns SET text = 'b'")
+
+
+def test_an_append_is_whole_or_not_at_all(store):
+    session = store.create(ALICE, "demo")
+    with pytest.raises(LoreError):
+        store.append(session.id, [Turn("user", "a"), Turn("user", object())])
+    assert store.turns(session.id) == []
+
+
+def test_the_file_is_its_owner_s_alone(store, path):
+    store.create(ALICE, "demo")
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+def test_a_killed_process_loses_nothing_it_was_told_is_stored(path):
+    script = f"""
+import os, signal
+from pathlib import Path
+from orchestrator.answering.sessions import SessionStore, Turn
+store = SessionStore(Path({str(path)!r}))
+session = store.create({ALICE}, "demo", "kept")
+store.append(session.id, [Turn("user", "a"), Turn("assistant", "b")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    store = SessionStore(path)
+    assert [turn.text for turn in store.turns(store.get(ALICE, "kept").id)] == ["a", "b"]
+    store.close()
+
+
+def test_a_file_of_a_newer_version_is_refused_untouched(store, path):
+    store.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    store.close()
+    before = path.read_bytes()
+    with pytest.raises(LoreError, match="version"):
+        SessionStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_foreign_file_is_refused_and_left_as_it_is(path):
+    with sqlite3.connect(path) as foreign:
+        foreign.execute("CREATE TABLE t (x)")
+    foreign.close()
+    before = path.read_bytes(), path.stat().st_mode
+    with pytest.raises(LoreError, match="no database of Lorekeep"):
+        SessionStore(path)
+    assert (path.read_bytes(), path.stat().st_mode) == before
+
+
+def test_a_damaged_file_is_refused(path):
+    path.write_bytes(os.urandom(8192))
+    with pytest.raises(LoreError, match="damaged"):
+        SessionStore(path)
+
+
+def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
+    store.create(ALICE, "demo", "kept")
+    store.close()
+    monkeypatch.setattr(schema_module, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE sessions ADD COLUMN pinned INTEGER;"))
+    newer = SessionStore(path)
+    assert newer.get(ALICE, "kept").name == "kept"
+    newer.close()
+    copy = sqlite3.connect(path.with_name(f"{path.name}.before-2"))
+    assert copy.execute("SELECT name FROM sessions").fetchall() == [("kept",)]
+    assert copy.execute("PRAGMA user_version").fetchone() == (1,)
+    copy.close()
+
+
+def test_damage_that_sqlite_quotes_byte_for_byte_is_damage(store, path):
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \x9eABLE"))
+    with pytest.raises(LoreError, match="damaged"):
+        SessionStore(path)

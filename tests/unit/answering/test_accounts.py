@@ -1,0 +1,28 @@
+"""What an answer says of itself, from what the engine reported."""
+
+from orchestrator.answering import accounts
+from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, Timings
+
+
+def completion(drafted: int, accepted: int) -> Completion:
+    return Completion(1, Outcome.DONE, Reason.STOP, "", 10, 8, 2, 20, drafted, accepted, Timings(1.0, 2.0, 3.0, 40.0))
+
+
+def test_drafts_are_those_of_all_inferences_of_an_answer() -> None:
+    told = accounts.drafts([completion(12, 7), completion(5, 0)])
+    assert (told.drafted, told.accepted) == (17, 7)
+
+
+def test_an_answer_without_an_inference_drafted_nothing() -> None:
+    assert accounts.drafts([]).drafted == 0
+
+
+def test_times_are_milliseconds_and_the_speed_is_the_last_inference_s() -> None:
+    told = accounts.timings([completion(0, 0), completion(0, 0)], 0.126, 30.0, 90.0)
+    assert (told.assemble_ms, told.queue_ms, told.ttft_ms, told.total_ms) == (0.13, 2.0, 30.0, 90.0)
+    assert told.tokens_per_second == 40.0
+
+
+def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_would_allow() -> None:
+    told = accounts.governor_state("calm", 100, 10.0, Grant(1, cells=131_072, window=12_288), ())
+    assert (told.budget_tokens, told.kv_bytes) == (12_288, 1000)

@@ -1,0 +1,230 @@
+"""Places in answers, checked against everything that their prompt showed, in whatever form it stood there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from codex.amendments import Amendment, Told
+from codex.citations import Files
+from formatters.blocks import Role
+from formatters.context import Amendment as CodexNews
+from formatters.context import (
+    Attachment,
+    CodexPiece,
+    CodexView,
+    Evidence,
+    IdentityView,
+    SigilView,
+    StateView,
+    Turn,
+    TurnContext,
+)
+from orchestrator.answering.grounding import Ground, citations_of, used_of
+from orchestrator.answering.passages import Passage
+from orchestrator.answering.pointing import NAME
+
+LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
+SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"
+MAP = "src/a.py\n  3 class App\n    7 def route(self)\nsrc/b.py\n  9 def other()\n"
+
+
+def ground(
+    *pieces: CodexPiece,
+    state: StateView | None = None,
+    log: Sequence[Amendment] = (),
+    running: Sequence[Turn] = (),
+    query: str = "?",
+    lines: Mapping[str, int] = LINES,
+) -> Ground:
+    codex = CodexView(name="c", pieces=pieces) if pieces else None
+    turn = TurnContext(
+        identity=IdentityView(name="i"),
+        sigil=SigilView(name="owner", uid=0),
+        codex=codex,
+        state=state or StateView(),
+        query=query,
+    )
+    return Ground(turn, running, log, Files(lines))
+
+
+def said(answer: str, on: Ground) -> list[tuple[str, str]]:
+    """Each place with what is wrong with it."""
+    return [(f"{one.path}:{one.start}-{one.end}", one.why) for one in citations_of(answer, on)]
+
+
+def valid(answer: str, on: Ground) -> bool:
+    return all(one.valid for one in citations_of(answer, on))
+
+
+def piece(path: str, kind: str = "full", text: str = "") -> CodexPiece:
+    return CodexPiece(path=path, text=text, kind=kind)
+
+
+def test_what_stands_whole_was_shown_and_another_file_was_not() -> None:
+    on = ground(piece("src/a.py"))
+    assert said("src/a.py:1-40, a.py:41, src/b.py:3 and src/new.py:1", on) == [
+        ("src/a.py:1-40", ""),
+        ("src/a.py:41-41", "the file has 40 lines"),
+        ("src/b.py:3-3", "these lines were not shown"),
+        ("src/new.py:1-1", "no such file in this codex"),
+    ]
+
+
+def test_a_skeleton_shows_the_lines_that_it_lists() -> None:
+    on = ground(piece("src/a.py", "skeleton", SKELETON))
+    assert valid("src/a.py:3-30 and `src/a.py`, line 7", on)
+    assert not valid("src/a.py:12", on)
+
+
+def test_a_map_shows_the_lines_that_it_lists_under_their_file() -> None:
+    on = ground(piece("repository map", "map", MAP))
+    assert valid("src/a.py:7 and src/b.py:9", on)
+    assert not valid("src/b.py:7", on)
+    assert not valid("src/a.py:9", on)
+
+
+def test_evidence_of_this_turn_and_of_earlier_ones_was_shown() -> None:
+    found = Evidence(path="src/b.py", start=5, end=9, text="x\n")
+    earlier = Turn(role=Role.USER, text="?", evidence=(Evidence(path="src/c.py", start=1, end=2, text="y\n"),))
+    on = ground(piece("src/a.py"), state=StateView(turns=(earlier,), evidence=(found,)))
+    assert valid("src/b.py:5-9, src/c.py:2", on)
+    assert not valid("src/b.py:5-10", on)
+
+
+def test_what_a_tool_found_was_shown() -> None:
+    result = Turn(role=Role.TOOL, text="=== src/b.py:5-9 other ===\ndef other():\n\n")
+    assert valid("src/b.py:6", ground(piece("src/a.py"), running=(result,)))
+
+
+def test_a_place_that_the_user_named_was_shown_and_one_that_an_answer_made_up_was_not() -> None:
+    assert valid("As in src/b.py:12.", ground(piece("src/a.py"), query='File "src/b.py", line 12, in other'))
+    made_up = Turn(role=Role.ASSISTANT, text="It is in src/b.py:12.")
+    assert not valid("src/b.py:12", ground(piece("src/a.py"), state=StateView(turns=(made_up,))))
+
+
+def test_an_attached_file_may_be_cited_by_its_name() -> None:
+    files = (Attachment(name="../other/notes.txt", text="one\ntwo"), Attachment(name="standard input", text="one\n"))
+    on = ground(state=StateView(attachments=files), lines={})
+    assert valid("../other/notes.txt:2, notes.txt:1 and standard input:1", on)
+    assert said("notes.txt:3", on) == [("../other/notes.txt:3-3", "the file has 2 lines")]
+    later = Turn(role=Role.USER, text="?", attachments=files)
+    assert valid("notes.txt:1-2", ground(state=StateView(turns=(later,)), lines={}))
+
+
+def test_an_amended_file_is_checked_as_it_was_told() -> None:
+    whole = Amendment(1, "src/b.py", Told.CHANGED, "d", "new\n" * 40)
+    part = Amendment(2, "src/c.py", Told.CHANGED, "e", "lines 5-6, go:\ndef go():\n    return 1\n", whole=False)
+    on = ground(piece("src/a.py"), log=(whole, part))
+    assert valid("src/b.py:40, src/c.py:5-6", on)
+    assert said("src/c.py:7", on) == [("src/c.py:7-7", "these lines were not shown")]
+
+
+def test_a_removed_file_is_there_no_more_and_a_moved_one_is_shown_by_what_it_was() -> None:
+    moved = Amendment(1, "src/new.py", Told.MOVED, "d", source="src/a.py")
+    gone = Amendment(2, "src/a.py", Told.REMOVED, None)
+    on = ground(piece("src/a.py"), log=(moved, gone), lines={"src/new.py": 40})
+    assert said("src/new.py:3 src/a.py:3", on) == [
+        ("src/new.py:3-3", ""),
+        ("src/a.py:3-3", "no such file in this codex"),
+    ]
+
+
+GROWN = Amendment(1, "src/a.py", Told.CHANGED, "d", "lines 1-12, in place of lines 1-2:\n" + "x\n" * 12, whole=False)
+
+
+@pytest.mark.parametrize(
+    "shown", [piece("src/a.py", "skeleton", SKELETON), piece("repository map", "map", MAP)], ids=["skeleton", "map"]
+)
+def test_a_listed_line_is_cited_where_it_is_now_and_not_where_it_was(shown: CodexPiece) -> None:
+    on = ground(shown, log=(GROWN,), lines=LINES | {"src/a.py": 50})
+    assert valid("src/a.py:17-40, src/a.py:13 and src/a.py:1-12", on)
+    assert said("src/a.py:14", on) == [("src/a.py:14-14", "these lines were not shown")]
+    above = replace(on, log=(replace(GROWN, text="lines 2-2, added behind line 1:\nx\n"),))
+    assert valid("src/a.py:8", above)
+    assert not valid("src/a.py:7", above)
+
+
+def test_a_listed_line_that_was_replaced_is_known_as_it_was_told() -> None:
+    part = replace(GROWN, text="lines 3-4, in place of lines 3-9:\nclass App:\n    pass\n")
+    on = ground(piece("src/a.py", "skeleton", SKELETON), log=(part,))
+    assert valid("src/a.py:3-4", on)
+    assert said("src/a.py:7", on) == [("src/a.py:7-7", "these lines were not shown")]
+
+
+def test_parts_that_were_told_earlier_move_with_what_is_told_later() -> None:
+    first = Amendment(1, "src/c.py", Told.CHANGED, "e", "lines 5-6, in place of lines 5-5:\na\nb\n", whole=False)
+    second = Amendment(2, "src/c.py", Told.CHANGED, "f", "lines 1-3, added behind line 0:\n1\n2\n3\n", whole=False)
+    on = ground(piece("src/a.py"), log=(first, second))
+    assert valid("src/c.py:8-9 and src/c.py:1-3", on)
+    assert not valid("src/c.py:5", on)
+
+
+def test_evidence_and_places_of_earlier_turns_have_moved_with_what_was_told_since() -> None:
+    found = Evidence(path="src/a.py", start=5, end=9, text="x\n")
+    earlier = Turn(role=Role.USER, text="and src/a.py:20?", evidence=(found,))
+    news = (CodexNews(number=1, path="src/a.py", text="…"),)
+    since = ground(piece("src/b.py"), state=StateView(turns=(earlier,), amendments=news), log=(GROWN,))
+    assert valid("src/a.py:15-19 and src/a.py:30", since)
+    assert not valid("src/a.py:20", since)
+    with_it = StateView(turns=(earlier.model_copy(update={"amendments": news}),))
+    assert valid("src/a.py:5-9 and src/a.py:20", ground(piece("src/b.py"), state=with_it, log=(GROWN,)))
+
+
+def test_a_file_that_moved_is_listed_under_its_new_name_where_its_lines_are_now() -> None:
+    moved = Amendment(2, "src/new.py", Told.MOVED, "d", source="src/a.py")
+    gone = Amendment(3, "src/a.py", Told.REMOVED, None)
+    on = ground(piece("src/a.py", "skeleton", SKELETON), log=(GROWN, moved, gone), lines={"src/new.py": 50})
+    assert valid("src/new.py:17", on)
+    assert not valid("src/new.py:14", on)
+
+
+def test_names_without_an_ending_are_checked_too() -> None:
+    on = ground(piece("Makefile"))
+    assert said("Makefile:3, Makefile:4, Dockerfile:1; at 12:30 on host:80", on) == [
+        ("Makefile:3-3", ""),
+        ("Makefile:4-4", "the file has 3 lines"),
+        ("Dockerfile:1-1", "no such file in this codex"),
+    ]
+
+
+def test_a_quoted_line_is_given_its_place_although_the_answer_names_none() -> None:
+    on = ground(piece("src/a.py", text="# one\nvalue = compute(other)\n"))
+    assert said("value = compute(other)", on) == [("src/a.py:2-2", "")]
+
+
+def test_a_wrong_place_tells_why_and_a_right_one_keeps_its_old_shape() -> None:
+    right, wrong = citations_of("src/a.py:1 src/a.py:99", ground(piece("src/a.py")))
+    assert right.model_dump() == {"path": "src/a.py", "start": 1, "end": 1, "valid": True}
+    assert wrong.model_dump()["why"] == "the file has 40 lines"
+
+
+def test_an_answer_rests_on_what_it_cites_else_on_what_was_found_first() -> None:
+    evidence = [Evidence(path=f"src/{name}.py", start=1, end=2, text="x\n") for name in "vwxyz"]
+    on = ground(piece("src/a.py"), piece("src/b.py"))
+    assert used_of(citations_of("src/a.py:1 src/a.py:2 nope.py:1", on), evidence) == ["src/a.py"]
+    assert used_of(citations_of("I do not know.", on), evidence) == ["src/v.py", "src/w.py", "src/x.py"]
+
+
+def test_a_quoted_line_of_a_changed_file_is_given_its_place_in_the_file_as_it_is_now() -> None:
+    base = "".join(f"row_{number} = compute({number})\n" for number in range(40))
+    first = Amendment(
+        1, "src/a.py", Told.CHANGED, "d", "lines 1-2, in place of lines 1-1:\n# one\n# two\n", whole=False
+    )
+    second = Amendment(2, "src/a.py", Told.CHANGED, "e", "lines 5-5, added behind line 4:\n# three more\n", whole=False)
+    on = ground(piece("src/a.py", text=base), log=(first, second), lines={"src/a.py": 42})
+    assert said("row_2 = compute(2)", on) == [("src/a.py:4-4", "")]
+    assert said("# three more", on) == [("src/a.py:5-5", "")]
+    assert said("row_30 = compute(30)", on) == [("src/a.py:33-33", "")]
+
+
+def test_what_the_user_selected_is_cited_where_it_stands() -> None:
+    on = replace(ground(), selection=Passage("src/a.py", 3, "a line that was selected\nand one more of them"))
+    assert said("and one more of them", on) == [("src/a.py:4-4", "")]
+
+
+def test_an_attachment_that_says_what_is_selected_is_not_believed() -> None:
+    """Its name and its sentence are as ours are; both are the client's."""
+    told = "The user has src/a.py open. Selected is src/a.py:1-2:\n\nthis stands in no file"
+    on = ground(state=StateView(attachments=(Attachment(name=NAME, text=told),)))
+    assert said("this stands in no file", on) == []

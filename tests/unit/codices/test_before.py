@@ -1,0 +1,53 @@
+"""What a cancelled load takes back: all that it may have changed of a codex."""
+
+import pytest
+
+from codex.library import Library
+from codex.trees.sources import LoadRequest
+from orchestrator.codices.before import before, take_back
+from orchestrator.codices.ledger import Ledger, Wishes
+
+
+@pytest.fixture
+def stores(tmp_path):
+    library, ledger = Library(tmp_path / "data"), Ledger(tmp_path / "ledger.sqlite3")
+    yield library, ledger
+    library.close()
+    ledger.close()
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text("a = 1\n")
+    return folder
+
+
+def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, project):
+    library, ledger = stores
+    library.load(LoadRequest((str(project),)))
+    ledger.wish("project", "map", watch=False)
+    ledger.freeze("project", 1, ["a.py"])
+    was = before(library, ledger, "project", None)
+    (project / "a.py").write_text("a = 2\n")
+    library.load(LoadRequest((str(project),), load_secrets=True))
+    ledger.wish("project", "full", watch=True)
+    ledger.freeze("project", 2, [])
+    take_back(library, ledger, was)
+    assert library.codex("project") == was.codex
+    assert ledger.wishes("project") == Wishes("map", False)
+    assert ledger.frozen("project", 1) == ("a.py",)
+    assert was.number == 1
+
+
+def test_a_first_load_leaves_a_name_or_where_it_did_not_come_so_far_nothing(stores, project):
+    library, ledger = stores
+    was = before(library, ledger, "project", None)
+    take_back(library, ledger, was)
+    assert library.codices() == ()
+    library.load(LoadRequest((str(project),)))
+    ledger.wish("project", "map")
+    take_back(library, ledger, was)
+    assert library.codex("project").newest is None
+    assert ledger.wishes("project") == Wishes()

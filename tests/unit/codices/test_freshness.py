@@ -1,0 +1,94 @@
+"""How fresh a codex is, in words: what is said first, and what a search is told it may not see."""
+
+import time
+
+import pytest
+
+from orchestrator.codices.freshness import Freshness, differing
+from orchestrator.codices.watching import Followed
+
+LIMIT = "/x: the kernel gave 5 file watches and no more; raise fs.inotify.max_user_watches (sysctl -w ...)"
+WATCHED = Followed(watched=True)
+NOT_IN = "what changed on disk is not in it"
+NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("state", "word", "blind"),
+    [
+        (Freshness("a", WATCHED), "watched", ""),
+        (Freshness("a"), "not watched", f"a: not followed: {NOT_IN}"),
+        (Freshness("a", since=NOON), "not watched", f"a: not followed since 2026-11-21 12:00: {NOT_IN}"),
+        (Freshness("a", Followed(still=True)), "not watched", ""),
+        (
+            Freshness("a", Followed(watched=True, compared=False, taking_in=True, pending=2)),
+            "being compared with the disk",
+            "a: being compared with the disk",
+        ),
+        (Freshness("a", Followed(watched=True, polled=True, notice=LIMIT)), "polled", ""),
+        (
+            Freshness("a", Followed(watched=True, taking_in=True)),
+            "changes are being taken in",
+            "a: changes are being taken in",
+        ),
+        (
+            Freshness("a", Followed(watched=True, taking_in=True, pending=1)),
+            "1 changed file is being taken in",
+            "a: 1 changed file is being taken in",
+        ),
+        (
+            Freshness("a", Followed(watched=True, taking_in=True, pending=1500)),
+            "1,500 changed files are being taken in",
+            "a: 1,500 changed files are being taken in",
+        ),
+        (
+            Freshness("a", Followed(watched=True, failing=True, notice="/x is gone")),
+            "changes cannot be taken in",
+            "changes of a cannot be taken in: /x is gone",
+        ),
+        (
+            Freshness("a", WATCHED, loading="a is being indexed", stands=False),
+            "being loaded",
+            "a is being indexed",
+        ),
+        (Freshness("a", stands=False), "not loaded to the end", ""),
+        (Freshness("a", WATCHED, rebasing=True), "watched, a new generation is on its way", ""),
+        (
+            Freshness("a", WATCHED, indexing="the archive is being indexed again"),
+            "watched",
+            "the archive is being indexed again",
+        ),
+    ],
+)
+def test_the_first_that_holds_is_said(state, word, blind):
+    assert (state.word, state.blind) == (word, blind)
+
+
+def test_a_notice_names_the_limit_the_load_that_ended_early_and_the_archive():
+    state = Freshness(
+        "a", Followed(watched=True, polled=True, notice=LIMIT), failed="no room left", archive="1 file indexed again"
+    )
+    assert state.notice == f"its load ended early: no room left; {LIMIT}; 1 file indexed again"
+    assert Freshness("a", WATCHED).notice == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "behind"),
+    [
+        (Freshness("a", WATCHED), False),
+        (Freshness("a", Followed(watched=True, taking_in=True)), True),
+        (Freshness("a", Followed(watched=True, compared=False)), True),
+        (Freshness("a", Followed(watched=True, compared=False, failing=True)), False),
+        (Freshness("a", loading="a is being indexed"), True),
+        (Freshness("a", WATCHED, indexing="the archive is being indexed again"), True),
+        (Freshness("a", since=NOON), False),
+    ],
+)
+def test_it_is_being_indexed_whatever_is_taken_in(state, behind):
+    assert state.is_behind is behind
+
+
+def test_of_the_files_that_differ_three_are_named():
+    assert differing(()) == ""
+    assert differing(("a.py",)) == "1 file that is shown differs on disk: a.py"
+    assert differing(tuple("abcde")) == "5 files that are shown differ on disk: a, b, c and 2 more"

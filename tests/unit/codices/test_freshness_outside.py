@@ -1,0 +1,59 @@
+"""What is told of a codex that nobody follows: the files that are shown at once, all others once they were compared."""
+
+from types import SimpleNamespace
+
+import pytest
+from support.libraries import fill, request
+
+from codex.library import Library
+from orchestrator.codices.before import before, note_compared
+from orchestrator.codices.freshness import Gauge
+from orchestrator.codices.ledger import Ledger
+from orchestrator.codices.loads import Loads
+from orchestrator.codices.tending import Tending
+from orchestrator.codices.watching import Watching
+
+LEFT = "what changed on disk is not in it"
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A loaded codex of three files that nobody follows: its folder, and whoever is asked how fresh it is."""
+    library, ledger = Library(tmp_path / "data"), Ledger(tmp_path / "ledger.sqlite")
+    folder = fill(tmp_path / "code", {f"{name}.py": f"# {name}\n" for name in "abc"})
+    resting = SimpleNamespace(under_way=lambda name: False)
+    shelf = SimpleNamespace(library=library, ledger=ledger, generations=resting)
+    watching = Watching(library, library.settings.watch, resting.under_way, on=False)
+    gauge = Gauge(shelf, Loads(), Tending(library, None, lambda name: None), watching)
+    yield folder, gauge
+    gauge.comparing.wait()
+    library.close()
+    ledger.close()
+
+
+def load(gauge, folder):
+    """As a load that ended well leaves it."""
+    was = before(gauge.shelf.library, gauge.shelf.ledger, "code", None)
+    gauge.shelf.library.load(request(folder))
+    note_compared(gauge.shelf.ledger, was)
+
+
+def test_what_is_shown_is_told_at_once_and_the_rest_to_whoever_asks_next(parts):
+    folder, gauge = parts
+    load(gauge, folder)
+    fill(folder, {"a.py": "# another\n", "b.py": "# another too\n", "new.py": "new = 1\n"})
+    assert gauge.outdated("code", ["a.py", "c.py"]) == "1 file that is shown differs on disk: a.py"
+    gauge.comparing.wait()
+    assert gauge.blind("code").endswith(f"{LEFT} (2 files differ, 1 is new)")
+    assert gauge.of("code").notice == gauge.blind("code").removeprefix("code: ")
+
+
+def test_behind_the_next_load_nothing_is_told_of_what_stood_before(parts):
+    folder, gauge = parts
+    load(gauge, folder)
+    (folder / "c.py").unlink()
+    gauge.outdated("code", [])
+    gauge.comparing.wait()
+    assert gauge.blind("code").endswith(f"{LEFT} (1 file is gone)")
+    load(gauge, folder)
+    assert gauge.blind("code").endswith(LEFT)

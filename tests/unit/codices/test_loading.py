@@ -1,0 +1,43 @@
+"""From a request to what the library is asked for."""
+
+import os
+
+import pytest
+
+from codex.trees.ignore import Globs
+from codex.trees.sources import LoadRequest as Wanted
+from orchestrator.codices.loading import wanted_of
+from orchestrator.errors import NotPermitted
+from orchestrator.service import LoadRequest, Principal
+from orchestrator.wire.places import is_url
+
+ME = Principal(os.geteuid(), os.getegid(), os.getpid())
+
+
+def test_all_that_was_asked_for_reaches_the_library():
+    request = LoadRequest(
+        ME, "/a", "n", ("/b", "git@host:x.git"), "v1", secrets=True, replace=True, include=("*.py",), exclude=("x",)
+    )
+    wanted = Wanted(("/a", "/b", "git@host:x.git"), "n", Globs(("*.py",), ("x",)), "v1", True, True)
+    assert wanted_of(request) == wanted
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "https://host/x.git"])
+def test_nobody_has_the_daemon_read_for_them(place):
+    with pytest.raises(NotPermitted, match="may not have the daemon"):
+        wanted_of(LoadRequest(Principal(os.geteuid() + 1, 0, 1), place))
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("https://h/x.git", True),
+        ("git@h:x", True),
+        ("file:///x", True),
+        ("/a:b", False),
+        ("src", False),
+        ("a/b:c", False),
+    ],
+)
+def test_git_urls_are_told_from_paths(place, expected):
+    assert is_url(place) is expected

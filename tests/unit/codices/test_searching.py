@@ -1,0 +1,61 @@
+"""What a search reports of its hits."""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from codex.archive.memory import MemoryArchive
+from codex.documents import Document
+from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.search import Search
+from orchestrator.codices.searching import ArchiveSearch
+
+FILES = {
+    "src/errors.py": 'raise ValueError("no such header here")\n',
+    "src/header.py": "def header():\n    return no_such_header(here)\n",
+}
+
+
+def report(files, query, n=10, graph=False):
+    archive = MemoryArchive()
+    archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
+    search = ArchiveSearch(Search(archive), Neighbourhoods(archive))
+    return anyio.run(partial(search.report, query, "c", n, graph=graph))
+
+
+def holding(query):
+    return {hit["path"]: hit["exact"] for hit in report(FILES, query)["hits"]}
+
+
+def test_a_hit_that_holds_what_was_quoted_is_marked_and_one_with_its_words_is_not():
+    assert holding('"no such header here"') == {"src/errors.py": True, "src/header.py": False}
+
+
+def test_places_that_hold_what_was_quoted_and_are_not_shown_are_counted():
+    body = "    value = 1\n" * 40
+    text = "".join(f"def f{number}():\n    raise ValueError('<no such>')\n{body}" for number in range(5))
+    found = report({"a.py": text}, '"<no such>"', 2)
+    assert [hit["exact"] for hit in found["hits"]] == [True, True]
+    assert found["notices"] == ["at least 3 more places hold what was asked for as it is; a larger -n shows more"]
+    assert report({"a.py": text}, '"<no such>"', 5)["notices"] == []
+
+
+@pytest.mark.parametrize("n", [1, 3, 10])
+def test_neighbours_stand_behind_all_hits_and_say_from_which_one_and_by_what(n):
+    files = {
+        **{f"{name}.py": f"def {name}():\n    return helper_one()  # begin\n" for name in ("begin", "begin_again")},
+        "helper.py": "def helper_one():\n    return helper_two()\n",
+        "deep.py": "def helper_two():\n    return 1\n",
+    }
+    plain, found = report(files, "begin", n)["hits"], report(files, "begin", n, graph=True)["hits"]
+    assert found[: len(plain)] == plain
+    assert [hit["near"] for hit in plain] == [""] * len(plain)
+    near = {hit["path"]: hit["near"] for hit in found[len(plain) :]}
+    assert near["helper.py"] == "used by begin.py:1 (begin): helper_one"
+    assert n == 1 or near["deep.py"] == "2 steps from begin.py:1, through helper.py:1"
+    assert len(near) <= n
+
+
+def test_where_nothing_was_quoted_no_hit_is_marked():
+    assert set(holding("which header is here").values()) == {False}

@@ -1,0 +1,85 @@
+"""The arithmetic of a pool's cells: what is promised is reserved, and nothing is promised twice."""
+
+from array import array
+
+from orchestrator.engine.cache.conservation import check
+from orchestrator.engine.cache.pool import SCRATCH_CELLS, Pool
+from orchestrator.engine.cache.sizes import Size
+from orchestrator.engine.fake import FakeBackend
+
+FLOOR = array("I", range(100))
+
+
+def pool(cells: int = 500, sequences: int = 5) -> Pool:
+    return Pool("code", FakeBackend().open(cells, sequences), lambda _pool, _node: None)
+
+
+def test_an_empty_pool_has_all_its_cells_but_the_scratch() -> None:
+    empty = pool()
+    assert (empty.free(), empty.reserved(), empty.idle()) == (500 - SCRATCH_CELLS, SCRATCH_CELLS, True)
+
+
+def test_a_ticket_reserves_its_prompt_and_all_it_may_answer() -> None:
+    one = pool()
+    assert one.admit(1, FLOOR, 100, 1, 50) is not None
+    assert one.free() == 500 - SCRATCH_CELLS - 150
+    check(one)
+
+
+def test_two_tickets_with_the_same_floor_reserve_it_once() -> None:
+    one = pool()
+    one.admit(1, FLOOR + array("I", [1]), 100, 1, 50)
+    one.admit(2, FLOOR + array("I", [2]), 100, 2, 50)
+    assert one.free() == 500 - SCRATCH_CELLS - 100 - 2 - 100
+    check(one)
+
+
+def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wanted() -> None:
+    one = pool()
+    assert one.admit(1, FLOOR, 100, 1, 400) is None
+    assert (one.free(), one.idle(), list(one.tree.nodes())) == (500 - SCRATCH_CELLS, True, [])
+    assert one.wanted == Size(100 + 400 + SCRATCH_CELLS, 2)
+    check(one)
+
+
+def test_who_asks_for_room_round_after_round_makes_nothing_older() -> None:
+    one = pool()
+    tip = one.admit(1, FLOOR, 100, 1, 0)
+    assert tip is not None
+    tip.filled = 100
+    one.release(1, tip)
+    before = one.tree._clock, tip.used
+    for _ in range(20):
+        one.tree.walk(1.0)
+        assert one.admit(2, FLOOR + array("I", [1]), 100, 1, 400) is None
+    assert (one.tree._clock, tip.used, tip.walked) == (*before, 0.0)
+
+
+def test_no_more_tickets_enter_than_there_are_sequences() -> None:
+    one = pool(cells=5000, sequences=4)
+    entered = [one.admit(number, array("I", [number]), 0, 1, 5) is not None for number in range(5)]
+    assert entered == [True, True, True, False, False]
+    assert one.wanted.sequences == 5
+    check(one)
+
+
+def test_in_a_memory_with_more_sequences_more_tickets_enter_and_those_inside_keep_theirs() -> None:
+    one = pool(cells=5000, sequences=3)
+    for number in (1, 2):
+        tip = one.admit(number, array("I", [number]), 0, 1, 5)
+        assert tip is not None and one.tree.attach(tip) == number - 1
+    assert one.admit(3, array("I", [3]), 0, 1, 5) is None
+    one.rebind(FakeBackend().open(5000, 5))
+    tips = [one.admit(number, array("I", [number]), 0, 1, 5) for number in (3, 4)]
+    assert sorted(one.tree.attach(tip) for tip in tips if tip is not None) == [2, 3]
+    assert one.admit(5, array("I", [5]), 0, 1, 5) is None
+    assert one.scratch == 4
+
+
+def test_a_released_ticket_gives_everything_back() -> None:
+    one = pool()
+    tip = one.admit(1, FLOOR, 100, 1, 50)
+    assert tip is not None
+    one.release(1, tip)
+    assert one.free() == 500 - SCRATCH_CELLS
+    check(one)

@@ -1,0 +1,180 @@
+"""The watchdog tells of what takes ten times its prediction, and of nothing else, in each thread by itself; the loop has
+it watch each step."""
+
+import math
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from support.waiting import SOON
+
+from orchestrator.engine.backend import Batch
+from orchestrator.engine.child.watchdog import FACTOR, LEAST_SECONDS, Watchdog
+from orchestrator.engine.fake import FakeBackend, FakeMemory
+from orchestrator.engine.messages import Grant, Job, PutFloor
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.token_ids import ids_to_bytes
+
+
+class Hands:
+    """A clock that the test sets, and what was told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.told: list[float] = []
+        self.names: list[str] = []
+        self.watchdog = Watchdog(lambda: self.now, self.tell)
+
+    def tell(self, what: str, seconds: float) -> None:
+        self.names.append(what)
+        self.told.append(seconds)
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+        self.watchdog.look()
+
+    def do(self, predicted: float, seconds: float) -> None:
+        with self.watchdog.watch("work", predicted):
+            self.spend(seconds)
+
+
+def test_what_nobody_can_predict_may_take_any_time() -> None:
+    hands = Hands()
+    hands.do(math.inf, 100_000)
+    assert hands.told == []
+
+
+@pytest.mark.parametrize(("predicted", "limit"), [(0.1, LEAST_SECONDS), (20.0, FACTOR * 20.0)])
+def test_it_is_told_beyond_ten_times_the_prediction_and_at_least_thirty_seconds(predicted: float, limit: float) -> None:
+    hands = Hands()
+    hands.do(predicted, limit)
+    assert hands.told == []
+    hands.do(predicted, limit + 1)
+    assert hands.told == [limit + 1]
+
+
+def test_while_nothing_is_watched_there_is_nothing_to_tell() -> None:
+    hands = Hands()
+    hands.do(0.1, 1)
+    hands.spend(10_000)
+    assert hands.told == []
+
+
+def test_what_fails_has_ended_too() -> None:
+    hands = Hands()
+    with pytest.raises(RuntimeError), hands.watchdog.watch("work", 0.1):
+        raise RuntimeError
+    hands.spend(10_000)
+    assert hands.told == []
+
+
+def test_what_stands_inside_is_judged_by_its_own_prediction_and_its_end_is_a_sign_of_life() -> None:
+    hands = Hands()
+    with hands.watchdog.watch("what stands around", 0.1):
+        hands.spend(LEAST_SECONDS)
+        hands.do(1000, 9000)
+        hands.spend(LEAST_SECONDS)
+        assert hands.told == []
+        hands.spend(1)
+    assert hands.told == [LEAST_SECONDS + 1]
+    assert hands.names == ["what stands around"]
+
+
+def test_each_thread_is_watched_by_what_it_does_itself() -> None:
+    hands = Hands()
+    entered, leave = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with hands.watchdog.watch("the lane's", 1.0):
+            entered.set()
+            leave.wait(SOON)
+
+    lane = threading.Thread(target=hang)
+    with hands.watchdog.watch("the loop's", 1000.0):
+        lane.start()
+        assert entered.wait(SOON)
+        hands.do(0.1, 1)
+        hands.spend(LEAST_SECONDS)
+    leave.set()
+    lane.join()
+    hands.spend(10_000)
+    assert (hands.names, hands.told) == (["the lane's"], [LEAST_SECONDS + 1])
+
+
+def test_whoever_shows_signs_of_life_may_take_any_time_and_is_told_of_when_they_end() -> None:
+    hands = Hands()
+    done = 0
+    with hands.watchdog.watch("a load", 60.0, lambda: done):
+        for _ in range(100):
+            done += 1
+            hands.spend(FACTOR * 60.0)
+        assert hands.told == []
+        hands.spend(FACTOR * 60.0)
+        assert hands.told == []
+        hands.spend(1)
+    assert (hands.names, hands.told) == (["a load"], [FACTOR * 60.0 + 1])
+
+
+class SlowMemory(FakeMemory):
+    owner: "SlowBackend"
+
+    def decode(self, batch: Batch) -> None:
+        self.owner.spend(self.owner.seconds)
+        super().decode(batch)
+
+
+class SlowBackend(FakeBackend):
+    """Its steps take so many `seconds`."""
+
+    def __init__(self, spend: Callable[[float], None]) -> None:
+        super().__init__(end_every=1 << 30)
+        self.spend = spend
+        self.seconds = 0.0
+
+    def open(self, cells: int, sequences: int) -> SlowMemory:
+        memory = SlowMemory(cells, sequences, self.end_every, footprint=cells * 8)
+        memory.owner = self
+        return memory
+
+
+class Watched(Hands):
+    """A loop that is asked something long, after a round without anything to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backend = SlowBackend(self.spend)
+        self.loop = Loop(
+            self.backend, 4, Limits(64), lambda _: None, lambda: self.now, watch=partial(self.watchdog.watch, "a step")
+        )
+        self.loop.handle(Grant(1, 4096, 2048))
+        self.round(0)
+        self.loop.handle(PutFloor("code", ids_to_bytes(range(300))))
+        self.loop.handle(Job(1, "code", ids_to_bytes([7]), 1, 100))
+
+    def round(self, seconds: float) -> None:
+        self.backend.seconds = seconds
+        self.loop.round()
+
+
+def test_the_first_step_of_a_loop_may_take_any_time_although_rounds_went_before_it() -> None:
+    watched = Watched()
+    watched.round(10_000)
+    assert (watched.loop.counters.steps, watched.told) == (1, [])
+
+
+def test_a_later_step_of_a_loop_may_take_ten_times_its_prediction() -> None:
+    watched = Watched()
+    watched.round(0)
+    watched.round(LEAST_SECONDS + 1)
+    assert (watched.loop.counters.steps, watched.told) == (2, [LEAST_SECONDS + 1])
+
+
+def test_carrying_may_take_longer_the_more_is_granted_or_held() -> None:
+    watched = Watched()
+    empty = watched.loop.admission.carrying_s()
+    watched.round(0)
+    assert watched.loop.admission.carrying_s() > empty > 0
+    watched.loop.handle(Grant(2, 0, 2048))
+    assert watched.loop.admission.carrying_s() > 0, "what stands may have to be carried away"

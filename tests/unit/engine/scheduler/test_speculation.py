@@ -1,0 +1,197 @@
+"""Drafts change how fast an answer comes and never what it says; where they do not pay they stop."""
+
+import math
+import random
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.driven import NEAR, Driven
+
+from orchestrator.engine.backend import Batch
+from orchestrator.engine.builtin import ensure
+from orchestrator.engine.cache.tree import Tree
+from orchestrator.engine.costs import Costs
+from orchestrator.engine.fake import FakeMemory
+from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
+from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
+from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.scheduler.drafts import GRAM, Drafting
+from orchestrator.engine.scheduler.loop import Loop
+from orchestrator.engine.scheduler.planner import Draft, Limits, plan_round
+from orchestrator.engine.scheduler.speculation import recent
+from orchestrator.engine.scheduler.ticket import Ticket
+from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
+
+CODE = "".join(
+    f"def area_{name}(width, height, depth, unit): return convert(width * height * depth + {name}, unit)\n"
+    for name in range(40)
+)
+BATCH = 512
+ASKED = "\nWhat does area_17 return?\ndef area_17(width, height, depth"
+
+
+class Asked:
+    """An answer on a fresh loop, the last one of so many `times`, and how it was made."""
+
+    def __init__(
+        self,
+        backend: LlamaBackend,
+        floor: list[int],
+        tail: list[int],
+        *,
+        drafts: bool,
+        most: int,
+        clock: Callable[[], float] | None = None,
+        times: int = 1,
+    ) -> None:
+        ticks = count()
+        self.end = Completion
+        self.loop = Loop(
+            backend, 4, Limits(BATCH, drafts=drafts), self._hear, clock or (lambda: next(ticks) / 1000), None
+        )
+        self.loop.handle(Grant(1, cells=8192, window=8192))
+        self.loop.handle(PutFloor("code", ids_to_bytes(floor)))
+        for ticket in range(1, times + 1):
+            self.text, self.ids, self.steps = "", list[int](), -self.loop.counters.steps
+            self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling()))
+            while self.loop.busy():
+                self.loop.round()
+                self.loop.check()
+            self.steps += self.loop.counters.steps
+        for name in list(self.loop.admission.pools):
+            self.loop.admission.close(name)
+
+    def _hear(self, messages: list[object]) -> None:
+        for message in messages:
+            if isinstance(message, Delta):
+                self.text += message.text
+                self.ids += bytes_to_ids(message.ids)
+            elif isinstance(message, Completion):
+                self.end = message
+
+
+class RowClock:
+    """Time passes with what is computed, as on a CPU: 2 ms a step and 1 ms a row."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def charge(self, decode: Callable[[LlamaMemory, Batch], None]) -> Callable[[LlamaMemory, Batch], None]:
+        def charged(memory: LlamaMemory, batch: Batch) -> None:
+            self.now += (2 + len(batch)) / 1000
+            decode(memory, batch)
+
+        return charged
+
+
+@pytest.fixture(scope="module")
+def quoter(quoter_model: Path) -> Iterator[LlamaBackend]:
+    backend = LlamaBackend(EngineSpec(str(quoter_model), threads=1, gpu_layers=0))
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def noise(models: Path) -> Iterator[LlamaBackend]:
+    """Random weights: what it says follows from everything before, and quotes nothing."""
+    backend = LlamaBackend(EngineSpec(str(ensure("builtin:noise-s", models)), threads=1, gpu_layers=0))
+    yield backend
+    backend.close()
+
+
+def test_an_answer_that_quotes_is_the_same_with_drafts_and_takes_fewer_steps(quoter: LlamaBackend) -> None:
+    floor, tail = quoter.encode([CODE, ASKED], control=False)
+    plain, drafted = (Asked(quoter, floor, tail, drafts=drafts, most=40) for drafts in (False, True))
+    assert drafted.text == plain.text
+    assert "height" in plain.text
+    assert (plain.end.drafted, plain.end.accepted) == (0, 0)
+    assert drafted.end.accepted > 5
+    assert drafted.loop.counters.steps < plain.loop.counters.steps
+
+
+def test_an_answer_to_a_prompt_that_was_cached_is_drafted_as_soon(quoter: LlamaBackend) -> None:
+    floor, tail = quoter.encode([CODE, ASKED], control=False)
+    first, again = (Asked(quoter, floor, tail, drafts=True, most=12, times=times) for times in (1, 2))
+    assert again.ids == first.ids
+    assert again.end.computed == 1
+    assert again.steps - 1 <= first.steps - math.ceil(first.end.computed / BATCH)
+
+
+Branches = st.dictionaries(st.integers(0, 8), st.integers(0, 3), max_size=3)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 9), st.integers(0, 9), Branches)
+def test_the_last_tokens_are_those_of_prompt_and_answer_however_their_path_is_cut(
+    prompt: list[int], cut: int, before: int, branches: dict[int, int]
+) -> None:
+    """`before`: how much of the prompt another one had; `branches`: where others go on otherwise, and with what."""
+    tree = Tree(FakeMemory(1 << 20, 32, 1), range(31))
+    ticket = Ticket(Job(1, "f", b"", 1, 9), array("I", prompt), min(cut, len(prompt)), 1, 0.0)
+    tree.lease(ticket.ids[:before], ticket.cut, 1, before)
+    ticket.tip = tree.lease(ticket.ids, ticket.cut, 1, len(prompt) - 1)
+    said = prompt[:]
+    for place in range(9):
+        ticket.pending = place
+        assert recent(ticket) == [*said, place][-GRAM:]
+        if place in branches:
+            tree.lease(array("I", [*said, branches[place]]), ticket.cut, 1, len(said))
+        ticket.tip = tree.extend(ticket.tip, place)
+        said.append(place)
+
+
+def test_an_answer_whose_drafts_are_wrong_is_the_same_and_soon_goes_without(
+    quoter: LlamaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model quotes what eight tokens agree with; behind it stand decoys that four agree with."""
+    code, tail, wrong = quoter.encode([CODE, ASKED, " nothing of this is ever said here"], control=False)
+    told = [*tail, *Asked(quoter, code, tail, drafts=False, most=40).ids]
+    decoys = [token for at in range(len(told) - GRAM) for token in (*told[at : at + GRAM], *wrong)]
+    clock = RowClock()
+    monkeypatch.setattr(LlamaMemory, "decode", clock.charge(LlamaMemory.decode))
+    plain, drafted = (
+        Asked(quoter, [*code, *decoys], tail, drafts=drafts, most=40, clock=clock) for drafts in (False, True)
+    )
+    assert drafted.ids == plain.ids
+    assert len(plain.ids) > 20
+    assert drafted.end.drafted > drafted.end.accepted
+    assert 1 <= drafted.loop.counters.drafts <= 10, f"{drafted.loop.counters.drafts} drafts that were wrong"
+
+
+def test_on_a_model_that_does_not_quote_drafts_change_an_answer_only_where_two_tokens_are_as_likely(
+    noise: LlamaBackend,
+) -> None:
+    """Each answer is drafted: its prompt ends as a piece of its floor does, behind which stands another's answer."""
+    tried = 0
+    for seed in range(6):
+        chance = random.Random(seed)
+        begin, tail = ([chance.randrange(300, 3800) for _ in range(size)] for size in (40, 12))
+        first = Asked(noise, begin, tail, drafts=False, most=12)
+        floor = [*begin, *tail, *first.ids]
+        plain, drafted = (Asked(noise, floor, tail, drafts=drafts, most=12) for drafts in (False, True))
+        tried += drafted.end.drafted
+        if drafted.ids != plain.ids:
+            same = next(at for at, pair in enumerate(zip(plain.ids, drafted.ids, strict=False)) if len(set(pair)) == 2)
+            likely = Driven(noise).recomputed([*floor, *tail, *plain.ids[:same]], 1)[0][1]
+            assert abs(likely[plain.ids[same]] - likely[drafted.ids[same]]) < NEAR
+    assert tried > 0
+
+
+def drafts_planned(expected: float) -> tuple[tuple[int, int], ...]:
+    (step,) = plan_round({0: [1]}, (), {0: 1000}, Limits(512), Costs(1), {1: Draft(8, expected)})
+    return step.drafts
+
+
+def test_drafts_that_are_never_right_stop() -> None:
+    drafting = Drafting((), accepted=8.0)
+    assert drafts_planned(drafting.expected)
+    for _ in range(20):
+        drafting.learn(drafted=8, accepted=0)
+    assert not drafts_planned(drafting.expected)

@@ -1,0 +1,103 @@
+"""The governor at work: what the engine holds is told, the embedding model makes room, and a fault ends no watch."""
+
+import pytest
+from support.gpus import gpu
+from support.shapes import shape
+from support.waiting import Told
+
+from codex.errors import CodexError
+from governor.embedding import EmbeddingCost
+from governor.footprint import KvPlan
+from governor.readings import Snapshot
+from governor.sensors.host import HostSensor
+from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
+from governor.shape import Layer
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.model import EngineSpec
+from orchestrator.machine.machine import Costs, Machine
+
+pytestmark = pytest.mark.anyio
+SHAPE = shape(
+    trained=32_768,
+    embedding=512,
+    heads=8,
+    vocabulary=32_000,
+    feed_forward=1_024,
+    layers=(Layer(10 * MIB, 512, 512, 64, 64),) * 4,
+    input=10 * MIB,
+    output=10 * MIB,
+)
+SETTINGS = GovernorSettings(
+    pressure=PressureSettings(worse_s=0.0, better_s=0.0), sampler=SamplerSettings(busy_s=0.01, idle_s=0.02)
+)
+
+
+class Card:
+    """A GPU whose free memory the test sets."""
+
+    def __init__(self):
+        self.free = 20 * GIB
+
+    def read(self, own_pids, now):
+        return Snapshot(now, (gpu(0, 24 * GIB, self.free),), HostSensor().read(own_pids, now))
+
+
+class Watched:
+    """A machine, what it told the embedding model, and how often codices were to follow it."""
+
+    def __init__(self, embedding=None, fault=None):
+        self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
+        self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), embedding=embedding))
+        self.client = EngineClient(EngineSpec("fake"))
+        self.moved = Told()
+        self.machine.bind(self.client, self.follow, self.rest)
+
+    def rest(self, why):
+        self.told.append(why)
+        self.client.rest_embedding(why)
+        self.moved.tell()
+
+    async def follow(self):
+        self.followed += 1
+        self.moved.tell()
+        if self.fault:
+            raise self.fault
+
+    async def __aenter__(self):
+        await self.machine.start()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.machine.stop()
+
+
+EMBEDDING = EmbeddingCost(layers=0, gpu=0, ram=GIB, weights=GIB // 2, buffers=GIB // 2)
+
+
+async def test_the_embedding_model_is_planned_for_and_gives_its_bytes_back_while_it_is_away():
+    async with Watched(EMBEDDING) as watched:
+        assert watched.machine.budget.embedding_bytes == GIB
+        watched.card.free = GIB
+        await watched.moved.until(lambda: watched.told and watched.machine.budget.embedding_bytes == 0)
+        assert "VRAM is scarce (pressure critical)" in watched.told[0]
+        watched.card.free = 20 * GIB
+        await watched.moved.until(lambda: watched.told[-1] == "" and watched.machine.budget.embedding_bytes == GIB)
+        assert len(watched.told) == 2
+
+
+async def test_without_an_embedding_model_nobody_has_to_make_room():
+    async with Watched() as watched:
+        watched.card.free = GIB
+        await watched.moved.until(lambda: watched.machine.levels.memory == "critical" and watched.followed)
+        assert watched.told == []
+
+
+@pytest.mark.parametrize("fault", [EngineUnavailable("it ended"), CodexError("the disk is full"), ValueError("ours")])
+async def test_a_fault_of_who_follows_does_not_end_the_watch(fault):
+    async with Watched(EMBEDDING, fault=fault) as watched:
+        watched.card.free = GIB
+        await watched.moved.until(lambda: watched.told and watched.followed)
+        watched.card.free = 20 * GIB
+        await watched.moved.until(lambda: watched.told[-1] == "")
+        assert watched.followed >= 2

@@ -1,0 +1,30 @@
+"""What the engine is asked for, and what the doctor looks for, are the same."""
+
+from pathlib import Path
+
+import pytest
+from support import odd_models
+
+from governor.budget import Stores
+from orchestrator.engine.checkpoints.fingerprint import fingerprint
+from orchestrator.model.embedding.embedding_model import EmbeddingChoice
+from orchestrator.model.host import spec_of
+from orchestrator.model.model_file import find_model
+from orchestrator.model.offloading import offload_of
+from orchestrator.reports.model_findings import floors_on_disk
+from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.paths import Paths
+
+
+@pytest.mark.parametrize("context", ["auto", 2048, 1024])
+def test_the_doctor_counts_the_floors_that_an_engine_with_these_settings_would_find(tmp_path: Path, context: object):
+    path = odd_models.long_rope(tmp_path / "model.gguf")
+    settings = Settings(model=ModelSettings(path=str(path), context=context))
+    paths, offload = Paths.of({"HOME": str(tmp_path)}), offload_of(settings.model, offloads=False)
+    model = find_model(str(path), paths.models)
+    spec = spec_of(settings, paths, model, offload, EmbeddingChoice(), Stores(0, 0))
+    assert spec.context == (0 if context == "auto" else context)
+    floor = paths.checkpoints / fingerprint(spec)[:32]
+    floor.mkdir(parents=True)
+    (floor / "segment").write_bytes(b"x" * 10)
+    assert floors_on_disk(str(path), settings.model, paths.checkpoints) == {"own": 10, "other": 0}

@@ -1,0 +1,259 @@
+"""A turn within its budget: cut in the declared order and said so, or refused with the numbers; never silently."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from formatters.blocks import Role
+from formatters.context import (
+    Amendment,
+    Attachment,
+    Evidence,
+    KarmaEntry,
+    KarmaView,
+    StateView,
+    Turn,
+    TurnContext,
+)
+from governor.ctc import Kind, Limits
+from orchestrator.errors import OverBudget
+from orchestrator.prompt.claims import STUB, entries_of, exchanges_of
+from orchestrator.prompt.composing import Composed, Composer, context_of
+from orchestrator.prompt.governing import Governed, governed
+from orchestrator.prompt.reach import Reach, within_reach
+from orchestrator.prompt.tokens import TokenCache
+
+pytestmark = pytest.mark.anyio
+Turns = Callable[..., TurnContext]
+ROOMY = Limits(tokens=1_000_000, characters=10_000_000, depth=20)
+
+
+def passage(path: str, size: int = 30) -> Evidence:
+    return Evidence(path=path, start=1, end=size, text="".join(f"{path} {number}\n" for number in range(size)))
+
+
+def asked(text: str, **came: object) -> Turn:
+    return Turn.model_validate({"role": Role.USER, "text": text, **came})
+
+
+def answered(text: str) -> Turn:
+    return Turn(role=Role.ASSISTANT, text=text)
+
+
+def tool(text: str) -> Turn:
+    return Turn(role=Role.TOOL, text=text)
+
+
+LONG = StateView(
+    turns=(
+        asked(
+            "first question " * 20,
+            evidence=(passage("old.py"),),
+            amendments=(Amendment(number=1, path="a.py", text="new"),),
+        ),
+        answered("first answer"),
+        asked("second question", attachments=(Attachment(name="log.txt", text="a log\n"),)),
+        answered("calling"),
+        tool("a long result\n" * 40),
+        answered("second answer"),
+        asked("third question"),
+        answered("third answer"),
+    ),
+    evidence=(passage("best.py"), passage("worst.py")),
+)
+KARMA = KarmaView(
+    entries=(
+        KarmaEntry(heading="Active Constraints", text="never do"),
+        KarmaEntry(heading="Known Information", text="x is 1"),
+    )
+)
+
+
+@pytest.fixture
+def turn(a_turn: Turns) -> TurnContext:
+    return a_turn("And now?", state=LONG, karma=KARMA)
+
+
+@pytest.fixture
+async def composed(composer: Composer, turn: TurnContext) -> Composed:
+    return await composer.compose(context_of(turn))
+
+
+@pytest.fixture(name="govern")
+def governing(composer: Composer, tokens: TokenCache) -> Callable[..., object]:
+    async def govern(turn: TurnContext, **limits: int) -> Governed:
+        return await governed(turn, composer, tokens, replace(ROOMY, **limits))
+
+    return govern
+
+
+async def test_the_claims_are_all_of_the_prompt(composed: Composed, turn: TurnContext, tokens: TokenCache) -> None:
+    entries = await entries_of(turn, composed, tokens)
+    assert sum(entry.claim.tokens for entry in entries) == composed.assembled.tokens
+    assert sum(entry.claim.characters for entry in entries) == len(composed.text)
+
+
+async def test_every_item_claims_as_what_it_is(composed: Composed, turn: TurnContext, tokens: TokenCache) -> None:
+    kinds = {entry.claim.id: entry.claim.kind for entry in await entries_of(turn, composed, tokens)}
+    assert kinds == {
+        "identity and codex": Kind.FLOOR,
+        "chat template": Kind.INSTRUCTION,
+        "environment": Kind.INSTRUCTION,
+        "karma": Kind.INSTRUCTION,
+        "memory 1 of Known Information": Kind.MEMORY,
+        "a.py": Kind.INSTRUCTION,
+        "turn 1": Kind.TURN,
+        "old.py:1-30 of turn 1": Kind.SUPERSEDED,
+        "log.txt": Kind.INSTRUCTION,
+        "turn 2": Kind.TURN,
+        "tool result of turn 2": Kind.SUPERSEDED,
+        "turn 3": Kind.TURN,
+        "archive": Kind.INSTRUCTION,
+        "best.py:1-30": Kind.EVIDENCE,
+        "worst.py:1-30": Kind.EVIDENCE,
+        "user": Kind.QUERY,
+    }
+
+
+def test_a_question_and_what_follows_it_are_one_exchange() -> None:
+    assert exchanges_of(LONG) == [0, 0, 1, 1, 1, 1, 2, 2]
+    assert exchanges_of(StateView(turns=(answered("hello"), asked("q"), answered("a")))) == [0, 1, 1]
+
+
+async def test_what_fits_is_left_as_it_is(govern: Callable[..., object], turn: TurnContext) -> None:
+    result = await govern(turn)
+    assert result.turn is turn
+    assert result.actions == ()
+
+
+async def test_results_and_old_evidence_become_stubs_first(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed
+) -> None:
+    result = await govern(turn, tokens=composed.assembled.tokens - 1)
+    assert result.composed.assembled.tokens < composed.assembled.tokens
+    assert len(result.actions) == 1
+    assert result.actions[0].endswith("(superseded tool results)")
+    assert result.turn.state.turns[0].evidence[0].text == STUB
+    assert "old.py:1-30" in result.composed.text
+
+
+async def test_the_order_is_stubs_then_memories_then_oldest_turns_then_evidence(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed
+) -> None:
+    fitting, reasons = composed.assembled.tokens, []
+    while True:
+        try:
+            result = await govern(turn, tokens=fitting - 1)
+        except OverBudget:
+            break
+        fitting = result.composed.assembled.tokens
+        reasons.append([action.rpartition("(")[2].rstrip(")") for action in result.actions])
+    order = ["superseded tool results", "memories", "older turns", "evidence"]
+    last = reasons[-1]
+    assert [reason for reason in order if reason in last] == order
+    assert all(set(few) <= set(more) for few, more in pairwise(reasons))
+
+
+async def test_the_lowest_rank_of_evidence_goes_first(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    turn = a_turn(state=StateView(evidence=LONG.evidence))
+    whole = (await composer.compose(context_of(turn))).assembled.tokens
+    result = await govern(turn, tokens=whole - 1)
+    assert [one.path for one in result.turn.state.evidence] == ["best.py"]
+    (action,) = result.actions
+    assert action.startswith("worst.py:1-30 left out, ")
+
+
+async def test_only_the_last_turns_stand_in_a_prompt(govern: Callable[..., object], turn: TurnContext) -> None:
+    result = await govern(turn, depth=1)
+    assert [one.text for one in result.turn.state.turns] == ["third question", "third answer"]
+    (action,) = [action for action in result.actions if action.startswith("turns ")]
+    assert action.startswith("turns 1 to 2 left out, ")
+    assert action.endswith(" tokens saved (message depth)")
+
+
+async def test_turns_that_were_left_out_before_keep_their_numbers(
+    composer: Composer, tokens: TokenCache, turn: TurnContext
+) -> None:
+    left, gone = within_reach(turn, Reach(depth=2, messages=1_000))
+    whole = await composer.compose(context_of(left))
+    roomy = await governed(left, composer, tokens, ROOMY, composed=whole, gone=gone)
+    assert roomy.actions == ("turn 1 left out (older than what may stand in a prompt)",)
+    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), composed=whole, gone=gone)
+    assert [action.partition(" left out")[0].partition(" shortened")[0] for action in result.actions] == [
+        "turn 1",
+        "turn 2",
+        "tool result of turn 2",
+    ]
+
+
+@pytest.mark.parametrize(("depth", "messages", "gone"), [(20, 8, 0), (2, 8, 1), (20, 7, 1), (20, 5, 2), (20, 1, 3)])
+def test_only_turns_that_can_stand_in_a_prompt_are_written(
+    turn: TurnContext, depth: int, messages: int, gone: int
+) -> None:
+    left, out = within_reach(turn, Reach(depth, messages))
+    kept = [one for one, exchange in zip(LONG.turns, exchanges_of(LONG), strict=True) if exchange >= gone]
+    assert out == gone
+    assert [one.text for one in left.state.turns] == [one.text for one in kept]
+    carried = [one for one in (*left.state.turns, left.state) for one in one.attachments]
+    assert [one.name for one in carried] == ["log.txt"]
+
+
+async def test_however_much_went_a_few_sentences_tell_it(govern: Callable[..., object], a_turn: Turns) -> None:
+    calls = [tool(f"result {number}\n" * 60) for number in range(30)]
+    state = StateView(turns=(asked("first"), *calls, *(asked(f"and {number}?") for number in range(40))))
+    turn = a_turn(state=state)
+    turns, results = (await govern(turn, tokens=1_080, depth=1_000)).actions
+    assert results.startswith("30 tool results of earlier turns shortened to ")
+    assert turns.startswith("turns 1 to ")
+
+
+async def test_news_of_the_codex_and_files_of_the_user_outlive_their_turn(
+    govern: Callable[..., object], turn: TurnContext
+) -> None:
+    first = (await govern(turn, depth=1)).turn.state.turns[0]
+    assert [one.path for one in first.amendments] == ["a.py"]
+    assert [one.name for one in first.attachments] == ["log.txt"]
+
+
+async def test_constraints_question_and_floor_are_never_cut(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed
+) -> None:
+    fitting = composed.assembled.tokens
+    while True:
+        try:
+            result = await govern(turn, tokens=fitting - 1)
+        except OverBudget:
+            break
+        fitting = result.composed.assembled.tokens
+        assert result.composed.assembled.floor is composed.assembled.floor
+        assert "never do" in result.composed.text
+        assert "And now?" in result.composed.text
+
+
+async def test_what_cannot_fit_is_refused_with_the_numbers(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed
+) -> None:
+    with pytest.raises(OverBudget) as refusal:
+        await govern(turn, tokens=50)
+    assert "50 can be held" in refusal.value.message
+    assert "identity and codex" in refusal.value.hint
+
+
+async def test_too_many_characters_are_cut_like_too_many_tokens(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed
+) -> None:
+    result = await govern(turn, characters=len(composed.text) - 200)
+    assert result.actions
+    assert len(result.composed.text) <= len(composed.text) - 200
+
+
+@pytest.mark.parametrize("share", [0.95, 0.8, 0.6])
+async def test_what_is_sent_never_exceeds_the_budget(
+    govern: Callable[..., object], turn: TurnContext, composed: Composed, share: float
+) -> None:
+    budget = int(composed.assembled.tokens * share)
+    assert (await govern(turn, tokens=budget)).composed.assembled.tokens <= budget

@@ -1,0 +1,107 @@
+"""systemd accepts the units without a word, and finds them closed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings import Paths
+from orchestrator.systemd.text import Unit, quoted, service_text, socket_text
+from orchestrator.systemd.units import carried, complaint, install, place_of, uninstall
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's tools are not here")
+UNITS = [
+    Unit(Path(sys.executable), user, (Path("/tmp"),), tcp, {"X": "a b%"})
+    for user in (True, False)
+    for tcp in (True, False)
+]
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(unit):
+        service, socket = tmp_path / "lorekeep.service", tmp_path / "lorekeep.socket"
+        service.write_text(service_text(unit))
+        socket.write_text(socket_text())
+        return service, socket
+
+    return write
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS, ids=repr)
+def test_systemd_verifies_the_units_without_a_word(written, tmp_path, unit):
+    manager = ["--user"] if unit.user else ["--system"]
+    command = ["systemd-analyze", *manager, "verify", *written(unit)]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")  # unknown keys are told on stderr, with status 0
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if not unit.tcp], ids=repr)
+def test_the_service_s_exposure_is_at_most_1_5(written, unit):
+    service, _ = written(unit)
+    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=15", service]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_the_gpu_stays_visible():
+    text = service_text(UNITS[0])
+    assert "DeviceAllow=char-nvidia-uvm rw" in text
+    assert "PrivateDevices" not in text
+    assert "ProcSubset" not in text
+
+
+def test_without_tcp_there_is_no_network():
+    assert "PrivateNetwork=yes" in service_text(Unit(Path("/lore"), tcp=False))
+    assert "PrivateNetwork" not in service_text(Unit(Path("/lore"), tcp=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [("/a/b", "/a/b"), ("/a b", '"/a b"'), ("/100%", "/100%%"), ('/q"q', '"/q\\"q"')]
+)
+def test_paths_are_quoted_as_systemd_reads_them(path, text):
+    assert quoted(Path(path)) == text
+
+
+def test_installing_makes_the_folders_that_systemd_will_bind_and_uninstalling_leaves_them(tmp_path):
+    place = place_of({"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}, user=True)
+    data = tmp_path / "data"
+    unit = Unit(Path("/opt/lore"), writable=(data,))
+    install(unit, place)
+    assert f"ReadWritePaths={data}" in place.files[0].read_text()
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert place.link.readlink() == Path("/opt/lore")
+    uninstall(unit, place)
+    assert [file.exists() for file in (*place.files, data)] == [False, False, True]
+    assert not place.link.is_symlink()
+
+
+def test_a_lore_that_is_somebody_else_s_is_left_alone(tmp_path):
+    place = place_of({"HOME": str(tmp_path)}, user=True)
+    place.link.parent.mkdir(parents=True)
+    place.link.write_text("mine")
+    unit = Unit(Path("/opt/lore"))
+    complaints = install(unit, place)
+    assert "something else" in complaints[0]
+    uninstall(unit, place)
+    assert place.link.read_text() == "mine"
+
+
+def test_folders_that_only_the_shell_names_are_carried_into_the_unit(tmp_path):
+    environ = {"HOME": "/h", "XDG_DATA_HOME": f"{tmp_path}/my data", "XDG_STATE_HOME": "not/absolute"}
+    carries = carried(environ, Paths.of(environ), user=True)
+    assert carries == {"XDG_DATA_HOME": f"{tmp_path}/my data", "KF_RULE_CACHE_DIR": "/h/.cache/lorekeep/kingfisher"}
+    text = service_text(Unit(Path("/lore"), environment=carries))
+    assert f'Environment="XDG_DATA_HOME={tmp_path}/my data"\n' in text
+    assert carried(environ, Paths.of(environ), user=False) == {"KF_RULE_CACHE_DIR": "/var/cache/lorekeep/kingfisher"}
+
+
+def test_of_what_systemctl_says_only_its_complaints_are_told():
+    said = "Created symlink /a → /b.\nFailed to connect to bus: No medium found\n"
+    assert complaint(said) == "Failed to connect to bus: No medium found"
+    assert complaint("Removed /a.\n") == ""
