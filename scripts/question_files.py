@@ -2,17 +2,15 @@
 
     python scripts/question_files.py [--list]
 
-A private daemon is started with Python's profiler hook in every process. It loads a small folder, answers once, and is
-then asked again while each call of a function of ours is noted. A file counts where at least one of its functions was
-called between the question and the end of its answer; importing alone does not count. A thread that works in the background in
-that time is counted too, so a run may find one or two files more than another.
+The script starts a private daemon with Python's profiler hook in every process, loads a small folder, asks twice, and
+asks a third time while the hook notes each call of a function of ours. A file counts when at least one of its functions
+is called between the question and the end of its answer. An import alone does not count. Background work in that time
+counts too, so two runs may differ by one or two files.
 """
 
 import argparse
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
