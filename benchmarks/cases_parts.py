@@ -22,7 +22,7 @@ from report import Row, at_most
 
 from codex.tokens import TokenStore
 from formatters.blocks import Role
-from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, Turn, TurnContext
+from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext, TurnView
 from formatters.probe import probe
 from formatters.registry import builtin
 from formatters.template import ChatTemplate
@@ -164,7 +164,9 @@ def composer_of(tokens: TokenCache) -> Composer:
 def questions(count: int) -> Iterator[TurnContext]:
     text = "".join(f"value_{n} = compute({n}) + other[{n}]\n" for n in range(LINES))
     codex = CodexView(name="large", pieces=tuple(CodexPiece(path=f"src/m{n}.py", text=text) for n in range(FILES)))
-    turns = tuple(Turn(role=(Role.USER, Role.ASSISTANT)[n % 2], text=f"message {n} about things") for n in range(20))
+    turns = tuple(
+        TurnView(role=(Role.USER, Role.ASSISTANT)[n % 2], text=f"message {n} about things") for n in range(20)
+    )
     identity, sigil = IdentityView(name="x", text="You answer."), SigilView(name="owner", uid=0)
     state = StateView(turns=turns)
     for number in range(count):

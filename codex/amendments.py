@@ -15,7 +15,7 @@ from enum import StrEnum
 from codex.documents import Document
 
 
-class Told(StrEnum):
+class ChangeKind(StrEnum):
     """What happened to a file."""
 
     ADDED = "added"
@@ -31,7 +31,7 @@ class Amendment:
 
     number: int  # from 1, without gaps
     path: str
-    told: Told
+    told: ChangeKind
     digest: str | None  # of the file's bytes from here on; None: removed
     text: str = ""
     whole: bool = True  # False: `text` holds the changed definitions alone
@@ -43,7 +43,7 @@ ChangedDefinitions = Callable[[Document, Document], str | None]
 
 
 @dataclass(frozen=True)
-class Teller:
+class AmendmentWriter:
     """What an entry's text is made with: a reader of documents by (path, digest), a token count, the definitions."""
 
     read: Callable[[str, str], Document]
@@ -64,7 +64,7 @@ def effective(base: Mapping[str, str], log: Sequence[Amendment]) -> dict[str, st
 
 
 def new_entries(
-    base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], teller: Teller
+    base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], teller: AmendmentWriter
 ) -> tuple[Amendment, ...]:
     """What must be appended so that `effective(base, log + new)` is `current`; empty: nothing to tell.
 
@@ -87,22 +87,22 @@ def _entry(
     before: str | None,
     now: str | None,
     gone: Mapping[str, str],
-    teller: Teller,
+    teller: AmendmentWriter,
 ) -> Amendment:
     if now is None:
-        return Amendment(number, path, Told.REMOVED, None)
+        return Amendment(number, path, ChangeKind.REMOVED, None)
     if base.get(path) == now:
-        return Amendment(number, path, Told.RESTORED, now)
+        return Amendment(number, path, ChangeKind.RESTORED, now)
     if before is None and now in gone:
-        return Amendment(number, path, Told.MOVED, now, source=gone[now])
+        return Amendment(number, path, ChangeKind.MOVED, now, source=gone[now])
     whole = teller.read(path, now)
     if before is None:
-        return Amendment(number, path, Told.ADDED, now, whole.text)
+        return Amendment(number, path, ChangeKind.ADDED, now, whole.text)
     if teller.count(whole.text) > teller.whole_file_tokens:
         part = teller.changed_definitions(teller.read(path, before), whole)
         if part is not None and len(part) < len(whole.text):
-            return Amendment(number, path, Told.CHANGED, now, part, whole=False)
-    return Amendment(number, path, Told.CHANGED, now, whole.text)
+            return Amendment(number, path, ChangeKind.CHANGED, now, part, whole=False)
+    return Amendment(number, path, ChangeKind.CHANGED, now, whole.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ NOT_SHOWN = "these lines were not shown"
 
 
 @dataclass(frozen=True, slots=True)
-class Citation:
+class CheckedCitation:
     """A cited place after the check. `path` is the generation's own name of the file when one was found.
 
     `why` says what is wrong, '' when valid. `shown` is None when nobody said what was shown.
@@ -31,7 +31,7 @@ class Citation:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownLines:
     """What stood in the prompt, by path: `spans` of lines (1-based, inclusive), and `heads`, the lines that a skeleton or
     a map lists: a place that begins at one of them was shown by it."""
 
@@ -94,24 +94,24 @@ class Files:
         return dict(found)
 
 
-def check(places: Iterable[Cited], files: Files, shown: Shown | None = None) -> tuple[Citation, ...]:
+def check(places: Iterable[Cited], files: Files, shown: ShownLines | None = None) -> tuple[CheckedCitation, ...]:
     """Each distinct place once, in order of its first appearance."""
     return tuple(dict.fromkeys(_checked(one, files, shown) for one in places))
 
 
-def _checked(place: Cited, files: Files, shown: Shown | None) -> Citation:
+def _checked(place: Cited, files: Files, shown: ShownLines | None) -> CheckedCitation:
     start, end = place.start, place.end
     path = files.meant(place.path)
     if path is None:
-        return Citation(place.path, start, end, False, None if shown is None else False, NO_FILE)
+        return CheckedCitation(place.path, start, end, False, None if shown is None else False, NO_FILE)
     seen = None if shown is None else shown.has(path, start, end)
     if start < 1 or end < start:
-        return Citation(path, start, end, False, seen, "not a range of lines")
+        return CheckedCitation(path, start, end, False, seen, "not a range of lines")
     if end > files.count(path):
-        return Citation(path, start, end, False, seen, f"the file has {files.count(path)} lines")
+        return CheckedCitation(path, start, end, False, seen, f"the file has {files.count(path)} lines")
     if seen is False:
-        return Citation(path, start, end, False, seen, NOT_SHOWN)
-    return Citation(path, start, end, True, seen)
+        return CheckedCitation(path, start, end, False, seen, NOT_SHOWN)
+    return CheckedCitation(path, start, end, True, seen)
 
 
 def _tails(path: str) -> Iterable[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from codex.errors import CatalogError, Damaged, DiskFull, NewerCatalog
+from codex.errors import CatalogError, DatabaseDamaged, DiskFull, NewerCatalog
 from codex.own_file import Connection, file_at, insist_on_own_file
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
@@ -61,7 +61,7 @@ def open_or_replace(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
     """The same for what can be made again: a damaged file gives way to an empty one."""
     try:
         return open_database(path, schema, copied=False)
-    except Damaged:
+    except DatabaseDamaged:
         return replaced(path, schema)
 
 
@@ -103,7 +103,7 @@ def translated(path: Path) -> Iterator[None]:
         if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
-            raise Damaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
+            raise DatabaseDamaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
         raise CatalogError(f"{path} cannot be used: {error}") from error
 
 

@@ -63,7 +63,7 @@ class Misplaced(CatalogError):
     """The file of a database is no longer at its path."""
 
 
-class Damaged(CatalogError):
+class DatabaseDamaged(CatalogError):
     """The file is there and cannot be read as what it should be."""
 
 

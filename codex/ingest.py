@@ -16,13 +16,13 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from codex.catalog.catalog import Catalog, pack
-from codex.catalog.generations import Entry, Known
+from codex.catalog.generations import FileEntry, KnownFile
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
 from codex.progress import Cancelled, Meter, Report, never, silent
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
-from codex.trees.port import Candidate, Scan, Skipped, Tree
+from codex.trees.port import CandidateFile, FileTree, Scan, Skipped
 from codex.trees.secrets import find_secret
 
 _RULES = 2  # raise it when `inspect` changes its mind: every file is then inspected again
@@ -30,11 +30,11 @@ _NAMED_AT_MOST = 20  # files that notices name one by one
 
 
 @dataclass(frozen=True)
-class Taken:
+class IngestResult:
     """A tree as it now stands in the catalog."""
 
-    entries: tuple[Entry, ...]  # by path
-    candidates: tuple[Candidate, ...]
+    entries: tuple[FileEntry, ...]  # by path
+    candidates: tuple[CandidateFile, ...]
     skipped: dict[str, int]
     notices: tuple[str, ...]
     read: int  # files read; the others were known
@@ -45,7 +45,7 @@ class _Found:
     """One file after reading: what is known of it, and its packed bytes when it is taken."""
 
     path: str
-    known: Known
+    known: KnownFile
     body: bytes | None = None
 
 
@@ -54,13 +54,13 @@ class Ingest:
     """One load's tools. `named` says of a path whether the user named this very file."""
 
     catalog: Catalog
-    settings: CodexSettings
+    settings: LibrarySettings
     report: Report = silent
     cancelled: Cancelled = never
     named: Callable[[str], bool] = lambda path: False  # noqa: ARG005
     clock: Callable[[], float] = time.monotonic
 
-    def take_in(self, name: str, tree: Tree) -> Taken:
+    def take_in(self, name: str, tree: FileTree) -> IngestResult:
         """Bring the catalog up to the tree. Raises SourceError, LoadCancelled, DiskFull; what was stored stays."""
         scan = self._scan(tree)
         known = self.catalog.known(name)
@@ -74,7 +74,7 @@ class Ingest:
             self.catalog.forget_paths(name, gone)
         return _taken(scan, known, len(unread))
 
-    def text_of(self, tree: Tree, candidate: Candidate) -> str | None:
+    def text_of(self, tree: FileTree, candidate: CandidateFile) -> str | None:
         """A file's text as it would be taken; None where it would be left out."""
         try:
             raw = self._taken_from(tree, candidate)
@@ -83,24 +83,24 @@ class Ingest:
         decoded = decode(raw) if raw is not None else None
         return decoded.text if decoded is not None else None
 
-    def digest_now(self, tree: Tree, candidate: Candidate) -> str | None:
+    def digest_now(self, tree: FileTree, candidate: CandidateFile) -> str | None:
         """A file's digest as it would be taken; None where it would be left out. Raises OSError."""
         raw = self._taken_from(tree, candidate)
         return None if raw is None else digest_of(raw)
 
-    def _taken_from(self, tree: Tree, candidate: Candidate) -> bytes | None:
+    def _taken_from(self, tree: FileTree, candidate: CandidateFile) -> bytes | None:
         raw = tree.read(candidate).raw
         left_out, _ = inspect(raw, self.settings, named=self.named(candidate.path))
         return raw if left_out is None else None
 
-    def _scan(self, tree: Tree) -> Scan:
+    def _scan(self, tree: FileTree) -> Scan:
         meter = Meter("walk", 0, self.report, self.clock)
         scan = tree.scan(self.cancelled)
         meter.advance(len(scan.candidates))
         meter.finish()
         return scan
 
-    def is_current(self, candidate: Candidate, known: Mapping[str, Known]) -> bool:
+    def is_current(self, candidate: CandidateFile, known: Mapping[str, KnownFile]) -> bool:
         """Whether the file is as it was when it was read last, by its stamp."""
         before = known.get(candidate.path)
         return before is not None and before.stamp == self._stamp(candidate.path, candidate.stamp)
@@ -111,7 +111,7 @@ class Ingest:
         rules = f"{_RULES}:{walk.max_file_bytes}:{walk.max_line_bytes}:{int(secrets.load_secret_contents)}"
         return f"{stamp}|{rules}:{int(self.named(path))}" if stamp else ""
 
-    def _read(self, tree: Tree, unread: Sequence[Candidate]) -> Generator[list[_Found], None, None]:
+    def _read(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[list[_Found], None, None]:
         limits = self.settings.ingest
         meter = Meter("read", len(unread), self.report, self.clock)
         batch: list[_Found] = []
@@ -130,7 +130,7 @@ class Ingest:
             yield batch
         meter.finish()
 
-    def _in_parallel(self, tree: Tree, unread: Sequence[Candidate]) -> Generator[_Found, None, None]:
+    def _in_parallel(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[_Found, None, None]:
         """Results in the order asked, with at most a batch's bytes read ahead."""
         limits = self.settings.ingest
         ahead: deque[tuple[int, Future[_Found]]] = deque()
@@ -149,25 +149,25 @@ class Ingest:
             finally:
                 readers.shutdown(wait=True, cancel_futures=True)
 
-    def _read_one(self, tree: Tree, candidate: Candidate) -> _Found:
+    def _read_one(self, tree: FileTree, candidate: CandidateFile) -> _Found:
         try:
             read = tree.read(candidate)
         except FileNotFoundError:
-            return _Found(candidate.path, Known("", None, candidate.size, SkipReason.VANISHED))
+            return _Found(candidate.path, KnownFile("", None, candidate.size, SkipReason.VANISHED))
         except OSError as error:
             why = f"{candidate.path}: {error.strerror or error}"
-            return _Found(candidate.path, Known("", None, candidate.size, SkipReason.UNREADABLE, why))
+            return _Found(candidate.path, KnownFile("", None, candidate.size, SkipReason.UNREADABLE, why))
         stamp = self._stamp(candidate.path, read.stamp)
         reason, notice = inspect(read.raw, self.settings, named=self.named(candidate.path))
         if reason is not None:
             return _Found(
-                candidate.path, Known(stamp, None, len(read.raw), reason, notice and f"{candidate.path}{notice}")
+                candidate.path, KnownFile(stamp, None, len(read.raw), reason, notice and f"{candidate.path}{notice}")
             )
-        known = Known(stamp, digest_of(read.raw), len(read.raw), None, notice and f"{candidate.path}: {notice}")
+        known = KnownFile(stamp, digest_of(read.raw), len(read.raw), None, notice and f"{candidate.path}: {notice}")
         return _Found(candidate.path, known, pack(read.raw, self.settings.ingest.zlib_level))
 
 
-def inspect(raw: bytes, settings: CodexSettings, *, named: bool = False) -> tuple[SkipReason | None, str | None]:
+def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tuple[SkipReason | None, str | None]:
     """Why bytes are left out (None: they are taken), and what to tell about them. Pure.
 
     A file that was named is taken though it is one long line or holds a secret.
@@ -193,20 +193,20 @@ def _bodies(batch: Iterable[_Found]) -> dict[str, bytes]:
     return {one.known.digest: one.body for one in batch if one.known.digest is not None and one.body is not None}
 
 
-def _taken(scan: Scan, known: dict[str, Known], read: int) -> Taken:
+def _taken(scan: Scan, known: dict[str, KnownFile], read: int) -> IngestResult:
     skipped = scan.reasons()
-    entries: list[Entry] = []
+    entries: list[FileEntry] = []
     told = _named_secrets(scan.skipped)
     for candidate in scan.candidates:
         found = known[candidate.path]
         if found.notice:
             told.append(found.notice)
         if found.digest is not None:
-            entries.append(Entry(candidate.path, found.digest, found.size))
+            entries.append(FileEntry(candidate.path, found.digest, found.size))
         elif found.reason is not None:
             skipped[str(found.reason)] = skipped.get(str(found.reason), 0) + 1
     more = [f"… and {len(told) - _NAMED_AT_MOST} more such notices"] if len(told) > _NAMED_AT_MOST else []
-    return Taken(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)
+    return IngestResult(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)
 
 
 def _named_secrets(skipped: Iterable[Skipped]) -> list[str]:

@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codex.again import is_again, kept_request, name_again, request_of
-from codex.amendments import Amendment, ChangedDefinitions, Teller, new_entries
+from codex.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.catalog.catalog import Catalog
-from codex.catalog.generations import Codex, Entry, Generation
+from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
 from codex.errors import NameTaken, SourceError, UnknownGeneration
 from codex.following.differences import Differences, held_in
-from codex.loading import Job, Loaded, Loader
+from codex.loading import Loader, LoadJob, LoadResult
 from codex.locks import load_lock
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Report, never, silent
 from codex.reconcile import Changes
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from codex.trees import opening, sources
 from codex.trees.forest import Forest
 from codex.trees.lore_file import LoreFile
-from codex.trees.sampling import Sampled
-from codex.trees.sources import LoadRequest, Source
+from codex.trees.sampling import SampledFile
+from codex.trees.sources import CodexSource, LoadSpec
 from codex.unswept import unswept
 
 
@@ -42,11 +42,11 @@ class Survey:
     bytes: int
     skipped: dict[str, int]
     notices: tuple[str, ...]
-    sample: tuple[Sampled, ...] = ()
+    sample: tuple[SampledFile, ...] = ()
 
 
 @dataclass(frozen=True)
-class Followed:
+class FollowResult:
     """What following the disk found: the whole log of the generation, and how many of its entries are new."""
 
     changes: Changes
@@ -60,7 +60,7 @@ class Library:
     def __init__(
         self,
         folder: Path,
-        settings: CodexSettings | None = None,
+        settings: LibrarySettings | None = None,
         *,
         indexer: Indexer | None = None,
         count: CountTokens | None = None,
@@ -68,7 +68,7 @@ class Library:
     ) -> None:
         """`folder` is made when missing. Raises NewerCatalog, CatalogError, DiskFull."""
         self.folder = folder
-        self.settings = settings or CodexSettings()
+        self.settings = settings or LibrarySettings()
         self._catalog = Catalog(folder / "catalog.sqlite")
         self._loader = Loader(folder, self._catalog, self.settings, indexer, count, clock)
 
@@ -77,13 +77,13 @@ class Library:
 
     def load(
         self,
-        request: LoadRequest,
+        request: LoadSpec,
         report: Report = silent,
         cancelled: Cancelled = never,
         *,
         asked: bool = True,
         why: str = "",
-    ) -> Loaded:
+    ) -> LoadResult:
         """Take a source in as the newest generation of its codex; the same source under the same name is an update.
 
         `asked`: by a user, who may cancel it; others are refused meanwhile, while they wait for one that nobody asked for.
@@ -105,11 +105,11 @@ class Library:
             self._register(job)  # only now: a load that failed must not change what a reload would do
             return replace(loaded, codex=self.codex(job.name))
 
-    def reload(self, name: str, report: Report = silent, cancelled: Cancelled = never) -> Loaded:
+    def reload(self, name: str, report: Report = silent, cancelled: Cancelled = never) -> LoadResult:
         """Load again what the codex was loaded from. Raises UnknownCodex, and what `load` raises."""
         return self.load(self.request(name), report, cancelled)
 
-    def survey(self, request: LoadRequest, cancelled: Cancelled = never) -> Survey:
+    def survey(self, request: LoadSpec, cancelled: Cancelled = never) -> Survey:
         """What `load` would take; stores nothing but the clone of a git URL. Raises what `load` raises before reading."""
         job = self._job(request, silent, cancelled)
         self._insist_on_free_name(job)
@@ -134,11 +134,11 @@ class Library:
         """Raises UnknownCodex."""
         return self._catalog.codex(name)
 
-    def request(self, name: str) -> LoadRequest:
+    def request(self, name: str) -> LoadSpec:
         """How the codex was loaded last. Raises UnknownCodex."""
         return request_of(self.codex(name))
 
-    def name_of(self, request: LoadRequest) -> str:
+    def name_of(self, request: LoadSpec) -> str:
         """The name that a load of this would have. Raises SourceError, BadName."""
         return self._job(request, silent, never).name
 
@@ -167,11 +167,11 @@ class Library:
         """The generation's documents in its order, as they were when it was made, a page at a time."""
         return self._catalog.documents(generation.entries)
 
-    def documents_of(self, entries: Sequence[Entry]) -> Iterator[Document]:
+    def documents_of(self, entries: Sequence[FileEntry]) -> Iterator[Document]:
         """Documents of some entries of a generation, in the order given, a page at a time."""
         return self._catalog.documents(entries)
 
-    def document(self, entry: Entry) -> Document:
+    def document(self, entry: FileEntry) -> Document:
         """One document. Raises CatalogError when its bytes are no longer kept."""
         return next(self._catalog.documents([entry]))
 
@@ -197,7 +197,7 @@ class Library:
         count: Callable[[str], int],
         changed_definitions: ChangedDefinitions,
         cancelled: Cancelled = never,
-    ) -> Followed:
+    ) -> FollowResult:
         """Bring index and amendment log of a generation (default: the newest) up to the disk.
 
         The log is written whole or not at all: after a kill the next call completes both. Raises like `changes`.
@@ -209,12 +209,12 @@ class Library:
             self._loader.bring_index_up_to(job, changes.current)
             log = self._catalog.amendments(name, base.number)
             limit = self.settings.amendments.whole_file_tokens
-            teller = Teller(self._catalog.told_document, count, changed_definitions, limit)
+            teller = AmendmentWriter(self._catalog.told_document, count, changed_definitions, limit)
             new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, teller)
             self._catalog.append(name, base.number, new)
             if self.codex(name).source != job.source.key:
                 self._register(job)  # a link leads elsewhere
-        return Followed(changes, log + new, len(new))
+        return FollowResult(changes, log + new, len(new))
 
     def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
         """How the disk differs from the newest generation and its log; nothing is stored. Raises like `changes`."""
@@ -273,25 +273,25 @@ class Library:
             if clone.name not in used:
                 shutil.rmtree(clone, ignore_errors=True)
 
-    def _job(self, request: LoadRequest, report: Report, cancelled: Cancelled) -> Job:
+    def _job(self, request: LoadSpec, report: Report, cancelled: Cancelled) -> LoadJob:
         source = sources.resolve(request, Path.cwd())
-        return Job(self._name_for(request, source), source, request, report, cancelled)
+        return LoadJob(self._name_for(request, source), source, request, report, cancelled)
 
-    def _locked(self, job: Job, *, asked: bool) -> AbstractContextManager[None]:
+    def _locked(self, job: LoadJob, *, asked: bool) -> AbstractContextManager[None]:
         folder, source = self.folder / "locks", job.source
         return load_lock(folder, job.name, source.key, source.title, asked=asked, cancelled=job.cancelled)
 
-    def _name_for(self, request: LoadRequest, source: Source) -> str:
+    def _name_for(self, request: LoadSpec, source: CodexSource) -> str:
         if request.name is not None:
             return insist_on_name(request.name)
         return name_again(self.codices(), source) or name_from(source.suggested_name)
 
-    def _insist_on_free_name(self, job: Job) -> None:
+    def _insist_on_free_name(self, job: LoadJob) -> None:
         taken = {one.name: one for one in self.codices()}
         holder = taken.get(job.name)
         if holder is not None and not is_again(holder, job.source) and not job.request.take_name:
             raise NameTaken(job.name, ", ".join(holder.roots), free_name(job.name, set(taken)))
 
-    def _register(self, job: Job) -> None:
+    def _register(self, job: LoadJob) -> None:
         request = kept_request(job.request, job.source, job.name)
         self._catalog.register(job.name, job.source.key, job.source.places, request)

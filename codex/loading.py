@@ -7,27 +7,27 @@ from itertools import islice
 from pathlib import Path
 
 from codex.catalog.catalog import Catalog
-from codex.catalog.generations import Codex, Entry, Generation
+from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.documents import Document
 from codex.errors import LoadCancelled, SourceError, UnknownGeneration
 from codex.following.differences import Differences, Glance, Held, differences
-from codex.ingest import Ingest, Taken
+from codex.ingest import Ingest, IngestResult
 from codex.order import fresh_order, next_order
 from codex.ports import CountTokens, Indexer
 from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reconcile import Changes, changes_between
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from codex.trees import opening
 from codex.trees.forest import Forest
-from codex.trees.port import Candidate, TreeState
-from codex.trees.sampling import Sampled, drawn
-from codex.trees.sources import LoadRequest, Source
+from codex.trees.port import CandidateFile, TreeState
+from codex.trees.sampling import SampledFile, drawn
+from codex.trees.sources import CodexSource, LoadSpec
 
 _PAGE = 64  # documents told to the token counter at once
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadResult:
     """What a load did. `tokens` is None when nobody counted; `read` files were read, the others were known already."""
 
     codex: Codex
@@ -42,12 +42,12 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadJob:
     """Which codex, from where, asked for how; told to whom; until when."""
 
     name: str
-    source: Source
-    request: LoadRequest
+    source: CodexSource
+    request: LoadSpec
     report: Report = silent
     cancelled: Cancelled = never
     why: str = ""  # where nobody asked for it
@@ -59,16 +59,16 @@ class Loader:
 
     folder: Path
     catalog: Catalog
-    settings: CodexSettings
+    settings: LibrarySettings
     indexer: Indexer | None = None
     count: CountTokens | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def open(self, job: Job) -> Forest:
+    def open(self, job: LoadJob) -> Forest:
         """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
         return opening.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
 
-    def load(self, job: Job) -> Loaded:
+    def load(self, job: LoadJob) -> LoadResult:
         """Take in, order, count, index, freeze: the generation appears last, when all else is done."""
         tree = self.open(job)
         try:
@@ -82,15 +82,15 @@ class Loader:
             generation, is_new = self._freeze(job, tree.state(), entries, taken)
         finally:
             tree.close()
-        return Loaded(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
+        return LoadResult(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
 
-    def sample(self, job: Job, tree: Forest, candidates: Sequence[Candidate]) -> tuple[Sampled, ...]:
+    def sample(self, job: LoadJob, tree: Forest, candidates: Sequence[CandidateFile]) -> tuple[SampledFile, ...]:
         """Some of a tree's files, read and judged as a load would; nothing is stored. What cannot be read has no text."""
         ingest = self._ingest(job)
         chosen = drawn(candidates, lambda one: one.path, lambda one: one.size)
-        return tuple(Sampled(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
+        return tuple(SampledFile(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
 
-    def changes(self, job: Job, base: Generation) -> Changes:
+    def changes(self, job: LoadJob, base: Generation) -> Changes:
         """Take in, and compare with `base`; no generation is made."""
         tree = self.open(job)
         try:
@@ -99,7 +99,7 @@ class Loader:
         finally:
             tree.close()
 
-    def outside(self, job: Job, held: Held) -> Differences:
+    def outside(self, job: LoadJob, held: Held) -> Differences:
         """How the tree differs from what is held; stores nothing. Raises what `open` raises."""
         tree = self.open(job)
         try:
@@ -109,7 +109,7 @@ class Loader:
         finally:
             tree.close()
 
-    def bring_index_up_to(self, job: Job, entries: Sequence[Entry]) -> None:
+    def bring_index_up_to(self, job: LoadJob, entries: Sequence[FileEntry]) -> None:
         """Index what the index does not hold as it is in `entries`; forget what is not among them."""
         if self.indexer is None:
             return
@@ -122,14 +122,14 @@ class Loader:
             self.indexer.index(job.name, documents, removed, meter.advance)
         meter.finish()
 
-    def _ingest(self, job: Job) -> Ingest:
+    def _ingest(self, job: LoadJob) -> Ingest:
         settings = self.settings
         if job.request.load_secrets:
             settings = replace(settings, secrets=replace(settings.secrets, load_secret_contents=True))
         named = job.source.named(job.request.globs)
         return Ingest(self.catalog, settings, job.report, job.cancelled, named.__contains__, self.clock)
 
-    def _in_order(self, name: str, taken: Taken, tree: Forest) -> tuple[Entry, ...]:
+    def _in_order(self, name: str, taken: IngestResult, tree: Forest) -> tuple[FileEntry, ...]:
         entries = {entry.path: entry for entry in taken.entries}
         volatility = tree.volatility(taken.candidates)
         newest = self._newest(name)
@@ -140,7 +140,7 @@ class Loader:
             paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
         return tuple(entries[path] for path in paths)
 
-    def _count_tokens(self, job: Job, entries: Sequence[Entry]) -> int | None:
+    def _count_tokens(self, job: LoadJob, entries: Sequence[FileEntry]) -> int | None:
         if self.count is None:
             return None
         meter = Meter("count", len(entries), job.report, self.clock)
@@ -152,7 +152,9 @@ class Loader:
         meter.finish()
         return total
 
-    def _freeze(self, job: Job, state: TreeState, entries: tuple[Entry, ...], taken: Taken) -> tuple[Generation, bool]:
+    def _freeze(
+        self, job: LoadJob, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult
+    ) -> tuple[Generation, bool]:
         newest = self._newest(job.name)
         if newest is None or newest.entries != entries:
             return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why), True
@@ -175,7 +177,7 @@ def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Ite
         yield document
 
 
-def _nothing_in(source: Source, taken: Taken) -> str:
+def _nothing_in(source: CodexSource, taken: IngestResult) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
     why = f"all files were left out ({reasons})" if reasons else "it holds no files"
     return "\n".join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))

@@ -27,7 +27,7 @@ _MOST_BYTES = 64 * 1024  # of what a holder says of itself
 
 
 @dataclass(frozen=True)
-class Holder:
+class LoadHolder:
     """Who holds a lock, in its own words. `asked`: a load that a user waits for, and may cancel."""
 
     name: str
@@ -56,7 +56,7 @@ def load_lock(
     Raises LoadRunning at once when a load that was asked for holds either, LoadCancelled while waiting, DiskFull,
     CatalogError.
     """
-    me = Holder(name, title, asked, os.getpid())
+    me = LoadHolder(name, title, asked, os.getpid())
     with ExitStack() as held:
         for key in sorted((f"name:{name}", f"source:{source}")):  # one order for all: nobody waits in a circle
             path = folder / f"{sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.lock"
@@ -98,17 +98,17 @@ def _locked(file: IO[bytes]) -> bool:
     return True
 
 
-def _say(file: IO[bytes], me: Holder) -> None:
+def _say(file: IO[bytes], me: LoadHolder) -> None:
     """A full disk must not keep a codex from being dropped: a holder that is not known is waited for."""
     with suppress(OSError):
         file.truncate(0)
         file.write(json.dumps(asdict(me)).encode())
 
 
-def _said(file: IO[bytes]) -> Holder | None:
+def _said(file: IO[bytes]) -> LoadHolder | None:
     """What the holder wrote; None where it has not, or not yet."""
     try:
         file.seek(0)
-        return Holder(**json.loads(file.read(_MOST_BYTES)))
+        return LoadHolder(**json.loads(file.read(_MOST_BYTES)))
     except (OSError, ValueError, TypeError):
         return None

@@ -12,7 +12,7 @@ _REPORT_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CodexProgress:
     """`done` of `total` (0: not known yet) in the phase's unit; `rate` per second; `eta_s` seconds, None: not known."""
 
     phase: str  # walk, read, count, index
@@ -22,11 +22,11 @@ class Progress:
     eta_s: float | None
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[CodexProgress], None]
 Cancelled = Callable[[], bool]
 
 
-def silent(progress: Progress) -> None:
+def silent(progress: CodexProgress) -> None:
     """A report that nobody reads."""
 
 
@@ -64,9 +64,9 @@ class Meter:
         self._report(progress_at(self._phase, self._done, self._done, self._clock() - self._started))
 
 
-def progress_at(phase: str, done: int, total: int, elapsed_s: float) -> Progress:
+def progress_at(phase: str, done: int, total: int, elapsed_s: float) -> CodexProgress:
     """The progress after `elapsed_s` seconds at a steady rate."""
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     left = max(0, total - done)
     eta = left / rate if rate > 0 else None
-    return Progress(phase, done, total, rate, 0.0 if total and not left else eta)
+    return CodexProgress(phase, done, total, rate, 0.0 if total and not left else eta)

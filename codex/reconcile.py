@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from codex.catalog.generations import Entry, Generation
-from codex.ingest import Taken
+from codex.catalog.generations import FileEntry, Generation
+from codex.ingest import IngestResult
 from codex.trees.port import TreeState
 
 
@@ -12,9 +12,9 @@ class Changes:
     """How the disk differs from `base`. Each tuple is sorted by path; contents of all entries are in the catalog."""
 
     base: Generation
-    current: tuple[Entry, ...]  # everything on disk
-    changed: tuple[Entry, ...]
-    added: tuple[Entry, ...]
+    current: tuple[FileEntry, ...]  # everything on disk
+    changed: tuple[FileEntry, ...]
+    added: tuple[FileEntry, ...]
     removed: tuple[str, ...]
     state: TreeState
     notices: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Changes:
         return bool(self.changed or self.added or self.removed)
 
 
-def changes_between(base: Generation, taken: Taken, state: TreeState) -> Changes:
+def changes_between(base: Generation, taken: IngestResult, state: TreeState) -> Changes:
     """What was changed, added and removed since `base`."""
     old = base.digests()
     return Changes(

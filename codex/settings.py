@@ -59,7 +59,7 @@ class WatchSettings:
 
 
 @dataclass(frozen=True)
-class CodexSettings:
+class LibrarySettings:
     """All slices of the ingest side."""
 
     walk: WalkSettings = field(default_factory=WalkSettings)

@@ -7,7 +7,7 @@ every conversation with each commit, and a new generation could not share the be
 from typing import TYPE_CHECKING
 
 from formatters.blocks import BlockKind, Item
-from formatters.context import Amendment, CodexPiece, CodexView
+from formatters.context import AmendmentView, CodexPiece, CodexView
 from formatters.memo import Memo
 from formatters.text import passage, section
 
@@ -21,7 +21,7 @@ _INTRODUCTION = (
 )
 
 
-class Codex:
+class CodexWriter:
     name = "codex"
     block = BlockKind.CODEX
 
@@ -39,7 +39,7 @@ class Codex:
         return (_heading(codex.name), *self._pieces(codex.pieces), *amended)
 
 
-def amendment_item(amendment: Amendment, *, key: str, turn: int = 0) -> Item:
+def amendment_item(amendment: AmendmentView, *, key: str, turn: int = 0) -> Item:
     """An entry of the change log, ordered by its number: in the Codex of a new conversation, in State of a running one."""
     text = passage(f"amendment {amendment.number}: {amendment.path}", amendment.text)
     return Item(f"{key}/{amendment.number:08d}", text, amendment.path, turn=turn, node="codex", verbatim=True)

@@ -19,13 +19,13 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n]*$")]
 """Text without line breaks: names and paths, which stand in a heading line."""
 
 
-class View(BaseModel):
+class ContextView(BaseModel):
     """Base of all parts. Frozen, typos refused; parts that are already views are taken as they are, not copied."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolView(View):
+class ToolView(ContextView):
     """One tool as the model is told of it."""
 
     name: Line
@@ -33,7 +33,7 @@ class ToolView(View):
     parameters_json_schema: Mapping[str, Any] = Field(default_factory=dict)
 
 
-class IdentityView(View):
+class IdentityView(ContextView):
     """The persona. `tools` is the stable superset for the codex: what a sigil may not use is refused when called."""
 
     name: Line
@@ -42,7 +42,7 @@ class IdentityView(View):
     tools: tuple[ToolView, ...] = ()
 
 
-class SigilView(View):
+class SigilView(ContextView):
     """Who asks, and what they may do."""
 
     name: Line
@@ -50,7 +50,7 @@ class SigilView(View):
     scopes: frozenset[Line] = frozenset()
 
 
-class CodexPiece(View):
+class CodexPiece(ContextView):
     """One file as the tier shows it. `kind` says how much of it: full, skeleton or map."""
 
     path: Line
@@ -58,7 +58,7 @@ class CodexPiece(View):
     kind: Word = "full"
 
 
-class Amendment(View):
+class AmendmentView(ContextView):
     """Entry `number` of a generation's change log; `text` says what the file at `path` now holds, or that it is gone."""
 
     number: int = Field(ge=0)
@@ -66,7 +66,7 @@ class Amendment(View):
     text: str
 
 
-class CodexView(View):
+class CodexView(ContextView):
     """One generation of a codex. `pieces` are in floor order, which is frozen with the generation.
 
     Take the same view for every turn on the same generation: what is written from it is then written once.
@@ -79,10 +79,10 @@ class CodexView(View):
     revision: Line = ""
     tier: Word = "full"
     pieces: tuple[CodexPiece, ...] = ()
-    amendments: tuple[Amendment, ...] = ()
+    amendments: tuple[AmendmentView, ...] = ()
 
 
-class EnvironmentView(View):
+class EnvironmentView(ContextView):
     """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are not told."""
 
     vram: Word | None = None
@@ -94,7 +94,7 @@ class EnvironmentView(View):
     client_tools: tuple[ToolView, ...] = ()
 
 
-class KarmaEntry(View):
+class KarmaEntry(ContextView):
     """One remembered thing under one of the block's headings, such as `Known Information`. `source` is its record."""
 
     heading: Line
@@ -105,20 +105,20 @@ class KarmaEntry(View):
     verbatim: bool = False
 
 
-class KarmaView(View):
+class KarmaView(ContextView):
     """What is remembered, in the order it was pinned in."""
 
     entries: tuple[KarmaEntry, ...] = ()
 
 
-class Attachment(View):
+class AttachmentView(ContextView):
     """A file or standard input that came with the question."""
 
     name: Line
     text: str
 
 
-class Evidence(View):
+class Evidence(ContextView):
     """A passage fetched for the question: lines start to end, both from 1 and inclusive."""
 
     path: Line
@@ -134,15 +134,15 @@ class Evidence(View):
         return self
 
 
-class Artifacts(View):
+class Artifacts(ContextView):
     """What stands before the words of a turn: news of the codex, attachments, evidence."""
 
-    amendments: tuple[Amendment, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    amendments: tuple[AmendmentView, ...] = ()
+    attachments: tuple[AttachmentView, ...] = ()
     evidence: tuple[Evidence, ...] = ()
 
 
-class Turn(Artifacts):
+class TurnView(Artifacts):
     """A turn that is over: what came with it, and what was said, to the letter."""
 
     role: Role
@@ -152,11 +152,11 @@ class Turn(Artifacts):
 class StateView(Artifacts):
     """The conversation so far; its own artifacts belong to the question being asked."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[TurnView, ...] = ()
 
-    def closed(self, query: str, *after: Turn) -> Self:
+    def closed(self, query: str, *after: TurnView) -> Self:
         """The state behind this turn: the question with its artifacts, then what was said after it."""
-        asked = Turn(
+        asked = TurnView(
             role=Role.USER,
             text=query,
             amendments=self.amendments,
@@ -166,7 +166,7 @@ class StateView(Artifacts):
         return type(self)(turns=(*self.turns, asked, *after))
 
 
-class TurnContext(View):
+class TurnContext(ContextView):
     """Everything one answer rests on. `running` is what this turn has said since the query: tool calls, results."""
 
     identity: IdentityView
@@ -176,4 +176,4 @@ class TurnContext(View):
     karma: KarmaView = KarmaView()
     state: StateView = StateView()
     query: str
-    running: tuple[Turn, ...] = ()
+    running: tuple[TurnView, ...] = ()

@@ -40,7 +40,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Said:
+class MessageLayout:
     """One chat message as slots and fixed text. `role` is system, user or assistant."""
 
     role: str
@@ -50,7 +50,7 @@ class Said:
 _HEAD: tuple[Slot, ...] = tuple(Slot(kind) for kind in ORDER[:4])
 
 
-def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[Said, ...]:
+def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[MessageLayout, ...]:
     """The messages of a prompt with these earlier turns and what the running one has said. Raises InvalidPrompt."""
     if running and running[-1] is Role.ASSISTANT:
         raise InvalidPrompt("a running turn waits for an answer: it cannot end with the assistant's own words")
@@ -60,7 +60,7 @@ def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tu
     _say(said, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
     for index, role in enumerate(running, start=1):
         _say(said, side(role), Slot(BlockKind.QUERY, index))
-    return tuple(Said(role, tuple(parts)) for role, parts in said)
+    return tuple(MessageLayout(role, tuple(parts)) for role, parts in said)
 
 
 def side(role: Role) -> str:

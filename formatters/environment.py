@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from formatters.formatter import Turning
 
 
-class Environment:
+class EnvironmentWriter:
     name = "environment"
     block = BlockKind.ENVIRONMENT
 

@@ -24,7 +24,7 @@ _HOW_TO_CALL = (
 )
 
 
-class Identity:
+class IdentityWriter:
     name = "identity"
     block = BlockKind.IDENTITY
 

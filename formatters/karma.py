@@ -24,7 +24,7 @@ HEADINGS = (
 """The headings in their order; any other heading stands behind them."""
 
 
-class Karma:
+class KarmaWriter:
     name = "karma"
     block = BlockKind.KARMA
 

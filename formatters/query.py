@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from formatters.formatter import Turning
 
 
-class Query:
+class QueryWriter:
     name = "query"
     block = BlockKind.QUERY
 

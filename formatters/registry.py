@@ -15,15 +15,15 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, turns_of
-from formatters.codex import Codex
-from formatters.environment import Environment
+from formatters.codex import CodexWriter
+from formatters.environment import EnvironmentWriter
 from formatters.errors import BrokenFormatter, InvalidPrompt
 from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate
-from formatters.identity import Identity
-from formatters.karma import Karma
+from formatters.identity import IdentityWriter
+from formatters.karma import KarmaWriter
 from formatters.memo import Memo
-from formatters.query import Query
-from formatters.state import State
+from formatters.query import QueryWriter
+from formatters.state import StateWriter
 
 if TYPE_CHECKING:
     from formatters.formatter import Turning
@@ -69,7 +69,14 @@ class Registry:
 
 def builtin() -> Registry:
     """The registry without any plug-in. Each call makes formatters of its own: what they remember is theirs."""
-    ours: tuple[PromptTemplate, ...] = (Identity(), Codex(), Environment(), Karma(), State(), Query())
+    ours: tuple[PromptTemplate, ...] = (
+        IdentityWriter(),
+        CodexWriter(),
+        EnvironmentWriter(),
+        KarmaWriter(),
+        StateWriter(),
+        QueryWriter(),
+    )
     return Registry({formatter.name: Registered(formatter, OURS) for formatter in ours})
 
 

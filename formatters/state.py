@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from formatters.blocks import BlockKind, Item
 from formatters.codex import amendment_item
-from formatters.context import Artifacts, Attachment, Evidence, Turn
+from formatters.context import Artifacts, AttachmentView, Evidence, TurnView
 from formatters.text import counted, passage
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WORDS = "9"
 
 
-class State:
+class StateWriter:
     name = "state"
     block = BlockKind.STATE
 
@@ -29,7 +29,7 @@ class State:
         return (*earlier, *_artifacts(len(state.turns), state))
 
 
-def _turn(place: int, turn: Turn) -> list[Item]:
+def _turn(place: int, turn: TurnView) -> list[Item]:
     said = Item(WORDS, turn.text, turn.role, turn.role, place, "working_memory", verbatim=True)
     return [*_artifacts(place, turn), said]
 
@@ -39,7 +39,7 @@ def _artifacts(turn: int, came: Artifacts) -> list[Item]:
     return [*amended, *_attachments(turn, came.attachments), *_evidence(turn, came.evidence)]
 
 
-def _attachments(turn: int, files: tuple[Attachment, ...]) -> list[Item]:
+def _attachments(turn: int, files: tuple[AttachmentView, ...]) -> list[Item]:
     total = len(files)
     return [
         Item(

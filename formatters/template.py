@@ -21,7 +21,7 @@ from typing import TypeAlias
 from jinja2 import Template
 
 from formatters.blocks import BlockKind, Item, Prompt, Role
-from formatters.conversation import SEAM, Said, Slot, Way, conversation, speaker
+from formatters.conversation import SEAM, MessageLayout, Slot, Way, conversation, speaker
 from formatters.errors import TemplateRefused
 from formatters.jinja import compiled, rendered
 
@@ -54,7 +54,7 @@ Piece: TypeAlias = Literal | Slot
 
 
 @dataclass(frozen=True)
-class Part:
+class PromptPart:
     """A stretch of the final prompt to be tokenised by itself: the template's text, or one item's."""
 
     block: BlockKind
@@ -110,7 +110,7 @@ class ChatTemplate:
         pieces = _parted(pieces, lambda slot: speaker(slot, turns, running))
         return _begun(pieces, self.bos) if self.add_bos else pieces
 
-    def _render(self, said: Sequence[Said], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
+    def _render(self, said: Sequence[MessageLayout], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
         messages = [{"role": one.role, "content": _content(one, text_of)} for one in said]
         variables: dict[str, object] = {"bos_token": self.bos, "eos_token": self.eos}
         if not think:
@@ -128,13 +128,15 @@ class ChatTemplate:
         return compiled(PLAIN, self.today)
 
 
-def parts(layout: Iterable[Piece], prompt: Prompt) -> Iterator[Part]:
+def parts(layout: Iterable[Piece], prompt: Prompt) -> Iterator[PromptPart]:
     """The prompt as stretches to tokenise one by one; their ids, joined, are the prompt. Empty ones are left out."""
     for piece in layout:
         if isinstance(piece, Literal):
-            yield Part(piece.block, piece.text)
+            yield PromptPart(piece.block, piece.text)
         else:
-            yield from (Part(piece.block, item.text, item) for item in prompt.at(piece.block, piece.index) if item.text)
+            yield from (
+                PromptPart(piece.block, item.text, item) for item in prompt.at(piece.block, piece.index) if item.text
+            )
 
 
 def joined(layout: Iterable[Piece], prompt: Prompt) -> str:
@@ -142,7 +144,7 @@ def joined(layout: Iterable[Piece], prompt: Prompt) -> str:
     return "".join(part.text for part in parts(layout, prompt))
 
 
-def _content(said: Said, text_of: Callable[[Slot], str]) -> str:
+def _content(said: MessageLayout, text_of: Callable[[Slot], str]) -> str:
     return "".join(part if isinstance(part, str) else text_of(part) for part in said.parts)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item
 from formatters.context import (
-    Amendment,
-    Attachment,
+    AmendmentView,
+    AttachmentView,
     CodexPiece,
     CodexView,
     EnvironmentView,
@@ -25,8 +25,8 @@ from formatters.context import (
     SigilView,
     StateView,
     ToolView,
-    Turn,
     TurnContext,
+    TurnView,
 )
 from formatters.formatter import Formatter, PromptTemplate
 from formatters.registry import builtin, register, write_prompt
@@ -136,8 +136,8 @@ def samples() -> tuple[TurnContext, ...]:
         query="Where is the config parsed?",
     )
     running = (
-        Turn(role="assistant", text='<tool_call>{"name": "search_archive"}</tool_call>'),
-        Turn(role="tool", text="src/config.py:3"),
+        TurnView(role="assistant", text='<tool_call>{"name": "search_archive"}</tool_call>'),
+        TurnView(role="tool", text="src/config.py:3"),
     )
     return bare, rich, rich.model_copy(update={"running": running})
 
@@ -153,7 +153,7 @@ def _codex() -> CodexView:
         CodexPiece(path="src/empty.py", text=""),
         CodexPiece(path="src/app.py", text="def main(): ...", kind="skeleton"),
     )
-    amended = (Amendment(number=1, path="src/config.py", text="def parse():\n    return 2\n"),)
+    amended = (AmendmentView(number=1, path="src/config.py", text="def parse():\n    return 2\n"),)
     return CodexView(name="sample", generation=2, branch="main", revision="1a2b3c4", pieces=pieces, amendments=amended)
 
 
@@ -183,11 +183,11 @@ def _state() -> StateView:
         Evidence(path="src/config.py", start=start, end=start + 1, text="line\nline", symbol="parse")
         for start in (9, 1)
     )
-    asked = Turn(role="user", text="What is this?", evidence=passages[:1])
+    asked = TurnView(role="user", text="What is this?", evidence=passages[:1])
     return StateView(
-        turns=(asked, Turn(role="assistant", text="A sample.")),
-        amendments=(Amendment(number=2, path="src/new.py", text="x = 1\n"),),
-        attachments=(Attachment(name="stdin", text="Traceback"),),
+        turns=(asked, TurnView(role="assistant", text="A sample.")),
+        amendments=(AmendmentView(number=2, path="src/new.py", text="x = 1\n"),),
+        attachments=(AttachmentView(name="stdin", text="Traceback"),),
         evidence=passages,
     )
 

@@ -7,7 +7,7 @@ from worker import serve
 from codex.archive.lance import LanceArchive
 from codex.library import Library
 from codex.searching.search import Search
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.searching import ArchiveIndexer
 
 
@@ -22,7 +22,7 @@ class Ours:
             archive = LanceArchive(store / "archive")
             self.found = Search(archive)
             self.library = Library(store / "codices", indexer=ArchiveIndexer(archive))
-        self.name = self.library.load(LoadRequest((str(root),), name=root.name)).codex.name
+        self.name = self.library.load(LoadSpec((str(root),), name=root.name)).codex.name
 
     def search(self, query: str, n: int) -> list[str]:
         return list(dict.fromkeys(hit.path for hit in self.found.search(query, self.name, n).hits))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.documents import Document
 from codex.errors import CodexError
 
@@ -36,13 +36,13 @@ class ArchiveDamaged(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ChunkMatch:
     """A chunk as it stands in the index, without its text. `score` is BM25, comparable within one answer only.
 
     `names` are what it defines, `references` the names that it uses.
     """
 
-    place: Place
+    place: ChunkPlace
     symbol: str
     kind: str
     signature: str
@@ -69,10 +69,10 @@ class ArchiveStats:
     unindexed: int = 0  # chunks that are found by scanning, until `optimize`
 
 
-Progress = Callable[[int], None]
+IndexProgress = Callable[[int], None]
 
 
-def unheard(done: int) -> None:
+def unreported(done: int) -> None:
     """Progress that nobody waits for."""
 
 
@@ -89,7 +89,11 @@ class Archive(Protocol):
         """
 
     def index(
-        self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
+        self,
+        codex: str,
+        documents: Iterable[Document],
+        removed: Sequence[str] = (),
+        progress: IndexProgress = unreported,
     ) -> None:
         """`replace` in batches, then `optimize` where it pays. Read once, in order, never wholly in memory.
 
@@ -107,13 +111,13 @@ class Archive(Protocol):
 
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
-    ) -> tuple[Match, ...]:
+    ) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks that hold any of these words, best first; only in `paths` when given."""
 
-    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+    def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
 
-    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks whose text has these words one behind the other, whatever stands between them but words.
 
         Looked for among the chunks that hold them all, a few hundred at most.
@@ -122,23 +126,23 @@ class Archive(Protocol):
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         """At most `n` files ranked as wholes, best first."""
 
-    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
+    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """The chunks that define each of these names, sorted; names without one, or with more
         than 64, are left out."""
 
-    def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+    def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         """The chunks at these places with their texts; places that are gone are left out."""
 
-    def chunks(self, codex: str) -> Iterator[Match]:
+    def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         """All chunks, in any order, with score 0: what a graph is made of. One by one: of a million, all are gigabytes."""
 
-    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
+    def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """All chunks by the sha256 (hex) of their text, equal ones together, sorted: what vectors are kept by."""
 
     def generated(self, codex: str) -> frozenset[str]:
         """Paths of the files that say of themselves that a program wrote them."""
 
-    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """The chunks whose texts have these digests, sorted; digests without one are left out."""
 
     def stats(self, codex: str) -> ArchiveStats:

@@ -10,8 +10,8 @@ import json
 import zlib
 from typing import Any
 
-from codex.archive.archive import Match
-from codex.archive.definitions import Place
+from codex.archive.archive import ChunkMatch
+from codex.archive.definitions import ChunkPlace
 from codex.archive.prepare import PreparedChunk
 
 _CHECK = 8
@@ -28,18 +28,18 @@ def card_of(one: PreparedChunk) -> str:
     return _check(said) + said
 
 
-def match_of(card: str, score: float = 0.0) -> Match:
+def match_of(card: str, score: float = 0.0) -> ChunkMatch:
     """What was stored. Raises ValueError for a card that is not as it was."""
     path, start, end, symbol, kind, signature, names, references = _said(card)
-    return Match(Place(path, start, end), symbol, kind, signature, tuple(names), tuple(references), score)
+    return ChunkMatch(ChunkPlace(path, start, end), symbol, kind, signature, tuple(names), tuple(references), score)
 
 
-def place_of(card: str) -> Place:
+def place_of(card: str) -> ChunkPlace:
     """Only where the chunk stands. Raises ValueError like `match_of`."""
-    return Place(*_said(card)[:3])
+    return ChunkPlace(*_said(card)[:3])
 
 
-def checked(place: Place, text: str, digest: str) -> str:
+def checked(place: ChunkPlace, text: str, digest: str) -> str:
     """The text, when it is the one that was stored. Raises ValueError."""
     if hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest() != digest:
         raise ValueError(f"the text of {place.path}:{place.start}-{place.end} is not what was stored")

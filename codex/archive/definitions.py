@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ChunkPlace:
     """Lines `start`–`end` (1-based, inclusive) of a file: one chunk."""
 
     path: str
@@ -40,7 +40,7 @@ class Definitions:
     def __init__(self) -> None:
         self._state: tuple[_Settled | None, _Lately] = (None, _Lately())
 
-    def replace(self, path: str, chunks: Iterable[tuple[Place, Sequence[str]]]) -> None:
+    def replace(self, path: str, chunks: Iterable[tuple[ChunkPlace, Sequence[str]]]) -> None:
         """What `path` defines now, in place of what it defined."""
         settled, lately = self._state
         if settled is not None:
@@ -49,18 +49,18 @@ class Definitions:
         for place, names in chunks:
             self.add(place, names)
 
-    def add(self, place: Place, names: Iterable[str]) -> None:
+    def add(self, place: ChunkPlace, names: Iterable[str]) -> None:
         """One more chunk of a path, beside what the path defines already."""
         settled, lately = self._state
         lately.add(place, names)
         if lately.count > max(_LATELY, (len(settled.names) if settled is not None else 0) // _SHARE):
             self._state = (_settled(settled, lately.rows()), _Lately())
 
-    def of(self, name: str) -> tuple[Place, ...]:
+    def of(self, name: str) -> tuple[ChunkPlace, ...]:
         """The chunks that define a name, sorted; empty when none does, or when more than 64 do."""
         return self.found((name,)).get(name, ())
 
-    def found(self, names: Iterable[str]) -> dict[str, tuple[Place, ...]]:
+    def found(self, names: Iterable[str]) -> dict[str, tuple[ChunkPlace, ...]]:
         """The chunks that define each of these names, sorted; names without one, or with more than 64, are left out."""
         settled, lately = self._state
         asked = list(dict.fromkeys(names))
@@ -70,7 +70,7 @@ class Definitions:
         for name, before in zip(asked, rows, strict=True):
             before.extend(lately.of(name))
         return {
-            name: tuple(Place(*row) for row in sorted(every))
+            name: tuple(ChunkPlace(*row) for row in sorted(every))
             for name, every in zip(asked, rows, strict=True)
             if 0 < len(every) <= _TELLING
         }
@@ -92,7 +92,7 @@ class _Lately:
             else:
                 self._by_name.pop(name, None)
 
-    def add(self, place: Place, names: Iterable[str]) -> None:
+    def add(self, place: ChunkPlace, names: Iterable[str]) -> None:
         row = (place.path, place.start, place.end)
         ours = self._by_path.setdefault(place.path, set())
         for name in names:

@@ -18,11 +18,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codex.archive import queries, tables
-from codex.archive.archive import ArchiveDamaged, ArchiveError, ArchiveStats, FileMatch, Match, Progress, unheard
-from codex.archive.definitions import Definitions, Place
+from codex.archive.archive import (
+    ArchiveDamaged,
+    ArchiveError,
+    ArchiveStats,
+    ChunkMatch,
+    FileMatch,
+    IndexProgress,
+    unreported,
+)
+from codex.archive.definitions import ChunkPlace, Definitions
 from codex.archive.faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
 from codex.archive.folders import Folders
-from codex.archive.prepare import PREPARE_VERSION, Prepared, prepare
+from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, prepare
 from codex.batches import batches
 from codex.catalog.remembered import SqliteRemembered
 from codex.documents import Document
@@ -40,7 +48,7 @@ class LanceArchive:
     def __init__(self, root: Path) -> None:
         self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
         self._remembered = SqliteRemembered(root / "prepared.sqlite3")
-        self._session = tables.Session()
+        self._session = tables.LanceSession()
         self._open: dict[str, tables.Tables] = {}
         self._defined: dict[str, Definitions] = {}
         self._revisions: Counter[str] = Counter()
@@ -83,7 +91,11 @@ class LanceArchive:
         return sum(len(one.chunks) for one in prepared)
 
     def index(
-        self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
+        self,
+        codex: str,
+        documents: Iterable[Document],
+        removed: Sequence[str] = (),
+        progress: IndexProgress = unreported,
     ) -> None:
         self.remove(codex, removed)
         for number, batch in enumerate(batches(documents), start=1):
@@ -126,17 +138,17 @@ class LanceArchive:
 
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
-    ) -> tuple[Match, ...]:
+    ) -> tuple[ChunkMatch, ...]:
         with self._reading(codex) as opened:
             if opened is None or not query or n <= 0:
                 return ()
             return tuple(queries.found(opened, query, n, None if paths is None else tables.among(paths)))
 
-    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+    def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         with self._reading(codex) as opened:
             return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
 
-    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
         with self._reading(codex) as opened:
             return () if opened is None or not words or n <= 0 else tuple(queries.phrase(opened.chunks, words, n))
 
@@ -146,20 +158,20 @@ class LanceArchive:
                 return ()
             return tuple(FileMatch(path, score) for path, score in queries.found_files(opened, query, n))
 
-    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
+    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         with self._reading(codex) as opened:
             return {} if opened is None else self._definitions(codex, opened).found(names)
 
-    def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+    def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         with self._reading(codex) as opened:
             return {} if opened is None else queries.read(opened.chunks, places)
 
-    def chunks(self, codex: str) -> Iterator[Match]:
+    def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         with self._reading(codex) as opened:
             if opened is not None:
                 yield from queries.scan(opened.chunks)
 
-    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
+    def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
         with self._reading(codex) as opened:
             if opened is None:
                 return {}
@@ -172,7 +184,7 @@ class LanceArchive:
         with self._reading(codex) as opened:
             return frozenset() if opened is None else queries.generated(opened.chunks)
 
-    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         with self._reading(codex) as opened:
             return {} if opened is None else queries.holding(opened.chunks, digests)
 
@@ -189,7 +201,7 @@ class LanceArchive:
         with self._writing:
             self._open.clear()
             self._defined.clear()
-            self._session = tables.Session()
+            self._session = tables.LanceSession()
             self._folders.close()
             self._remembered.close()
 
@@ -242,7 +254,7 @@ class LanceArchive:
             if cards is not None and codex not in self._defined and self._revisions[codex] == before:
                 self._defined[codex] = queries.defined(cards)
 
-    def _redefine(self, codex: str, prepared: Sequence[Prepared], gone: Sequence[str]) -> None:
+    def _redefine(self, codex: str, prepared: Sequence[PreparedDocument], gone: Sequence[str]) -> None:
         defined = self._defined.get(codex)
         if defined is None:
             return
@@ -250,7 +262,7 @@ class LanceArchive:
             defined.replace(path, ())
         for one in prepared:
             chunks = (each.chunk for each in one.chunks)
-            defined.replace(one.path, [(Place(one.path, each.start, each.end), each.names) for each in chunks])
+            defined.replace(one.path, [(ChunkPlace(one.path, each.start, each.end), each.names) for each in chunks])
 
     @contextmanager
     def _reading(self, codex: str) -> Iterator[tables.Tables | None]:

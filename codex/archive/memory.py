@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.archive.archive import ArchiveStats, FileMatch, Match, Progress, unheard
-from codex.archive.definitions import Definitions, Place
+from codex.archive.archive import ArchiveStats, ChunkMatch, FileMatch, IndexProgress, unreported
+from codex.archive.definitions import ChunkPlace, Definitions
 from codex.archive.identifiers import in_a_row
-from codex.archive.prepare import Prepared, PreparedChunk, prepare
+from codex.archive.prepare import PreparedChunk, PreparedDocument, prepare
 from codex.archive.stems import stem
 from codex.batches import batches
 from codex.documents import Document
@@ -54,7 +54,7 @@ class Bm25:
 class _Shelf:
     """One codex, never changed: a write makes a new one, so a search reads what was there when it began."""
 
-    files: Mapping[str, Prepared] = field(default_factory=dict)
+    files: Mapping[str, PreparedDocument] = field(default_factory=dict)
 
     def chunks(self) -> list[PreparedChunk]:
         return [one for path in sorted(self.files) for one in self.files[path].chunks]
@@ -81,7 +81,11 @@ class MemoryArchive:
         return sum(len(one.chunks) for one in prepared)
 
     def index(
-        self, codex: str, documents: Iterable[Document], removed: Sequence[str] = (), progress: Progress = unheard
+        self,
+        codex: str,
+        documents: Iterable[Document],
+        removed: Sequence[str] = (),
+        progress: IndexProgress = unreported,
     ) -> None:
         self.remove(codex, removed)
         for batch in batches(documents):
@@ -102,7 +106,7 @@ class MemoryArchive:
 
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
-    ) -> tuple[Match, ...]:
+    ) -> tuple[ChunkMatch, ...]:
         chunks = self._shelf(codex).chunks()
         ranked = Bm25.of([one.words for one in chunks])
         scores = [ranked.score(index, query) for index in range(len(chunks))]
@@ -114,11 +118,11 @@ class MemoryArchive:
         ]
         return tuple(sorted(found, key=lambda match: (-match.score, match.place))[: max(0, n)])
 
-    def exact(self, codex: str, text: str, n: int) -> tuple[Match, ...]:
+    def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         chunks = self._shelf(codex).chunks() if text else []
         return tuple(_match(one) for one in chunks if text in one.chunk.text)[: max(0, n)]
 
-    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[Match, ...]:
+    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
         chunks = self._shelf(codex).chunks() if words else []
         return tuple(_match(one) for one in chunks if in_a_row(words, one.chunk.text))[: max(0, n)]
 
@@ -129,23 +133,23 @@ class MemoryArchive:
         best = sorted((one for one in found if one.score > 0), key=lambda one: (-one.score, one.path))
         return tuple(best[: max(0, n)])
 
-    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[Place, ...]]:
+    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         defined = Definitions()
         for path, one in self._shelf(codex).files.items():
             defined.replace(path, [(_place(each), each.chunk.names) for each in one.chunks])
         found = {name: tuple(sorted(defined.of(name))) for name in names}
         return {name: places for name, places in found.items() if places}
 
-    def at(self, codex: str, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+    def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         asked = set(places)
         chunks = self._shelf(codex).chunks()
         return {_place(one): (_match(one), one.chunk.text) for one in chunks if _place(one) in asked}
 
-    def chunks(self, codex: str) -> Iterator[Match]:
+    def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         yield from map(_match, self._shelf(codex).chunks())
 
-    def digests(self, codex: str) -> Mapping[str, tuple[Place, ...]]:
-        found: dict[str, list[Place]] = {}
+    def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
+        found: dict[str, list[ChunkPlace]] = {}
         for one in self._shelf(codex).chunks():
             found.setdefault(one.chunk.digest, []).append(_place(one))
         return {digest: tuple(sorted(places)) for digest, places in found.items()}
@@ -153,7 +157,7 @@ class MemoryArchive:
     def generated(self, codex: str) -> frozenset[str]:
         return frozenset(one.chunk.path for one in self._shelf(codex).chunks() if is_marked(one.chunk.kind))
 
-    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         wanted = set(digests)
         return {digest: places for digest, places in self.digests(codex).items() if digest in wanted}
 
@@ -171,10 +175,10 @@ class MemoryArchive:
         return self._shelves.get(codex, _Shelf())
 
 
-def _place(one: PreparedChunk) -> Place:
-    return Place(one.chunk.path, one.chunk.start, one.chunk.end)
+def _place(one: PreparedChunk) -> ChunkPlace:
+    return ChunkPlace(one.chunk.path, one.chunk.start, one.chunk.end)
 
 
-def _match(one: PreparedChunk, score: float = 0.0) -> Match:
+def _match(one: PreparedChunk, score: float = 0.0) -> ChunkMatch:
     chunk = one.chunk
-    return Match(_place(one), chunk.symbol, chunk.kind, chunk.signature, chunk.names, one.references, score)
+    return ChunkMatch(_place(one), chunk.symbol, chunk.kind, chunk.signature, chunk.names, one.references, score)

@@ -39,7 +39,7 @@ class PreparedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedDocument:
     """A document ready to be stored; `words` are those of the whole file."""
 
     path: str
@@ -58,9 +58,9 @@ class Remembered(Protocol):
         """Keeps these."""
 
 
-def prepare(documents: Sequence[Document], remembered: Remembered | None = None) -> list[Prepared]:
+def prepare(documents: Sequence[Document], remembered: Remembered | None = None) -> list[PreparedDocument]:
     """Documents ready to be stored, in order."""
-    prepared: list[Prepared] = []
+    prepared: list[PreparedDocument] = []
     fresh: list[tuple[str, bytes]] = []
     for document in documents:
         key = _key(document)
@@ -123,7 +123,7 @@ def _unpacked(packed: bytes) -> list[list[Any]] | None:
     return rows
 
 
-def _bound(document: Document, rows: list[list[Any]]) -> Prepared:
+def _bound(document: Document, rows: list[list[Any]]) -> PreparedDocument:
     """The rows as chunks of this path."""
     text = lines(document.text)
     path = " ".join(path_words(document.path) * _PATH_WEIGHT)
@@ -147,4 +147,4 @@ def _bound(document: Document, rows: list[list[Any]]) -> Prepared:
         for start, end, symbol, kind, signature, names, digest, found, references in rows
     )
     whole = " ".join([*(row[7] for row in rows), path])
-    return Prepared(document.path, document.digest, chunks, whole)
+    return PreparedDocument(document.path, document.digest, chunks, whole)

@@ -6,12 +6,12 @@ Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what Lan
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from codex.archive.archive import Match
+from codex.archive.archive import ChunkMatch
 from codex.archive.cards import checked, match_of, place_of
-from codex.archive.definitions import Definitions, Place
+from codex.archive.definitions import ChunkPlace, Definitions
 from codex.archive.grams import may_hold
 from codex.archive.identifiers import in_a_row, words
-from codex.archive.shown import Shown, values_of
+from codex.archive.shown import RowCache, values_of
 from codex.archive.tables import Tables, among, row_id
 from codex.trees.origins import GENERATED, is_marked
 
@@ -28,13 +28,13 @@ def held(opened: Tables) -> Mapping[str, str]:
     return {path: digest for path, digest in _pairs(opened.files) if of_chunks.get(path, digest) == digest}
 
 
-def found(opened: Tables, query: Sequence[str], n: int, where: str | None = None) -> list[Match]:
+def found(opened: Tables, query: Sequence[str], n: int, where: str | None = None) -> list[ChunkMatch]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
     cards = _ranked(opened.chunks, opened.cards, query, n, where)
     return sorted((match_of(card, score) for card, score in cards), key=lambda match: (-match.score, match.place))
 
 
-def exact(opened: Tables, text: str, n: int) -> list[Match]:
+def exact(opened: Tables, text: str, n: int) -> list[ChunkMatch]:
     """The first `n` chunks found whose text holds the string.
 
     The chunks that hold all words of the string are looked through. Where that is not enough (no words, half a word at
@@ -55,14 +55,14 @@ def exact(opened: Tables, text: str, n: int) -> list[Match]:
     return sorted(map(match_of, values_of(rows, "card")), key=lambda match: match.place)
 
 
-def phrase(table: Any, wanted: Sequence[str], n: int) -> list[Match]:
+def phrase(table: Any, wanted: Sequence[str], n: int) -> list[ChunkMatch]:
     """The best `n` chunks that have these words one behind the other."""
     read = _holding_all(table, wanted, max(_EXACT_READ, 4 * n))
     seen = [match for match, whole in read if in_a_row(wanted, whole)]
     return sorted(seen, key=lambda match: (-match.score, match.place))[:n]
 
 
-def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[Match, str]]:
+def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[ChunkMatch, str]]:
     """Chunks that hold every one of these words, with their texts."""
     rows = _searched(table, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else None
     return [] if rows is None else list(zip(_matches(rows), values_of(rows, "text"), strict=True))
@@ -89,7 +89,7 @@ def found_files(opened: Tables, query: Sequence[str], n: int) -> list[tuple[str,
     return sorted(_ranked(opened.files, opened.paths, query, n, None), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _ranked(table: Any, shown: Shown, query: Sequence[str], n: int, where: str | None) -> list[tuple[str, float]]:
+def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: str | None) -> list[tuple[str, float]]:
     """What is shown of the `n` best rows, with their scores."""
     if shown:
         rows = _searched(table, query, n, ("_score", "_rowid"), where)
@@ -104,7 +104,7 @@ def _ranked(table: Any, shown: Shown, query: Sequence[str], n: int, where: str |
     return list(zip(values, values_of(rows, "_score"), strict=True))
 
 
-def scan(table: Any) -> Iterator[Match]:
+def scan(table: Any) -> Iterator[ChunkMatch]:
     """All chunks."""
     return map(match_of, cards(table))
 
@@ -124,7 +124,7 @@ def defined(cards: Iterable[str]) -> Definitions:
     return found
 
 
-def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str]]:
+def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
     """The chunks at these places, with their texts. Raises ValueError for a text that is not what was stored."""
     if not places:
         return {}
@@ -137,7 +137,7 @@ def read(table: Any, places: Sequence[Place]) -> Mapping[Place, tuple[Match, str
     return {one.place: (one, checked(one.place, text, digest)) for one, text, digest in found if one.place in asked}
 
 
-def digests(table: Any) -> Mapping[str, tuple[Place, ...]]:
+def digests(table: Any) -> Mapping[str, tuple[ChunkPlace, ...]]:
     """All chunks by the digest of their text."""
     if not table.count_rows():
         return {}
@@ -150,7 +150,7 @@ def generated(table: Any) -> frozenset[str]:
     return frozenset(match.place.path for match in maybe if is_marked(match.kind))
 
 
-def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[Place, ...]]:
+def holding(table: Any, wanted: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
     """The chunks whose texts have these digests."""
     if not wanted or not table.count_rows():
         return {}
@@ -188,12 +188,12 @@ def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> An
     return LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
 
 
-def _matches(rows: Any | None) -> list[Match]:
+def _matches(rows: Any | None) -> list[ChunkMatch]:
     return [] if rows is None else list(map(match_of, values_of(rows, "card"), values_of(rows, "_score")))
 
 
-def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
-    found: dict[str, list[Place]] = {}
+def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[ChunkPlace, ...]]:
+    found: dict[str, list[ChunkPlace]] = {}
     for batch in batches:
         cards = batch.column("card").to_pylist()
         for digest, card in zip(batch.column("chunk_digest").to_pylist(), cards, strict=True):

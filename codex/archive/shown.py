@@ -12,7 +12,7 @@ _MOST = 150_000  # 60 MB
 _SCANNED = 8_192
 
 
-class Shown:
+class RowCache:
     """One column of one table. Thread-safe: it only grows, or is made anew."""
 
     def __init__(self, column: str) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from codex.archive.cards import card_of
 from codex.archive.grams import sketch
 from codex.archive.late_package import late
-from codex.archive.prepare import Prepared
-from codex.archive.shown import Shown
+from codex.archive.prepare import PreparedDocument
+from codex.archive.shown import RowCache
 from codex.freed_memory import give_back_at_once
 
 _STRINGS = ("id", "path", "digest", "text", "words", "chunk_digest", "card")
@@ -41,11 +41,11 @@ class Tables:
 
     chunks: Any
     files: Any
-    cards: Shown = field(default_factory=lambda: Shown("card"))
-    paths: Shown = field(default_factory=lambda: Shown("path"))
+    cards: RowCache = field(default_factory=lambda: RowCache("card"))
+    paths: RowCache = field(default_factory=lambda: RowCache("path"))
 
 
-class Session:
+class LanceSession:
     """Connections that share caches of bounded size; nothing is imported before the first."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Session:
         return lancedb().connect(folder, session=self._caches)
 
 
-def create_tables(folder: Path, session: Session) -> Tables:
+def create_tables(folder: Path, session: LanceSession) -> Tables:
     """New empty tables in a folder that exists."""
     import pyarrow as pa
 
@@ -68,7 +68,7 @@ def create_tables(folder: Path, session: Session) -> Tables:
     return Tables(database.create_table("chunks", schema=chunks), database.create_table("files", schema=files))
 
 
-def open_tables(folder: Path, session: Session) -> Tables:
+def open_tables(folder: Path, session: LanceSession) -> Tables:
     """The tables that stand in a folder, with their indexes: whoever wrote them may have been killed before the first."""
     database = session.connect(folder)
     opened = Tables(database.open_table("chunks"), database.open_table("files"))
@@ -103,7 +103,7 @@ def _check_versions(folder: Path, opened: Tables) -> None:
         raise ValueError("the newest version of a table is gone")
 
 
-def chunk_rows(prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
+def chunk_rows(prepared: Sequence[PreparedDocument]) -> list[dict[str, Any]]:
     """Rows of the table `chunks`."""
     return [
         {
@@ -121,7 +121,7 @@ def chunk_rows(prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
     ]
 
 
-def file_rows(prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
+def file_rows(prepared: Sequence[PreparedDocument]) -> list[dict[str, Any]]:
     """Rows of the table `files`."""
     return [
         {

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codex.amendments import Amendment, Told
-from codex.catalog.generations import Codex, Entry, Generation, Known
+from codex.amendments import Amendment, ChangeKind
+from codex.catalog.generations import Codex, FileEntry, Generation, KnownFile
 from codex.catalog.rows import CODEX, ENTRIES, codex_from, id_of, state_columns, sweep, without
 from codex.catalog.tables import SCHEMA
 from codex.databases import open_database, transaction, translated
@@ -79,16 +79,16 @@ class Catalog:
                 (name, source, json.dumps(list(roots)), request),
             )
 
-    def known(self, name: str) -> dict[str, Known]:
+    def known(self, name: str) -> dict[str, KnownFile]:
         """What the last scans of this codex found, by path."""
         rows = self._rows(
             "SELECT path, stamp, digest, size, reason, notice FROM known "
             "JOIN codex ON codex.id = known.codex WHERE name = ?",
             name,
         )
-        return {row[0]: Known(*row[1:]) for row in rows}
+        return {row[0]: KnownFile(*row[1:]) for row in rows}
 
-    def store(self, name: str, found: Mapping[str, Known], bodies: Mapping[str, bytes]) -> None:
+    def store(self, name: str, found: Mapping[str, KnownFile], bodies: Mapping[str, bytes]) -> None:
         """One batch of a load: what was found at each path, and packed bytes by digest. All or nothing."""
         with self._writing() as database:
             codex = id_of(database, name)
@@ -113,7 +113,7 @@ class Catalog:
         self,
         name: str,
         state: TreeState,
-        entries: Sequence[Entry],
+        entries: Sequence[FileEntry],
         skipped: Mapping[str, int],
         notices: Sequence[str],
         why: str = "",
@@ -158,7 +158,7 @@ class Catalog:
         """The newest generation, or that of a number. Raises UnknownCodex, UnknownGeneration."""
         key, bare = self._bare(name, number)
         rows = self._rows("SELECT path, digest, size FROM entry WHERE generation = ? ORDER BY position", key)
-        return replace(bare, entries=tuple(Entry(*row) for row in rows))
+        return replace(bare, entries=tuple(FileEntry(*row) for row in rows))
 
     def bare_generation(self, name: str, number: int | None = None) -> Generation:
         """The same without its entries, of which there may be 100,000. Raises like `generation`."""
@@ -193,7 +193,7 @@ class Catalog:
         )
         return tuple(row[0] for row in rows)
 
-    def documents(self, entries: Sequence[Entry]) -> Iterator[Document]:
+    def documents(self, entries: Sequence[FileEntry]) -> Iterator[Document]:
         """Documents of these entries, in order, a page at a time. Raises CatalogError when bytes are missing."""
         for page in _pages(entries):
             bodies = self._bodies([entry.digest for entry in page])
@@ -202,7 +202,7 @@ class Catalog:
 
     def told_document(self, path: str, digest: str) -> Document:
         """A document by name and digest. Raises CatalogError when its bytes are not here."""
-        return self._document(Entry(path, digest, 0), self._bodies([digest]).get(digest))
+        return self._document(FileEntry(path, digest, 0), self._bodies([digest]).get(digest))
 
     def amendments(self, name: str, number: int) -> tuple[Amendment, ...]:
         """The log of a generation, in order."""
@@ -213,7 +213,9 @@ class Catalog:
             name,
             number,
         )
-        return tuple(Amendment(row[0], row[1], Told(row[2]), row[3], row[4], bool(row[5]), row[6]) for row in rows)
+        return tuple(
+            Amendment(row[0], row[1], ChangeKind(row[2]), row[3], row[4], bool(row[5]), row[6]) for row in rows
+        )
 
     def append(self, name: str, number: int, entries: Sequence[Amendment]) -> None:
         """Append to the log of a generation; all or nothing. A number that is taken is refused (CatalogError)."""
@@ -259,7 +261,7 @@ class Catalog:
         state = TreeState(branch, revision, dirty)
         return key, Generation(name, wanted, state, (), json.loads(skipped), tuple(json.loads(notices)), why)
 
-    def _document(self, entry: Entry, body: bytes | None) -> Document:
+    def _document(self, entry: FileEntry, body: bytes | None) -> Document:
         try:
             document = None if body is None else document_from(entry.path, unpack(body))
         except zlib.error:
@@ -282,8 +284,8 @@ class Catalog:
             yield database
 
 
-def _pages(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    page: list[Entry] = []
+def _pages(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
+    page: list[FileEntry] = []
     size = 0
     for entry in entries:
         page.append(entry)

@@ -7,7 +7,7 @@ from codex.trees.port import TreeState
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One file of a generation: safe name, sha256 of its bytes, size in bytes."""
 
     path: str
@@ -22,7 +22,7 @@ class Generation:
     codex: str
     number: int  # from 1, never used twice
     state: TreeState
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
     skipped: Mapping[str, int] = field(default_factory=dict)  # reason → files left out
     notices: tuple[str, ...] = ()
     why: str = ""  # it was made, where nobody asked for it
@@ -47,7 +47,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Codex:
-    """A loaded codex. `source` is its key (`codex.trees.sources.Source.key`), `request` how it was asked for, as JSON."""
+    """A loaded codex. `source` is its key (`CodexSource.key`), `request` the load it was asked for with, as JSON."""
 
     name: str
     source: str
@@ -57,7 +57,7 @@ class Codex:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFile:
     """What an earlier load found at a path: its stamp, and the digest of its bytes or the reason it was left out."""
 
     stamp: str

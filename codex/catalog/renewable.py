@@ -12,7 +12,7 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from codex.databases import open_or_replace, replaced, transaction, translated
-from codex.errors import CatalogError, Damaged
+from codex.errors import CatalogError, DatabaseDamaged
 
 log = logging.getLogger("lorekeep.codex")
 Got = TypeVar("Got")
@@ -52,7 +52,7 @@ class Renewable:
         with self._lock:
             try:
                 return work()
-            except Damaged:
+            except DatabaseDamaged:
                 log.warning("%s is damaged and begun again: %s", self._path, self._lost)
                 self._database.close()
                 self._database = replaced(self._path, self._schema)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from codex.amendments import Amendment, effective
-from codex.catalog.generations import Generation, Known
+from codex.catalog.generations import Generation, KnownFile
 from codex.errors import LoadCancelled
 from codex.ingest import Ingest
 from codex.progress import Cancelled
-from codex.trees.port import Candidate, Tree
+from codex.trees.port import CandidateFile, FileTree
 
 _READ = 64 << 20  # bytes, about a second; of a clone that was loaded at once no stamp can be trusted
 
@@ -50,12 +50,12 @@ class Glance:
     """Digests of a tree's files as a load would take them. `left`: bytes that may still be read."""
 
     ingest: Ingest
-    tree: Tree
-    known: Mapping[str, Known]
+    tree: FileTree
+    known: Mapping[str, KnownFile]
     cancelled: Cancelled
     left: int = _READ
 
-    def digest(self, one: Candidate) -> str | None:
+    def digest(self, one: CandidateFile) -> str | None:
         """None: it would be left out. Raises OSError, Unread, LoadCancelled."""
         if self.ingest.is_current(one, self.known):
             return self.known[one.path].digest
@@ -67,7 +67,9 @@ class Glance:
         return self.ingest.digest_now(self.tree, one)
 
 
-def differences(held: Held, candidates: Iterable[Candidate], digest: Callable[[Candidate], str | None]) -> Differences:
+def differences(
+    held: Held, candidates: Iterable[CandidateFile], digest: Callable[[CandidateFile], str | None]
+) -> Differences:
     """Of a tree's files beside those that a codex holds. Passes on what `digest` raises but OSError and Unread."""
     changed = added = unread = 0
     gone = set(held)

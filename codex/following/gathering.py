@@ -16,7 +16,7 @@ _TOO_MANY = 2_000  # paths of one batch; beyond it a comparison of the whole tre
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChangeBatch:
     """What may have changed. `everything`: compare all, `paths` are then not complete.
 
     `commit`: version control moved on, so branch, revision or number of changed files may differ, whatever the files do.
@@ -68,12 +68,12 @@ class Gathering:
         quiet = min(self._last + self._settings.debounce_s, self._first + self._settings.longest_wait_s)
         return quiet if self._held_since is None else max(quiet, self._held_since + self._settings.longest_hold_s)
 
-    def take(self, now: float) -> Batch | None:
+    def take(self, now: float) -> ChangeBatch | None:
         """The batch if it is due, and a fresh start; else None."""
         due = self.due()
         if due is None or now < due:
             return None
-        batch = Batch(frozenset(self._paths), self._everything, self._commit)
+        batch = ChangeBatch(frozenset(self._paths), self._everything, self._commit)
         self._paths = set()
         self._everything = self._commit = False
         self._first = None

@@ -1,6 +1,6 @@
 """Follows the disk: tells, in batches, that a codex may have changed. What changed is found by comparing, not from events.
 
-    events ─▶ forget ignored ones ─▶ gather until quiet ─▶ changed(Batch)
+    events ─▶ forget ignored ones ─▶ gather until quiet ─▶ changed(ChangeBatch)
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
 A watch stays on its folder wherever that goes: `is_astray` says that the path leads to another one by now, or to none.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codex.following.gathering import Batch, Gathering
+from codex.following.gathering import ChangeBatch, Gathering
 from codex.following.inotify import FolderWatches, Happened, WatchLimit
 from codex.following.watched import exclude_files, folders, is_rule_file, relevant, version_control
 from codex.following.ways import Folder, by_folder, entries, folder_at, leads_there
@@ -48,7 +48,7 @@ class Watcher:
         self,
         forest: Forest,
         settings: WatchSettings,
-        changed: Callable[[Batch], None],
+        changed: Callable[[ChangeBatch], None],
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -111,7 +111,7 @@ class Watcher:
             self._events.append(event)
             self._news.notify()
 
-    def step(self) -> Batch | None:
+    def step(self) -> ChangeBatch | None:
         """Sort what happened; then the batch that is due, without what is ignored, or None."""
         now = self._clock()
         with self._news:
@@ -193,14 +193,14 @@ class Watcher:
         self._stale = self._stale or is_rule_file(path)
         self._gathering.note(now, f"{root.label}/{path}" if root.label else path, everything=is_rule_file(path))
 
-    def _without_ignored(self, batch: Batch) -> Batch | None:
+    def _without_ignored(self, batch: ChangeBatch) -> ChangeBatch | None:
         kept: set[str] = set()
         for root in self._roots:
             lead = f"{root.label}/" if root.label else ""
             own = {path.removeprefix(lead) for path in batch.paths if path.startswith(lead)}
             kept |= {lead + path for path in relevant(root.tree, own)}
         if kept or batch.everything or batch.commit:
-            return Batch(frozenset(kept), batch.everything, batch.commit)
+            return ChangeBatch(frozenset(kept), batch.everything, batch.commit)
         return None
 
     def _watch_all(self) -> None:

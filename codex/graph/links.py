@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from codex.archive.archive import Match
+from codex.archive.archive import ChunkMatch
 from codex.graph.modules import Modules
 from codex.graph.places import Places, places_of
 
@@ -52,7 +52,7 @@ class Packed:
     weights: NDArray[np.float32]
 
 
-def gathered(chunks: Iterable[Match]) -> Nodes:
+def gathered(chunks: Iterable[ChunkMatch]) -> Nodes:
     """Reads the chunks one by one, in any order, and keeps none."""
     numbers: dict[str, int] = {}
     paths, starts, ends = array("i"), array("i"), array("i")

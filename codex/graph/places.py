@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,13 @@ class Places:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, at: int) -> Place:
-        return Place(self.paths[self.numbers[at]], int(self.starts[at]), int(self.ends[at]))
+    def __getitem__(self, at: int) -> ChunkPlace:
+        return ChunkPlace(self.paths[self.numbers[at]], int(self.starts[at]), int(self.ends[at]))
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[ChunkPlace]:
         return map(self.__getitem__, range(len(self)))
 
-    def at(self, place: Place) -> int | None:
+    def at(self, place: ChunkPlace) -> int | None:
         """Where a place stands; None for one that is not among them."""
         number = bisect_left(self.paths, place.path)
         if number == len(self.paths) or self.paths[number] != place.path:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import rustworkx
 
-from codex.archive.archive import Match
-from codex.archive.definitions import Place
+from codex.archive.archive import ChunkMatch
+from codex.archive.definitions import ChunkPlace
 from codex.graph.links import Packed, gathered, links_of, packed
 from codex.graph.places import Places
 
@@ -22,14 +22,14 @@ _NODES = 1_500  # of a neighbourhood: PageRank over so many takes some milliseco
 _DAMPING = 0.6  # attention stays near the hits; 0.85 is for the whole web
 _TOKENS_A_LINE = 10
 
-Cost = Callable[[Place], int]
+Cost = Callable[[ChunkPlace], int]
 
 
 @dataclass(frozen=True)
 class Neighbour:
     """A chunk near the hits. `weight` is its share of attention, `hops` its distance."""
 
-    place: Place
+    place: ChunkPlace
     weight: float
     hops: int
 
@@ -46,7 +46,7 @@ class SymbolGraph:
         """Number of directed links."""
         return len(self.packed.targets)
 
-    def neighbours(self, place: Place) -> list[tuple[Place, float]]:
+    def neighbours(self, place: ChunkPlace) -> list[tuple[ChunkPlace, float]]:
         """What a chunk leads to, strongest first; empty for one that is not in the graph."""
         at = self.places.at(place)
         if at is None:
@@ -54,7 +54,7 @@ class SymbolGraph:
         return [(self.places[target], weight) for target, weight in self._links_of(at)]
 
     def expand(
-        self, seeds: Mapping[Place, float], *, hops: int = 2, tokens: int = 4_000, cost: Cost | None = None
+        self, seeds: Mapping[ChunkPlace, float], *, hops: int = 2, tokens: int = 4_000, cost: Cost | None = None
     ) -> tuple[Neighbour, ...]:
         """The neighbourhood of the seeds without them: best first, within `hops`, as much as fits into `tokens`."""
         found_at = {self.places.at(place): weight for place, weight in seeds.items() if weight > 0}
@@ -112,12 +112,12 @@ class SymbolGraph:
         return list(zip(links.targets[first:last].tolist(), links.weights[first:last].tolist(), strict=True))
 
 
-def estimated_tokens(place: Place) -> int:
+def estimated_tokens(place: ChunkPlace) -> int:
     """Tokens of a chunk when nobody counts: ten a line."""
     return (place.end - place.start + 1) * _TOKENS_A_LINE
 
 
-def build_graph(chunks: Iterable[Match]) -> SymbolGraph:
+def build_graph(chunks: Iterable[ChunkMatch]) -> SymbolGraph:
     """The graph over these chunks, in any order: about two seconds for 100,000 of them."""
     nodes = gathered(chunks)
     return SymbolGraph(nodes.places, packed(len(nodes.places), links_of(nodes)))

@@ -37,7 +37,7 @@ _PHRASE_WORDS = (5, 80)  # fewer are anywhere by chance; more are a page, and ra
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question as search sees it. `names` are identifiers that it writes out, last part of a dotted one.
 
     `tests` says that it speaks of tests, `tests_wanted` that they are the answer.
@@ -66,7 +66,7 @@ class Asked:
         return flat(name) in self.compounds
 
 
-def asked(question: str) -> Asked:
+def asked(question: str) -> Question:
     """Reads a question."""
     words = query_words(question)
     names = {name.rsplit(".", 1)[-1] for name in identifiers(question)} | set(_CAPITALISED.findall(question))
@@ -75,7 +75,7 @@ def asked(question: str) -> Asked:
     tests, wanted = bool(_TESTS.search(question)), bool(_TESTS_WANTED.search(question))
     phrase = () if exact else _phrase(question)
     together = frozenset(compounds(question))
-    return Asked(
+    return Question(
         *(tuple(words), frozenset(map(stem, words)), frozenset(names), tests, wanted, exact, bool(quoted), phrase),
         together,
     )
@@ -115,7 +115,7 @@ def name_stems(name: str) -> frozenset[str]:
     return frozenset(map(stem, parts[1:] or parts))
 
 
-def overlap(question: Asked, name: str) -> float:
+def overlap(question: Question, name: str) -> float:
     """Share of a name's parts that the question speaks of, 0 to 1."""
     parts = name_stems(name)
     return 0.0 if parts.isdisjoint(question.stems) else len(parts & question.stems) / len(parts)

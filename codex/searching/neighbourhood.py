@@ -15,10 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.graph.symbol_graph import Cost, SymbolGraph, build_graph
 from codex.searching.asked import asked
-from codex.searching.search import Found, Hit, hit_of
+from codex.searching.search import ChunkHit, SearchResult, hit_of
 from codex.searching.ways import ways
 
 _HOPS = 2
@@ -80,7 +80,7 @@ class Neighbourhoods:
         with self._lock:
             self._kept.pop(codex, None)
 
-    def joined(self, query: str, codex: str, found: Found, n: int) -> Found:
+    def joined(self, query: str, codex: str, found: SearchResult, n: int) -> SearchResult:
         """At most `n`: the best hits, and in place of the last ones the neighbourhood of the first half.
 
         Raises what the archive raises.
@@ -96,7 +96,7 @@ class Neighbourhoods:
         new = [hit for hit in near if (hit.path, hit.start) not in known]
         return replace(found, hits=_behind(found.hits[: n - len(new)], new))
 
-    def beside(self, query: str, codex: str, found: Found, n: int) -> Found:
+    def beside(self, query: str, codex: str, found: SearchResult, n: int) -> SearchResult:
         """All hits, and behind them at most `n` of the neighbourhood of the first half, each with what leads to it.
 
         Raises what the archive raises.
@@ -107,19 +107,19 @@ class Neighbourhoods:
         if graph is None:
             return found
         seeds = found.hits[: _first_half(len(found.hits))]
-        known = {Place(hit.path, hit.start, hit.end) for hit in found.hits}
+        known = {ChunkPlace(hit.path, hit.start, hit.end) for hit in found.hits}
         return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
 
     def around(
         self,
         query: str,
         codex: str,
-        hits: Sequence[Hit],
+        hits: Sequence[ChunkHit],
         *,
         hops: int = _HOPS,
         tokens: int = _TOKENS,
         cost: Cost | None = None,
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[ChunkHit, ...]:
         """Chunks near the hits, best first, within hops and tokens, without the hits. `scores` has `graph` and `hops`.
 
         Their scores stand below every hit's. `cost` gives the tokens of a chunk; without it ten a line are counted.
@@ -134,24 +134,24 @@ class Neighbourhoods:
         graph: SymbolGraph,
         query: str,
         codex: str,
-        hits: Sequence[Hit],
+        hits: Sequence[ChunkHit],
         most: int | None,
-        known: Collection[Place] = (),
+        known: Collection[ChunkPlace] = (),
         *,
         hops: int = _HOPS,
         tokens: int = _TOKENS,
         cost: Cost | None = None,
-    ) -> list[Hit]:
+    ) -> list[ChunkHit]:
         """Neighbours as hits, without those known; scores are shares of one. A chunk that the archive no longer has is
         left out."""
-        seeds = {Place(hit.path, hit.start, hit.end): hit.score for hit in hits}
+        seeds = {ChunkPlace(hit.path, hit.start, hit.end): hit.score for hit in hits}
         reached = graph.expand(seeds, hops=hops, tokens=tokens, cost=cost)
         near = [one for one in reached if one.place not in known][:most]
         read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
         leading = ways(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
         question = asked(query)
         top = max((one.weight for one in near), default=1.0)
-        found: list[Hit] = []
+        found: list[ChunkHit] = []
         for one in near:
             if one.place in read:
                 share = one.weight / top
@@ -160,7 +160,7 @@ class Neighbourhoods:
                 found.append(replace(hit, near=leading.get(one.place, "the hits")))
         return found
 
-    def _told(self, codex: str, found: Found) -> tuple[SymbolGraph | None, Found]:
+    def _told(self, codex: str, found: SearchResult) -> tuple[SymbolGraph | None, SearchResult]:
         """A graph without a long wait, and what was found with what is to be said of the graph."""
         graph, notice = self._at_hand(codex)
         return graph, replace(found, notices=(*found.notices, notice)) if notice else found
@@ -220,7 +220,7 @@ def _first_half(hits: int) -> int:
     return max(1, (hits + 1) // 2)
 
 
-def _behind(hits: Sequence[Hit], near: Sequence[Hit]) -> tuple[Hit, ...]:
+def _behind(hits: Sequence[ChunkHit], near: Sequence[ChunkHit]) -> tuple[ChunkHit, ...]:
     """Neighbours behind the hits, their shares below the lowest of them."""
     lowest = min((hit.score for hit in hits), default=1.0)
     return (*hits, *(replace(hit, score=hit.score * lowest) for hit in near))

@@ -22,11 +22,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codex.archive.archive import FileMatch, Match
-from codex.archive.definitions import Place
-from codex.searching.asked import Asked, name_stems, overlap
+from codex.archive.archive import ChunkMatch, FileMatch
+from codex.archive.definitions import ChunkPlace
+from codex.searching.asked import Question, name_stems, overlap
 from codex.trees.origins import is_marked
-from codex.trees.roles import ROLE_SHARES, Role, role_of
+from codex.trees.roles import ROLE_SHARES, FileRole, role_of
 
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
@@ -48,8 +48,8 @@ _RANKS = 60
 _MEANING = 0.5  # of a chunk found by its meaning, beside one found by its words
 _HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
 
-Definitions = Callable[[Iterable[str]], Mapping[str, tuple[Place, ...]]]
-Among = Callable[[Sequence[str]], Sequence[Match]]
+Definitions = Callable[[Iterable[str]], Mapping[str, tuple[ChunkPlace, ...]]]
+Among = Callable[[Sequence[str]], Sequence[ChunkMatch]]
 """The chunks of these files that hold a word of the question, best first."""
 
 
@@ -60,18 +60,18 @@ class RankedFile:
     path: str
     score: float
     scores: Mapping[str, float]
-    places: tuple[Place, ...]
-    by_place: Mapping[Place, float] = field(default_factory=dict)
+    places: tuple[ChunkPlace, ...]
+    by_place: Mapping[ChunkPlace, float] = field(default_factory=dict)
 
 
 def rank(
-    question: Asked,
-    chunks: Sequence[Match],
+    question: Question,
+    chunks: Sequence[ChunkMatch],
     files: Sequence[FileMatch],
     definitions: Definitions,
     among: Among,
-    extra: Mapping[Place, float] | None = None,
-    exact: Mapping[Place, float] | None = None,
+    extra: Mapping[ChunkPlace, float] | None = None,
+    exact: Mapping[ChunkPlace, float] | None = None,
     generated: Collection[str] = (),
 ) -> list[RankedFile]:
     """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors.
@@ -105,21 +105,24 @@ def rank(
     return sorted(ranked, key=lambda one: (-one.score, one.path))
 
 
-def _held(one: RankedFile, holding: Mapping[Place, float]) -> RankedFile:
+def _held(one: RankedFile, holding: Mapping[ChunkPlace, float]) -> RankedFile:
     share = max((holding.get(place, 0.0) for place in one.places), default=0.0)
     if not share:
         return one
     return replace(one, score=one.score + _HOLDS * share, scores={**one.scores, "exact": share})
 
 
-def by_rank(places: Iterable[Place]) -> dict[Place, float]:
+def by_rank(places: Iterable[ChunkPlace]) -> dict[ChunkPlace, float]:
     """Shares of chunks that come best first: 1, 60/61 and so on, half of it at the sixtieth."""
     return {place: _RANKS / (_RANKS + rank) for rank, place in enumerate(places)}
 
 
 def _raised(
-    question: Asked, chunks: Sequence[Match], extra: Mapping[Place, float], holding: Mapping[Place, float]
-) -> dict[Place, float]:
+    question: Question,
+    chunks: Sequence[ChunkMatch],
+    extra: Mapping[ChunkPlace, float],
+    holding: Mapping[ChunkPlace, float],
+) -> dict[ChunkPlace, float]:
     """Chunk scores as shares of the best, raised by names."""
     best = chunks[0].score if chunks else 1.0
     found = {match.place: match.score / best * _raise(question, match) for match in chunks}
@@ -131,14 +134,14 @@ def _raised(
     return {place: score / top for place, score in found.items()}
 
 
-def _raise(question: Asked, match: Match) -> float:
+def _raise(question: Question, match: ChunkMatch) -> float:
     names = {*match.symbol.split(".")[-2:], *match.names} - {""}
     spoken = max((_spoken(question, name) for name in names), default=0.0)
     exact = bool(question.names.intersection(match.names)) or any(map(question.calls, match.names))
     return 1 + _NAME_RAISE * spoken + (_EXACT_RAISE if exact else 0.0)
 
 
-def _spoken(question: Asked, name: str) -> float:
+def _spoken(question: Question, name: str) -> float:
     """How far a question speaks of a name: the share of its parts, less for names of one or two parts, unless its words
     are the name when they are put together."""
     if question.calls(name):
@@ -147,34 +150,34 @@ def _spoken(question: Asked, name: str) -> float:
     return share and share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
 
 
-def _by_file(raised: Mapping[Place, float]) -> dict[str, dict[Place, float]]:
-    found: dict[str, dict[Place, float]] = defaultdict(dict)
+def _by_file(raised: Mapping[ChunkPlace, float]) -> dict[str, dict[ChunkPlace, float]]:
+    found: dict[str, dict[ChunkPlace, float]] = defaultdict(dict)
     for place, score in sorted(raised.items(), key=lambda item: (-item[1], item[0])):
         found[place.path][place] = score
     return found
 
 
-def _chunks_share(chunks: Mapping[Place, float]) -> float:
+def _chunks_share(chunks: Mapping[ChunkPlace, float]) -> float:
     return sum(score * weight for score, weight in zip(chunks.values(), _WEIGHTS, strict=False)) / sum(_WEIGHTS)
 
 
 def _linked(
-    question: Asked,
-    chunks: Sequence[Match],
-    raised: Mapping[Place, float],
+    question: Question,
+    chunks: Sequence[ChunkMatch],
+    raised: Mapping[ChunkPlace, float],
     words: Mapping[str, float],
     definitions: Definitions,
-) -> dict[str, dict[Place, float]]:
+) -> dict[str, dict[ChunkPlace, float]]:
     """Graph weight by file and chunk, from the references of the best chunks.
 
     A chunk points at a file once, by its most telling name: using many names of a hub says no more about the question.
     """
     seeds = sorted(chunks, key=lambda one: (-(raised[one.place] + words[one.place.path]), one.place))[:_SEEDS]
     found = definitions(dict.fromkeys(name for seed in seeds for name in seed.references))
-    linked: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
+    linked: dict[str, dict[ChunkPlace, float]] = defaultdict(lambda: defaultdict(float))
     for seed in seeds:
         weight = raised[seed.place] ** _SEED_POWER
-        best: dict[str, tuple[float, Place]] = {}
+        best: dict[str, tuple[float, ChunkPlace]] = {}
         for name in seed.references:
             firsts = {place.path: place for place in reversed(found.get(name, ()))}
             if not firsts or len(firsts) > _PLACES or seed.place.path in firsts:
@@ -189,8 +192,11 @@ def _linked(
 
 
 def _known(
-    linked: Mapping[str, Mapping[Place, float]], by_file: Mapping[str, Mapping[Place, float]], best: float, among: Among
-) -> dict[str, dict[Place, float]]:
+    linked: Mapping[str, Mapping[ChunkPlace, float]],
+    by_file: Mapping[str, Mapping[ChunkPlace, float]],
+    best: float,
+    among: Among,
+) -> dict[str, dict[ChunkPlace, float]]:
     """Of what is used only what holds a word of the question, or its file does elsewhere: types and settings are used by
     what answers any question, and came second to all of them. A file that hardly speaks of it counts less."""
     strongest = sorted(linked.keys() - by_file.keys(), key=lambda path: (-sum(linked[path].values()), path))
@@ -198,7 +204,7 @@ def _known(
     found = {path: dict(places) for path, places in by_file.items() if path in linked}
     for match in among(elsewhere) if elsewhere else ():
         found.setdefault(match.place.path, {})[match.place] = match.score / best
-    kept: dict[str, dict[Place, float]] = {}
+    kept: dict[str, dict[ChunkPlace, float]] = {}
     for path, places in linked.items():
         if path not in found:
             continue
@@ -213,9 +219,9 @@ def _known(
 def _file(
     path: str,
     words: float,
-    chunks: Mapping[Place, float],
+    chunks: Mapping[ChunkPlace, float],
     whole: float | None,
-    linked: Mapping[Place, float] | None,
+    linked: Mapping[ChunkPlace, float] | None,
     highest: float,
     factor: float,
 ) -> RankedFile:
@@ -231,12 +237,12 @@ def _file(
     return RankedFile(path, score * factor, {**scores, "role": factor}, tuple(places), places)
 
 
-def _factor(path: str, is_generated: bool, question: Asked) -> float:
+def _factor(path: str, is_generated: bool, question: Question) -> float:
     share = _role_share(role_of(path), question)
-    return min(share, ROLE_SHARES[Role.GENERATED]) if is_generated else share
+    return min(share, ROLE_SHARES[FileRole.GENERATED]) if is_generated else share
 
 
-def _role_share(role: Role, question: Asked) -> float:
-    if role is Role.TEST and (question.tests or question.tests_wanted):
+def _role_share(role: FileRole, question: Question) -> float:
+    if role is FileRole.TEST and (question.tests or question.tests_wanted):
         return 1.0
-    return min(ROLE_SHARES[role], ROLE_SHARES[Role.TEST]) if question.tests_wanted else ROLE_SHARES[role]
+    return min(ROLE_SHARES[role], ROLE_SHARES[FileRole.TEST]) if question.tests_wanted else ROLE_SHARES[role]

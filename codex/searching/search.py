@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from codex.archive.archive import Archive, ArchiveError, Match
-from codex.archive.definitions import Place
+from codex.archive.archive import Archive, ArchiveError, ChunkMatch
+from codex.archive.definitions import ChunkPlace
 from codex.errors import CodexError
-from codex.searching.asked import Asked, asked
+from codex.searching.asked import Question, asked
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.searching.snippets import snippet
 from codex.trees.origins import is_marked
-from codex.trees.roles import ROLE_SHARES, Role
+from codex.trees.roles import ROLE_SHARES, FileRole
 from codex.vectors.background import Background, stands_out
 from codex.vectors.port import Embedder, VectorIndex
 from codex.vectors.search import nearest_chunks
@@ -29,7 +29,7 @@ _FILES = 50
 _EXACT = 20
 _AMONG = 8  # chunks a file, of those that were only led to: whether they hold a word
 _AGAIN = 0.7  # a further chunk of a file, beside its best one
-_Chosen = tuple[Place, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
+_Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
     "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
     "use words that stand in the code"
@@ -37,7 +37,7 @@ _FAR_FROM_ALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class ChunkHit:
     """A chunk that was found: lines `start`–`end` (1-based, inclusive) of a file.
 
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
@@ -61,13 +61,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Hits, best first, and what the search could not see.
 
     `holding`: chunks known to hold all that was asked for as it is, shown or not; there may be more.
     """
 
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[ChunkHit, ...] = ()
     notices: tuple[str, ...] = ()
     holding: int = 0
 
@@ -84,7 +84,7 @@ class Search:
     vectors: VectorIndex | None = None
     near: Background = field(default_factory=Background, compare=False)
 
-    def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> Found:
+    def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> SearchResult:
         """At most `n` hits for a question in words or code; up to `per_file` of a file before the next one's.
 
         Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
@@ -92,7 +92,7 @@ class Search:
         """
         question = asked(query)
         if not (question.words or question.exact) or n <= 0:
-            return Found()
+            return SearchResult()
         # One after the other: LanceDB uses all cores for each, and side by side both were slower.
         chunks = self.archive.matches(codex, question.terms, _CHUNKS)
         files = self.archive.file_matches(codex, question.terms, _FILES)
@@ -100,7 +100,7 @@ class Search:
         by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
         defined = partial(self.archive.definitions, codex)
 
-        def among(paths: Sequence[str]) -> Sequence[Match]:
+        def among(paths: Sequence[str]) -> Sequence[ChunkMatch]:
             return self.archive.matches(codex, question.terms, _AMONG * len(paths), paths)
 
         ranking = partial(rank, question, chunks, files, defined, among, by_rank(by_meaning), exact)
@@ -110,16 +110,16 @@ class Search:
             return _chosen(ranked, n, max(1, per_file), by_meaning, exact)
 
         holding = sum(share == 1.0 for share in exact.values())
-        return Found(self._hits(best, question, codex), (*missing, *faults), holding)
+        return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
 
-    def _exact(self, question: Asked, codex: str, n: int) -> tuple[dict[Place, float], tuple[str, ...]]:
+    def _exact(self, question: Question, codex: str, n: int) -> tuple[dict[ChunkPlace, float], tuple[str, ...]]:
         """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
 
         A sentence that stands in a text counts as one: who pastes it looks for it, and its words fit others better.
         """
         if question.phrase:
             return {match.place: 1.0 for match in self.archive.phrase(codex, question.phrase, _EXACT + n)}, ()
-        found: Counter[Place] = Counter()
+        found: Counter[ChunkPlace] = Counter()
         missing: list[str] = []
         for text in question.exact:
             there = self.archive.exact(codex, text, _EXACT + n)
@@ -128,7 +128,7 @@ class Search:
                 missing.append(f"nothing holds {text!r} as it is; searched by its words")
         return {place: times / len(question.exact) for place, times in found.items()}, tuple(missing)
 
-    def _by_meaning(self, query: str, codex: str, *, alone: bool) -> tuple[dict[Place, float], tuple[str, ...]]:
+    def _by_meaning(self, query: str, codex: str, *, alone: bool) -> tuple[dict[ChunkPlace, float], tuple[str, ...]]:
         """Cosines by chunk, nearest first. A fault of the vectors or their model takes away this kind of search only.
 
         `alone`: nothing else was found, so what is nearest must be near.
@@ -145,28 +145,32 @@ class Search:
             return {}, (f"searched by words and names only: {error}",)
         return dict(found), ()
 
-    def _with_chunks(self, ranked: list[RankedFile], question: Asked, codex: str) -> list[RankedFile]:
+    def _with_chunks(self, ranked: list[RankedFile], question: Question, codex: str) -> list[RankedFile]:
         """Files that only matched as wholes get their best chunk."""
         bare = [one.path for one in ranked if not one.places]
         if not bare:
             return ranked
-        best: dict[str, Match] = {}
+        best: dict[str, ChunkMatch] = {}
         for match in self.archive.matches(codex, question.words, 4 * len(bare), bare):
             best.setdefault(match.place.path, match)
         return [one if one.places or one.path not in best else _placed(one, best[one.path].place) for one in ranked]
 
-    def _hits(self, best: Callable[[Collection[str]], list[_Chosen]], question: Asked, codex: str) -> tuple[Hit, ...]:
+    def _hits(
+        self, best: Callable[[Collection[str]], list[_Chosen]], question: Question, codex: str
+    ) -> tuple[ChunkHit, ...]:
         """The chunks that are best, read. That a program wrote one that no word found is known only then."""
         chosen = best(())
         read = self.archive.at(codex, [place for place, _, _ in chosen])
         generated = [place.path for place, (match, _) in read.items() if is_marked(match.kind)]
-        if any(scores["role"] > ROLE_SHARES[Role.GENERATED] for place, _, scores in chosen if place.path in generated):
+        if any(
+            scores["role"] > ROLE_SHARES[FileRole.GENERATED] for place, _, scores in chosen if place.path in generated
+        ):
             chosen = best(generated)
             read = self.archive.at(codex, [place for place, _, _ in chosen])
         return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
 
 
-def _placed(one: RankedFile, place: Place) -> RankedFile:
+def _placed(one: RankedFile, place: ChunkPlace) -> RankedFile:
     return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
 
@@ -174,12 +178,12 @@ def _chosen(
     ranked: Sequence[RankedFile],
     n: int,
     per_file: int,
-    by_meaning: Mapping[Place, float],
-    exact: Mapping[Place, float],
+    by_meaning: Mapping[ChunkPlace, float],
+    exact: Mapping[ChunkPlace, float],
 ) -> list[_Chosen]:
     """Which chunks, in order: all that hold what was asked for as it is, then the others; of both `per_file` of each
     file before what is left of the best ones. Scores fall."""
-    every: list[tuple[tuple[float, bool, float, Place], _Chosen]] = []
+    every: list[tuple[tuple[float, bool, float, ChunkPlace], _Chosen]] = []
     for one in ranked:
         for index, place in enumerate(one.places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
@@ -196,12 +200,12 @@ def _chosen(
     return [(place, score, scores) for (_, (place, _, scores)), score in zip(every, falling, strict=False)]
 
 
-def hit_of(match: Match, text: str, score: float, scores: Mapping[str, float], question: Asked) -> Hit:
+def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, float], question: Question) -> ChunkHit:
     """A chunk that was read, as a hit."""
     place = match.place
     strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
     shown = snippet(text, [*question.words, *strings])
-    return Hit(
+    return ChunkHit(
         place.path,
         place.start,
         place.end,

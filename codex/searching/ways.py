@@ -8,17 +8,17 @@ Pure. Knows the graph and what chunks define and use; where two use several name
 
 from collections.abc import Mapping, Sequence
 
-from codex.archive.archive import Match
-from codex.archive.definitions import Place
+from codex.archive.archive import ChunkMatch
+from codex.archive.definitions import ChunkPlace
 from codex.graph.symbol_graph import Neighbour, SymbolGraph
 
 
 def ways(
-    graph: SymbolGraph, seeds: Sequence[Place], near: Sequence[Neighbour], read: Mapping[Place, Match]
-) -> dict[Place, str]:
+    graph: SymbolGraph, seeds: Sequence[ChunkPlace], near: Sequence[Neighbour], read: Mapping[ChunkPlace, ChunkMatch]
+) -> dict[ChunkPlace, str]:
     """For each neighbour what leads to it from the first of the seeds that does: `used by a.py:10 (run)`."""
     reached = {place: seed for seed in reversed(seeds) for place, _ in graph.neighbours(seed)}
-    found: dict[Place, str] = {}
+    found: dict[ChunkPlace, str] = {}
     for one in near:
         place = one.place
         seed = reached.get(place)
@@ -29,7 +29,7 @@ def ways(
     return found
 
 
-def _step(hit: Match, near: Match) -> str:
+def _step(hit: ChunkMatch, near: ChunkMatch) -> str:
     where = _named(hit)
     if used := {*hit.references} & {*near.names} - {*hit.names}:
         return f"used by {where}: {_longest(used)}"
@@ -40,7 +40,7 @@ def _step(hit: Match, near: Match) -> str:
     return f"an import away from {where}"
 
 
-def _further(graph: SymbolGraph, place: Place, hops: int, reached: Mapping[Place, Place]) -> str:
+def _further(graph: SymbolGraph, place: ChunkPlace, hops: int, reached: Mapping[ChunkPlace, ChunkPlace]) -> str:
     """Links lead both ways: a neighbour's own neighbours say through which of them it was reached."""
     between = next((step for step, _ in graph.neighbours(place) if step in reached), None)
     if between is None:
@@ -52,9 +52,9 @@ def _longest(names: set[str]) -> str:
     return max(sorted(names), key=len)
 
 
-def _named(match: Match) -> str:
+def _named(match: ChunkMatch) -> str:
     return f"{_at(match.place)} ({match.symbol})" if match.symbol else _at(match.place)
 
 
-def _at(place: Place) -> str:
+def _at(place: ChunkPlace) -> str:
     return f"{place.path}:{place.start}"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from codex.errors import GitError
 from codex.locks import in_turn
-from codex.settings import CodexSettings, SecretSettings
+from codex.settings import LibrarySettings, SecretSettings
 from codex.trees.forest import Forest
 from codex.trees.git import Git, mirror
 from codex.trees.ignore import Globs, Selection
 from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
-from codex.trees.port import Tree
+from codex.trees.port import FileTree
 from codex.trees.revision import RevisionTree
-from codex.trees.sources import LoadRequest, Root, Source, is_url
+from codex.trees.sources import CodexSource, LoadSpec, Root, is_url
 from codex.trees.walk import DiskTree
 
 
@@ -28,13 +28,13 @@ class History:
 
 
 def open_tree(
-    source: Source, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
+    source: CodexSource, request: LoadSpec, settings: LibrarySettings, clones: Path, cancelled: Callable[[], bool]
 ) -> Forest:
     """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
     return Forest([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
 
 
-def histories_of(source: Source, clones: Path) -> list[History]:
+def histories_of(source: CodexSource, clones: Path) -> list[History]:
     """Of every root; nothing is fetched, a clone is taken as it is."""
     return [
         History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
@@ -42,7 +42,7 @@ def histories_of(source: Source, clones: Path) -> list[History]:
     ]
 
 
-def lore_file_of(source: Source, clones: Path) -> LoreFile:
+def lore_file_of(source: CodexSource, clones: Path) -> LoreFile:
     """What the source's first folder or repository says about itself; no URL is asked again. Raises SourceError."""
     for root in source.roots:
         if root.url is not None:
@@ -52,14 +52,14 @@ def lore_file_of(source: Source, clones: Path) -> LoreFile:
     return LoreFile()
 
 
-def clones_of(request: LoadRequest) -> set[str]:
+def clones_of(request: LoadSpec) -> set[str]:
     """Names of the mirrors in the clones' folder that a load of this request uses."""
     return {_clone_name(one.partition("#")[0]) for one in request.sources if is_url(one)}
 
 
 def _tree(
-    root: Root, request: LoadRequest, settings: CodexSettings, clones: Path, cancelled: Callable[[], bool]
-) -> Tree:
+    root: Root, request: LoadSpec, settings: LibrarySettings, clones: Path, cancelled: Callable[[], bool]
+) -> FileTree:
     secrets = SecretSettings(True, True) if request.load_secrets else settings.secrets
     named = frozenset(root.files or ())
     if root.url is None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from codex.documents import Document
-from codex.trees.roles import Role, role_of
+from codex.trees.roles import FileRole, role_of
 
 _HEAD_CHARS = 2_048
 _CODE_LINES = 3  # a package clause, an opening tag: some generators put it first
@@ -58,7 +58,7 @@ def is_generated(text: str, *, prose: bool = False) -> bool:
 
 def says_generated(document: Document) -> bool:
     """Whether a document says so; in prose, which may speak of generators, only where it is not shown."""
-    return is_generated(document.text, prose=role_of(document.path) is Role.PROSE)
+    return is_generated(document.text, prose=role_of(document.path) is FileRole.PROSE)
 
 
 def marked(kind: str) -> str:

@@ -14,7 +14,7 @@ from codex.trees.ignore import SkipReason
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateFile:
     """A file that may be loaded. Same `path` and same `stamp`: same bytes, so it need not be read again."""
 
     path: str  # safe name in the codex
@@ -35,7 +35,7 @@ class Skipped:
 class Scan:
     """What a tree holds now, in an order that depends on names alone."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateFile, ...]
     skipped: tuple[Skipped, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class FileBytes:
     """A file's bytes; `stamp` is empty when the file may have changed while, or just before, it was read."""
 
     raw: bytes
@@ -61,19 +61,19 @@ class TreeState:
     dirty: int = 0  # files that differ from the revision
 
 
-class Tree(Protocol):
+class FileTree(Protocol):
     """Where a codex's files come from. Changes nothing on disk. Safe to read from several threads after `scan`."""
 
     def scan(self, cancelled: Cancelled = never) -> Scan:
         """All files by the rules, sorted by name. Raises SourceError when there is nothing to walk, LoadCancelled."""
 
-    def read(self, candidate: Candidate) -> Read:
+    def read(self, candidate: CandidateFile) -> FileBytes:
         """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable."""
 
     def state(self) -> TreeState:
         """Branch, revision and number of changed files."""
 
-    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+    def volatility(self, candidates: Sequence[CandidateFile]) -> Mapping[str, int]:
         """For each candidate's path how often it changes, in few steps: 0 hardly ever. Missing: not known."""
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from codex.order import by_commits
 from codex.progress import Cancelled, insist, never
 from codex.trees.git import Blob, BlobReader, Git
 from codex.trees.ignore import LORE_IGNORE, IgnoreRules, Selection, SkipReason
-from codex.trees.port import Candidate, Read, Scan, Skipped, TreeState
+from codex.trees.port import CandidateFile, FileBytes, Scan, Skipped, TreeState
 
 
 class RevisionTree:
@@ -28,26 +28,26 @@ class RevisionTree:
     def scan(self, cancelled: Cancelled = never) -> Scan:
         blobs = {os.fsdecode(blob.path): blob for blob in self._git.blobs(self._commit, cancelled)}
         rules = IgnoreRules(LORE_IGNORE, lambda path: self._rules(blobs.get(path)))
-        candidates: list[Candidate] = []
+        candidates: list[CandidateFile] = []
         skipped: list[Skipped] = []
         for path, blob in blobs.items():
             insist(cancelled)
             reason = _reason_by_kind(blob) or self._selection.verdict(path, blob.size, rules)
             if reason is None:
-                candidates.append(Candidate(name_of(path), blob.oid, blob.size, blob.oid))
+                candidates.append(CandidateFile(name_of(path), blob.oid, blob.size, blob.oid))
             else:
                 skipped.append(Skipped(name_of(path) + "/" * blob.is_submodule, reason))
         candidates.sort(key=lambda one: one.path)
         skipped.sort(key=lambda one: one.path)
         return Scan(tuple(candidates), tuple(skipped))
 
-    def read(self, candidate: Candidate) -> Read:
-        return Read(self._reader.read(candidate.origin), candidate.stamp)
+    def read(self, candidate: CandidateFile) -> FileBytes:
+        return FileBytes(self._reader.read(candidate.origin), candidate.stamp)
 
     def state(self) -> TreeState:
         return TreeState(self._asked or self._git.head()[0], self._commit, 0)
 
-    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+    def volatility(self, candidates: Sequence[CandidateFile]) -> Mapping[str, int]:
         paths = {one.path for one in candidates}
         commits = {name_of(path): count for path, count in self._git.commits_by_file(self._commit).items()}
         return by_commits({path: count for path, count in commits.items() if path in paths})

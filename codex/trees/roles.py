@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 
-class Role(StrEnum):
+class FileRole(StrEnum):
     """What a file is for."""
 
     SOURCE = "source"
@@ -23,12 +23,12 @@ class Role(StrEnum):
 # What a file counts beside a source file of equal merit. Tests repeat the words of what they test; copies and generated
 # code repeat those of everything.
 ROLE_SHARES = {
-    Role.SOURCE: 1.0,
-    Role.PROSE: 0.9,
-    Role.TEST: 0.8,
-    Role.BUILT: 0.6,  # by the name of a folder alone: a weaker sign than what a file says itself
-    Role.GENERATED: 0.4,
-    Role.VENDORED: 0.3,
+    FileRole.SOURCE: 1.0,
+    FileRole.PROSE: 0.9,
+    FileRole.TEST: 0.8,
+    FileRole.BUILT: 0.6,  # by the name of a folder alone: a weaker sign than what a file says itself
+    FileRole.GENERATED: 0.4,
+    FileRole.VENDORED: 0.3,
 }
 _TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "testdata", "fixtures", "e2e"})
 _TEST_NAME = re.compile(r"^(?:test_|conftest\.)|(?:_test|_spec|\.test|\.spec|Test|Tests|Spec)\.[A-Za-z0-9]+$")
@@ -46,23 +46,23 @@ _GENERATED_NAME = re.compile(
 def share_of(path: str, *, generated: bool = False) -> float:
     """What a file counts beside a source file of equal merit; `generated`: it says so itself, whatever its path."""
     share = ROLE_SHARES[role_of(path)]
-    return min(share, ROLE_SHARES[Role.GENERATED]) if generated else share
+    return min(share, ROLE_SHARES[FileRole.GENERATED]) if generated else share
 
 
 @lru_cache(maxsize=100_000)
-def role_of(path: str) -> Role:
+def role_of(path: str) -> FileRole:
     """The role of a file by its path."""
     pure = PurePosixPath(path)
     folders = {part.lower() for part in pure.parts[:-1]}
     if folders & _VENDORED:
-        return Role.VENDORED
+        return FileRole.VENDORED
     if _GENERATED_NAME.search(pure.name) or "generated" in folders:
-        return Role.GENERATED
+        return FileRole.GENERATED
     if folders & _TEST_FOLDERS or _TEST_NAME.search(pure.name):
-        return Role.TEST
+        return FileRole.TEST
     if _is_built(pure.parts[:-1]):
-        return Role.BUILT
-    return Role.PROSE if pure.suffix.lower() in _PROSE else Role.SOURCE
+        return FileRole.BUILT
+    return FileRole.PROSE if pure.suffix.lower() in _PROSE else FileRole.SOURCE
 
 
 def _is_built(folders: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledFile:
     """A file of the sample: its name, its bytes, and its text, None where a load leaves it out."""
 
     path: str

@@ -26,7 +26,7 @@ _URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class LoadRequest:
+class LoadSpec:
     """What to load. `sources` are paths or git URLs; a URL may end in #REVISION."""
 
     sources: tuple[str, ...]
@@ -50,7 +50,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Source:
+class CodexSource:
     """Where a codex comes from: the same source is an update, another one under the same name is refused."""
 
     roots: tuple[Root, ...]
@@ -100,7 +100,7 @@ class Source:
         return re.sub(r"\.git$", "", re.split(r"[/:]", last.rstrip("/"))[-1]) or "root"
 
 
-def resolve(request: LoadRequest, folder: Path) -> Source:
+def resolve(request: LoadSpec, folder: Path) -> CodexSource:
     """The source that a request names; relative paths are below `folder`. Raises SourceError."""
     if not request.sources:
         raise SourceError("nothing to load was named; name a folder, a file, or a git URL")
@@ -109,8 +109,8 @@ def resolve(request: LoadRequest, folder: Path) -> Source:
     found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
     roots = _with_files_joined(found)
     if len(roots) == 1:
-        return Source((roots[0],))
-    return Source(tuple(_labelled(roots)))
+        return CodexSource((roots[0],))
+    return CodexSource(tuple(_labelled(roots)))
 
 
 def is_url(source: str) -> bool:
@@ -172,7 +172,7 @@ def _labelled(roots: Sequence[Root]) -> list[Root]:
     taken: set[str] = set()
     result = []
     for root in roots:
-        base = Source((replace(root, files=None, named=() if root.files else root.named),)).suggested_name
+        base = CodexSource((replace(root, files=None, named=() if root.files else root.named),)).suggested_name
         label, number = base, 2
         while label in taken:
             label, number = f"{base}-{number}", number + 1

@@ -22,7 +22,7 @@ from codex.progress import Cancelled, insist, never
 from codex.trees import git
 from codex.trees.git import Git
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
-from codex.trees.port import Candidate, Read, Scan, Skipped, TreeState
+from codex.trees.port import CandidateFile, FileBytes, Scan, Skipped, TreeState
 
 _RULES_BYTES = 1 << 20  # an ignore file larger than this is none
 _SETTLED_NS = 2_000_000_000  # file systems and kernels tick coarsely: a younger file may change under the same stamp
@@ -68,12 +68,12 @@ class DiskTree:
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()
         self.forget_rules()
-        candidates: list[Candidate] = []
+        candidates: list[CandidateFile] = []
         skipped: list[Skipped] = []
         for found in self._list(cancelled):
             insist(cancelled)
             one = self._judge(found)
-            if isinstance(one, Candidate):
+            if isinstance(one, CandidateFile):
                 candidates.append(one)
             elif one is not None:
                 skipped.append(one)
@@ -86,7 +86,7 @@ class DiskTree:
         skipped.sort(key=lambda one: one.path)
         return Scan(tuple(candidates), tuple(skipped), tuple(self._notices))
 
-    def read(self, candidate: Candidate) -> Read:
+    def read(self, candidate: CandidateFile) -> FileBytes:
         handle = os.open(self.root / candidate.origin, _OPEN)
         try:
             before = os.fstat(handle)
@@ -94,7 +94,7 @@ class DiskTree:
             raw = _read_all(handle, self._max_file_bytes + 1)
             settled = stamp_of(before) == stamp_of(os.fstat(handle)) and len(raw) == before.st_size
             old_enough = before.st_mtime_ns < self._clock_ns() - _SETTLED_NS
-            return Read(raw, stamp_of(before) if settled and old_enough else "")
+            return FileBytes(raw, stamp_of(before) if settled and old_enough else "")
         finally:
             os.close(handle)
 
@@ -108,7 +108,7 @@ class DiskTree:
         except GitError:
             return TreeState()
 
-    def volatility(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+    def volatility(self, candidates: Sequence[CandidateFile]) -> Mapping[str, int]:
         repository = self.repository()
         if repository is None:
             return by_age({one.path: _modified_ns(one.stamp) for one in candidates})
@@ -216,7 +216,7 @@ class DiskTree:
         else:
             yield from self._list_by_walk(path + "/", cancelled)
 
-    def _judge(self, found: _Listed) -> Candidate | Skipped | None:
+    def _judge(self, found: _Listed) -> CandidateFile | Skipped | None:
         """None for a file that git knows and that was deleted: it is not left out, it is not there."""
         if found.skipped is not None:
             return Skipped(name_of(found.path), found.skipped)
@@ -229,7 +229,7 @@ class DiskTree:
         reason = _reason_by_kind(facts) or self.selection.verdict(found.path, facts.st_size, self.rules)
         if reason is not None:
             return Skipped(name_of(found.path), reason)
-        return Candidate(name_of(found.path), found.path, facts.st_size, stamp_of(facts))
+        return CandidateFile(name_of(found.path), found.path, facts.st_size, stamp_of(facts))
 
     def _read_rules(self, path: str) -> bytes | None:
         try:

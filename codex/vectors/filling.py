@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.errors import CodexError
 from codex.trees.roles import share_of
-from codex.vectors.port import Embedder, EmbeddingFailed, TextRefused, VectorIndex, space_of
+from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText, VectorIndex, space_of
 
 _BATCH = 16  # texts: about three seconds of a small model on one core, so long a stop may wait
 _UNIT = 0.01  # how far from 1 a vector's length may be
@@ -79,17 +79,17 @@ def fill(
     return filled
 
 
-def _in_order(missing: set[str], texts: dict[str, Place], generated: Collection[str]) -> list[str]:
+def _in_order(missing: set[str], texts: dict[str, ChunkPlace], generated: Collection[str]) -> list[str]:
     """What search puts first is embedded first."""
 
-    def order(digest: str) -> tuple[float, Place]:
+    def order(digest: str) -> tuple[float, ChunkPlace]:
         place = texts[digest]
         return -share_of(place.path, generated=place.path in generated), place
 
     return sorted(missing, key=order)
 
 
-def _current(archive: Archive, codex: str, wanted: dict[Place, str]) -> dict[str, str]:
+def _current(archive: Archive, codex: str, wanted: dict[ChunkPlace, str]) -> dict[str, str]:
     """Texts by digest; without those that an edit has changed meanwhile: the fill that follows it embeds them."""
     read = {wanted[place]: text for place, (_, text) in archive.at(codex, list(wanted)).items()}
     return {digest: text for digest, text in read.items() if _digest(text) == digest}
@@ -103,7 +103,7 @@ def _embedded(embedder: Embedder, texts: dict[str, str], filled: Filled) -> dict
     """By digest; without those of texts that the model refuses, which are looked for one by one."""
     try:
         vectors = embedder.embed(list(texts.values())) if texts else []
-    except TextRefused:
+    except UnembeddableText:
         alone = [{digest: text} for digest, text in texts.items()] if len(texts) > 1 else []
         return {digest: made for one in alone for digest, made in _embedded(embedder, one, filled).items()}
     except CodexError as error:

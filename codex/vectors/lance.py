@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from codex.archive.faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
-from codex.archive.tables import Session
+from codex.archive.tables import LanceSession
 from codex.vectors import tables
 from codex.vectors.port import Space, VectorError, VectorsDamaged
 
@@ -27,7 +27,7 @@ class LanceVectors:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._session = Session()
+        self._session = LanceSession()
         self._open: dict[Path, Any] = {}
         self._writing = threading.RLock()
 
@@ -98,7 +98,7 @@ class LanceVectors:
     def close(self) -> None:
         with self._writing:
             self._open.clear()
-            self._session = Session()
+            self._session = LanceSession()
 
     # -- folders and tables ----------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ class EmbeddingFailed(CodexError):
     """The model that embeds is gone, or does not give what it promised."""
 
 
-class TextRefused(EmbeddingFailed):
+class UnembeddableText(EmbeddingFailed):
     """The model works, and can make nothing of one of these texts; others can be embedded."""
 
 

@@ -1,7 +1,7 @@
 """Chunks by what they mean: a question's vector, the nearest texts, the places where these stand now."""
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.vectors.filling import fault
 from codex.vectors.port import Embedder, EmbeddingFailed, VectorIndex, space_of
 
@@ -10,7 +10,7 @@ _SPARE = 1.5  # vectors of texts that an edit has removed stay a while, and take
 
 def nearest_chunks(
     archive: Archive, embedder: Embedder, vectors: VectorIndex, query: str, codex: str, n: int
-) -> tuple[tuple[Place, float], ...]:
+) -> tuple[tuple[ChunkPlace, float], ...]:
     """At most `n` chunks with the cosine of their text and the question, best first; equal texts stand together.
 
     Empty, and the model is not asked, when nothing of the codex is embedded. Raises EmbeddingFailed, VectorError, and

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.archive.tables import Session, check_columns, retried
+from codex.archive.tables import LanceSession, check_columns, retried
 
 EXACT_ROWS = 30_000
 _PARTITION_ROWS = 1_000
@@ -23,7 +23,7 @@ _KEEP_VERSIONS = timedelta(minutes=10)
 _READ_ROWS = 8_192
 
 
-def create(folder: Path, session: Session, dimensions: int) -> Any:
+def create(folder: Path, session: LanceSession, dimensions: int) -> Any:
     """A new empty table in a folder that exists."""
     import pyarrow as pa
 
@@ -31,7 +31,7 @@ def create(folder: Path, session: Session, dimensions: int) -> Any:
     return session.connect(folder).create_table("vectors", schema=pa.schema(fields))
 
 
-def open_table(folder: Path, session: Session) -> Any:
+def open_table(folder: Path, session: LanceSession) -> Any:
     """The table that stands in a folder."""
     table = session.connect(folder).open_table("vectors")
     check_columns(table, ("digest", "vector"))

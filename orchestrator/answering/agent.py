@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import UsageLimits
 
-from formatters.context import ToolView, Turn, TurnContext
+from formatters.context import ToolView, TurnContext, TurnView
 from orchestrator.answering.model import EngineModel, Told, running_of
 from orchestrator.answering.tools import SearchArchive, offered, toolset_of, views_of
 from orchestrator.engine.choice import Chosen
@@ -43,7 +43,7 @@ class Finished:
 
     finish_reason: str  # stop, length, tool_calls
     text: str
-    running: tuple[Turn, ...]
+    running: tuple[TurnView, ...]
     completions: tuple[Completion, ...]
 
 

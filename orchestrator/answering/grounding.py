@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.amendments import Amendment, Told
-from codex.citations import Files, Shown, check
+from codex.amendments import Amendment, ChangeKind
+from codex.citations import Files, ShownLines, check
 from codex.cited import cited
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexPiece, Evidence, Turn, TurnContext
+from formatters.context import Artifacts, CodexPiece, Evidence, TurnContext, TurnView
 from orchestrator.answering.passages import Passage
 from orchestrator.codices.changed import laid_over
 from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, spans_now
@@ -31,7 +31,7 @@ class Ground:
     user selected in one of them."""
 
     turn: TurnContext
-    running: Sequence[Turn] = ()
+    running: Sequence[TurnView] = ()
     log: Sequence[Amendment] = ()
     files: Files = field(default_factory=lambda: Files({}))
     selection: Passage | None = None
@@ -66,7 +66,7 @@ def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list
 # -- what was shown
 
 
-def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
+def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> ShownLines:
     """What of these files stood in the prompt, in any form, by the numbers that its lines have now."""
     base = base_of(ground.pieces)
     spans: dict[str, list[Span]] = defaultdict(list)
@@ -76,7 +76,7 @@ def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> Shown:
         spans[path] += [(1, files.count(path))] if known.whole else known.spans
         heads[path] |= {head.number for head in known.heads}
         spans[path] += _spans_beside(path, ground, files)
-    return Shown(spans, heads)
+    return ShownLines(spans, heads)
 
 
 def _spans_beside(path: str, ground: Ground, files: Files) -> Iterator[Span]:
@@ -102,7 +102,7 @@ def _turns_told(ground: Ground) -> Iterator[tuple[int, Artifacts]]:
 def _spans_in(one: Artifacts, path: str, files: Files) -> Iterator[Span]:
     """Passages of a file that came with a turn, and places in it that the user or a tool named."""
     yield from ((found.start, found.end) for found in one.evidence if found.path == path)
-    if isinstance(one, Turn) and one.role is not Role.ASSISTANT:
+    if isinstance(one, TurnView) and one.role is not Role.ASSISTANT:
         yield from _named_in(path, one.text, files)
     for file in one.attachments:
         yield from _named_in(path, file.text, files)
@@ -137,7 +137,7 @@ def passages_of(ground: Ground) -> list[Passage]:
 
 
 def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
-    if entry.told in (Told.RESTORED, Told.MOVED):
+    if entry.told in (ChangeKind.RESTORED, ChangeKind.MOVED):
         source = base.get(entry.source or entry.path)
         if source is not None:
             yield Passage(entry.path, 1, source)
@@ -162,9 +162,9 @@ def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str
     now = base.get(path)
     try:
         for entry in log:
-            if entry.path == path and entry.told in (Told.REMOVED, Told.MOVED):
+            if entry.path == path and entry.told in (ChangeKind.REMOVED, ChangeKind.MOVED):
                 now = None
-            elif entry.path == path and entry.told is Told.RESTORED:
+            elif entry.path == path and entry.told is ChangeKind.RESTORED:
                 now = base.get(path)
             elif entry.path == path:
                 now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)

@@ -27,7 +27,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from formatters.blocks import Role
-from formatters.context import Turn, TurnContext
+from formatters.context import TurnContext, TurnView
 from orchestrator.answering.answer_text import AnswerParser, Called, Part, Thought
 from orchestrator.answering.inference import Inference, InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Completion, Delta
@@ -185,15 +185,15 @@ class EngineResponse(StreamedResponse):
         return self.started
 
 
-def running_of(messages: Sequence[ModelMessage]) -> tuple[Turn, ...]:
+def running_of(messages: Sequence[ModelMessage]) -> tuple[TurnView, ...]:
     """What the running turn has said since the question: the model's texts to the letter, results as tools gave them."""
-    turns: list[Turn] = []
+    turns: list[TurnView] = []
     for message in messages[1:]:
         if isinstance(message, ModelResponse):
-            turns.append(Turn(role=Role.ASSISTANT, text=(message.metadata or {}).get(_SAID, "")))
+            turns.append(TurnView(role=Role.ASSISTANT, text=(message.metadata or {}).get(_SAID, "")))
             continue
         results = [part.model_response_str() for part in message.parts if isinstance(part, ToolReturnPart)]
-        turns += [Turn(role=Role.TOOL, text=result) for result in results]
+        turns += [TurnView(role=Role.TOOL, text=result) for result in results]
     return tuple(turns)
 
 

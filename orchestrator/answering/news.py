@@ -1,6 +1,6 @@
 """What of a codex's changes a conversation has been told, and what it must be told now. Pure."""
 
-from formatters.context import Amendment, CodexView, StateView
+from formatters.context import AmendmentView, CodexView, StateView
 from orchestrator.answering.turn_state import Conversation
 from orchestrator.codices.standing import Standing
 
@@ -14,7 +14,7 @@ def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView
     return kept if same else standing.view
 
 
-def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Amendment, ...]:
+def news_for(conversation: Conversation, standing: Standing | None) -> tuple[AmendmentView, ...]:
     """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
     if standing is None or codex_of(conversation, standing) is standing.view:
         return ()
@@ -31,6 +31,6 @@ def told_anew(conversation: Conversation, standing: Standing | None) -> StateVie
     return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})
 
 
-def told_amendments(conversation: Conversation) -> list[Amendment]:
+def told_amendments(conversation: Conversation) -> list[AmendmentView]:
     view = conversation.codex.amendments if conversation.codex else ()
     return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from codex.amendments import effective
 from codex.errors import CodexError
-from formatters.context import Attachment
+from formatters.context import AttachmentView
 from orchestrator.answering.passages import Passage
 from orchestrator.codices.standing import Standing
 
@@ -25,7 +25,7 @@ class Pointed:
     What is told is never read back: anybody may write such a sentence into an attachment of theirs.
     """
 
-    attachment: Attachment
+    attachment: AttachmentView
     selection: Passage | None = None
 
 
@@ -38,7 +38,7 @@ def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) ->
     text = text_of(path, standing, read) if path and standing is not None and marked.strip() else ""
     lines, marked = lines_of(marked, text), marked.strip("\n")
     found = Passage(path, lines[0], marked) if path and lines else None
-    return Pointed(Attachment(name=NAME, text=words(path or file, marked, lines)), found)
+    return Pointed(AttachmentView(name=NAME, text=words(path or file, marked, lines)), found)
 
 
 def pointing(client: Mapping[str, str]) -> bool:

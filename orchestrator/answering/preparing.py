@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from formatters.context import Attachment, IdentityView, TurnContext
+from formatters.context import AttachmentView, IdentityView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.asked import sampling_of, split, tool_view
@@ -195,7 +195,7 @@ class Preparing:
         tools = [tool.name for tool in voice.tools] or None
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
-        given = tuple(Attachment(name=one_line(one.name), text=one.text) for one in ask.attachments)
+        given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
         state = told_anew(conversation, standing).model_copy(
             update={"attachments": attachments, "amendments": news_for(conversation, standing)}

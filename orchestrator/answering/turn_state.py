@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, Turn
+from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, TurnView
 from orchestrator.answering.sessions.records import Turn as Stored
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.tokens import TokenCache
@@ -62,7 +62,7 @@ def session_key(session: int) -> str:
 
 def state_of_messages(messages: Sequence[Message]) -> StateView:
     """The State of a conversation that is told as messages, as far as nothing more is known of it."""
-    turns = [Turn(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
+    turns = [TurnView(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
     return StateView(turns=tuple(turns))
 
 
@@ -73,7 +73,7 @@ def state_of_session(stored: Sequence[Stored], tokens: TokenCache) -> StateView:
         if one.ids:
             tokens.learn(one.text, one.ids)
         beside = Artifacts.model_validate_json(one.evidence) if one.evidence else Artifacts()
-        turns.append(Turn(role=Role(one.role), text=one.text, **dict(beside)))
+        turns.append(TurnView(role=Role(one.role), text=one.text, **dict(beside)))
     return StateView(turns=tuple(turns))
 
 
@@ -85,6 +85,6 @@ def stored_turns(state: StateView, ids: Mapping[str, bytes], since: int) -> list
     ]
 
 
-def _beside(turn: Turn) -> str:
+def _beside(turn: TurnView) -> str:
     beside = Artifacts(amendments=turn.amendments, attachments=turn.attachments, evidence=turn.evidence)
     return "" if beside == Artifacts() else beside.model_dump_json()

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from codex.catalog.generations import Entry, Generation
+from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
 from codex.tiers import Heat, hot
@@ -29,7 +29,7 @@ def chosen(
     touched: Mapping[str, int],
     budget: int,
     count: Count,
-    documents: Callable[[Sequence[Entry]], Sequence[Document]],
+    documents: Callable[[Sequence[FileEntry]], Sequence[Document]],
 ) -> tuple[str, ...]:
     """Paths of the files whose whole bodies fill `budget` tokens beyond their skeletons, hottest first.
 

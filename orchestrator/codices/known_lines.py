@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from codex.amendments import Amendment, Told
+from codex.amendments import Amendment, ChangeKind
 from formatters.context import CodexPiece
 from orchestrator.codices.changed import Part, read_parts
 
@@ -68,9 +68,9 @@ def known_after(base: Base, log: Iterable[Amendment]) -> Iterator[tuple[Amendmen
     states: dict[str, Known] = {}
     for entry in log:
         before = states[entry.path] if entry.path in states else base(entry.path)
-        if entry.told is Told.MOVED and entry.source:
+        if entry.told is ChangeKind.MOVED and entry.source:
             after = states[entry.source] if entry.source in states else base(entry.source)
-        elif entry.told is Told.RESTORED:
+        elif entry.told is ChangeKind.RESTORED:
             after = base(entry.path)
         else:
             after = changed(before, entry)
@@ -91,14 +91,14 @@ def lineage(path: str, log: Sequence[Amendment]) -> set[str]:
     """The file's name, and those that it had before."""
     names = {path}
     for entry in reversed(log):
-        if entry.path in names and entry.told is Told.MOVED and entry.source:
+        if entry.path in names and entry.told is ChangeKind.MOVED and entry.source:
             names.add(entry.source)
     return names
 
 
 def changed(before: Known, entry: Amendment) -> Known:
     """What is known behind an entry that says what the file holds, or that it is gone."""
-    if entry.told is Told.REMOVED:
+    if entry.told is ChangeKind.REMOVED:
         return Known()
     if entry.whole:
         return Known(whole=True)
@@ -144,7 +144,7 @@ def spans_now(span: Span, entries: Iterable[Amendment]) -> list[Span]:
     """The same behind entries of one file that were told later."""
     spans = [span]
     for entry in entries:
-        if entry.told in (Told.CHANGED, Told.ADDED) and not entry.whole:
+        if entry.told in (ChangeKind.CHANGED, ChangeKind.ADDED) and not entry.whole:
             parts = parts_of(entry)
             spans = [now for one in spans for now in span_now(one, parts)]
         else:
@@ -176,7 +176,7 @@ def moved_heads(pieces: Iterable[CodexPiece], log: Sequence[Amendment]) -> Mappi
     """
     told: dict[int, str] = {}
     for entry, before, _ in known_after(base_of(pieces), log):
-        parts = parts_of(entry) if entry.told is Told.CHANGED and not entry.whole else None
+        parts = parts_of(entry) if entry.told is ChangeKind.CHANGED and not entry.whole else None
         if before.heads and parts and (text := moved_text(before.heads, parts)):
             told[entry.number] = text
     return told

@@ -14,11 +14,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codex.loading import Loaded
-from codex.progress import Progress, progress_at
+from codex.loading import LoadResult
+from codex.progress import CodexProgress, progress_at
 from codex.trees.ignore import Globs
-from codex.trees.sampling import Sampled, head
-from codex.trees.sources import LoadRequest as Wanted
+from codex.trees.sampling import SampledFile, head
+from codex.trees.sources import LoadSpec as Wanted
 from orchestrator.codices.before import Before
 from orchestrator.codices.estimating import surveyed
 from orchestrator.codices.faults import mended, translated
@@ -154,7 +154,7 @@ class Loading:
             self.shelf.floors.left_s(name),
         )
 
-    async def _raised(self, name: str, tier: str | None, told: Callable[[Progress], None]) -> Standing:
+    async def _raised(self, name: str, tier: str | None, told: Callable[[CodexProgress], None]) -> Standing:
         """Raises OverBudget, InvalidRequest where this load itself asks for a tier that cannot be; one that an earlier
         load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
@@ -164,7 +164,7 @@ class Loading:
             fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
             raise
 
-    async def _taken_in(self, wanted: Wanted, told: Callable[[Progress], None], load: RunningLoad) -> Loaded:
+    async def _taken_in(self, wanted: Wanted, told: Callable[[CodexProgress], None], load: RunningLoad) -> LoadResult:
         with translated():
             return await mended(lambda: self.shelf.library.load(wanted, told, load.cancelled.is_set))
 
@@ -200,21 +200,21 @@ class Teller:
     name: str
     emit: Emit
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CodexProgress) -> None:
         self.emit({**progress_event(progress), "name": self.name})
 
-    def of_thread(self, check: Callable[[], None] = lambda: None) -> Callable[[Progress], None]:
+    def of_thread(self, check: Callable[[], None] = lambda: None) -> Callable[[CodexProgress], None]:
         """The same from a worker thread. What `check` raises ends the work that reports."""
         loop = asyncio.get_running_loop()
 
-        def told(progress: Progress) -> None:
+        def told(progress: CodexProgress) -> None:
             check()
             loop.call_soon_threadsafe(self, progress)
 
         return told
 
 
-def known_from(sample: Sequence[Sampled], files: int) -> str:
+def known_from(sample: Sequence[SampledFile], files: int) -> str:
     """How a survey knows its figures: a sample may leave out files, and the ends of long ones."""
     if len(sample) < files:
         return f"estimated from {len(sample):,} of {files:,} files"

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codex.amendments import Amendment as Entry
-from codex.amendments import Told, effective
+from codex.amendments import ChangeKind, effective
 from codex.archive.prepare import Remembered
 from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.documents import Document
 from codex.errors import SourceError
 from codex.library import Library
-from codex.progress import Progress, Report, progress_at
+from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.lore_file import LoreFile
-from codex.trees.sampling import Sampled, drawn
+from codex.trees.sampling import SampledFile, drawn
 from formatters.blocks import BlockKind
-from formatters.context import Amendment, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
+from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.codices.changed import CHANGED_PARTS
 from orchestrator.codices.estimating import whole_tokens
 from orchestrator.codices.hot import chosen, churn_of
@@ -153,7 +153,7 @@ class Raising:
         """Tokens of a codex that is too large to be counted, from a sample of its files."""
         chosen = drawn(generation.entries, lambda one: one.path, lambda one: one.size)
         documents = self.library.documents_of(chosen)
-        sample = [Sampled(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
+        sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
         return whole_tokens(sample, len(generation.entries), generation.bytes, self.voice.count_in_thread)
 
     async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
@@ -234,7 +234,7 @@ def tokens_of(text: str, raising: Raising | None) -> int:
     return len(text) // CHARACTERS if raising is None else raising.voice.count_in_thread([text])[0]
 
 
-def quiet(progress: Progress) -> None:
+def quiet(progress: CodexProgress) -> None:
     """A report nobody reads."""
 
 
@@ -278,16 +278,16 @@ def one_line(path: str) -> str:
     return " ".join(path.splitlines())
 
 
-def amendment_of(entry: Entry, moved: str = "") -> Amendment:
+def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
     """A log entry as the model is told of it; `moved`: where lines that the floor lists are now."""
     said = {
-        Told.REMOVED: "This file was removed.",
-        Told.RESTORED: "This file is again as it stands above.",
-        Told.MOVED: f"This is the file that was {entry.source}.",
+        ChangeKind.REMOVED: "This file was removed.",
+        ChangeKind.RESTORED: "This file is again as it stands above.",
+        ChangeKind.MOVED: f"This is the file that was {entry.source}.",
     }.get(entry.told, "")
     parts = "\n".join([CHANGED_PARTS, entry.text, *([moved] if moved else [])])
     told = said or (entry.text if entry.whole else parts)
-    return Amendment(number=entry.number, path=entry.path, text=told)
+    return AmendmentView(number=entry.number, path=entry.path, text=told)
 
 
 def _word(tier: FloorTier) -> str:

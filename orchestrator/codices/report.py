@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from codex.catalog.generations import Codex
-from codex.progress import Progress
+from codex.progress import CodexProgress
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.standing import Standing
 from orchestrator.prompt.coverage import TierDecision, TierSizes
@@ -98,7 +98,7 @@ def tokens_of(sizes: TierSizes) -> dict[str, int | None]:
     return {"full": sizes.full, "skeleton": sizes.skeleton, "map": sizes.map}
 
 
-def progress_event(progress: Progress) -> Event:
+def progress_event(progress: CodexProgress) -> Event:
     return {
         "event": "progress",
         "phase": progress.phase,

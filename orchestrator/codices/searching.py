@@ -9,8 +9,8 @@ from codex.archive.archive import Archive, ArchiveDamaged
 from codex.documents import Document
 from codex.searching.asked import asked
 from codex.searching.neighbourhood import Neighbourhoods
-from codex.searching.search import Found as Chunks
 from codex.searching.search import Search
+from codex.searching.search import SearchResult as Chunks
 from orchestrator.prompt.evidence import Found, Hit
 
 

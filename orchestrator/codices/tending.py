@@ -16,7 +16,7 @@ from threading import Event
 
 from codex.amendments import effective
 from codex.archive.archive import Archive, ArchiveDamaged
-from codex.catalog.generations import Entry
+from codex.catalog.generations import FileEntry
 from codex.documents import Document
 from codex.errors import CodexError
 from codex.library import Library
@@ -130,7 +130,7 @@ class Tending:
         generation = self._library.generation(name)
         now = effective(generation.digests(), self._library.amendments(name, generation.number))
         held = self._archive.held(name)
-        missing = [Entry(path, digest, 0) for path, digest in sorted(now.items()) if held.get(path) != digest]
+        missing = [FileEntry(path, digest, 0) for path, digest in sorted(now.items()) if held.get(path) != digest]
         removed = sorted(held.keys() - now.keys())
         if not missing and not removed:
             return
@@ -140,7 +140,7 @@ class Tending:
         took = time.monotonic() - began
         log.info("the archive of %s was put in order: %s in %.1f s", name, plural(work.mended), took)
 
-    def _until_stopped(self, entries: list[Entry]) -> Iterator[Document]:
+    def _until_stopped(self, entries: list[FileEntry]) -> Iterator[Document]:
         for document in self._library.documents_of(entries):
             if self._stopping.is_set():
                 return  # what is left is found missing by the next start

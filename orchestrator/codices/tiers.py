@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codex.archive.prepare import Remembered
-from codex.catalog.generations import Entry, Generation
+from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document
 from codex.graph.centrality import Gist, centrality, gist
 from codex.graph.repomap import repo_map
@@ -51,7 +51,7 @@ class Drafts:
 class Drafting:
     """Makes drafts. `documents` gives those of entries in order; `remembered` outlives a restart."""
 
-    documents: Callable[[Sequence[Entry]], Iterator[Document]]
+    documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
     count: Count
     remembered: Remembered
     settings: TierSettings
@@ -95,7 +95,7 @@ class Drafting:
         meter.finish()
         return found, tokens
 
-    def _page_of_skeletons(self, page: Sequence[Entry]) -> dict[str, str]:
+    def _page_of_skeletons(self, page: Sequence[FileEntry]) -> dict[str, str]:
         known = {entry.path: self.remembered.get(_key(entry)) for entry in page}
         missing = {one.path: one for one in self.documents([entry for entry in page if known[entry.path] is None])}
         fresh = {path: skeleton(document, outline(document)) for path, document in missing.items()}
@@ -121,7 +121,7 @@ class Drafting:
         return gists
 
 
-def most_telling(entries: Sequence[Entry], most_bytes: int) -> list[Entry]:
+def most_telling(entries: Sequence[FileEntry], most_bytes: int) -> list[FileEntry]:
     """The entries, in their order, of at most so many bytes: those of roles that count most, then the least deep."""
     chosen: set[str] = set()
     left = most_bytes
@@ -132,8 +132,8 @@ def most_telling(entries: Sequence[Entry], most_bytes: int) -> list[Entry]:
     return [entry for entry in entries if entry.path in chosen]
 
 
-def pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    page: list[Entry] = []
+def pages(entries: Iterable[FileEntry]) -> Iterator[list[FileEntry]]:
+    page: list[FileEntry] = []
     for entry in entries:
         page.append(entry)
         if len(page) == PAGE:
@@ -143,7 +143,7 @@ def pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield page
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: FileEntry) -> str:
     language = language_of(entry.path)
     # A file without a known ending may tell its language by its first line: its text decides, and so does its digest.
     return f"skeleton:{_VERSION}:{language.name if language else ''}:{entry.digest}"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from codex.errors import CodexError
-from codex.following.gathering import Batch
+from codex.following.gathering import ChangeBatch
 from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import WatchSettings
@@ -173,7 +173,7 @@ class Watching:
         watcher.start()
         state.watcher = watcher
 
-    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, state: _State, batch: Batch) -> None:
+    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, state: _State, batch: ChangeBatch) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._note, name, state, batch.paths)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import anyio
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, Prompt
-from formatters.template import Literal, Part, Piece, parts
+from formatters.template import Literal, Piece, PromptPart, parts
 from orchestrator.engine.token_ids import Ids
 from orchestrator.prompt.assembled import Assembled, BlockIds, Floor, floor_name
 from orchestrator.prompt.tokens import TokenCache
@@ -56,13 +56,13 @@ class Assembler:
         blocks = await self._blocks(_parts(prompt, layout, FLOOR), FLOOR)
         return Floor(floor_name(self._root, blocks), blocks)
 
-    async def _blocks(self, texts: Sequence[Part], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
+    async def _blocks(self, texts: Sequence[PromptPart], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
         gathered: dict[BlockKind, list[Ids]] = {kind: [] for kind in kinds}
         for part, ids in zip(texts, await self._encoded(texts), strict=True):
             gathered[part.block].append(ids)
         return tuple(BlockIds(kind, b"".join(ids)) for kind, ids in gathered.items())
 
-    async def _encoded(self, texts: Sequence[Part]) -> list[Ids]:
+    async def _encoded(self, texts: Sequence[PromptPart]) -> list[Ids]:
         """Ids of each part, in order."""
         ids = [b""] * len(texts)
         for control in (True, False):
@@ -80,7 +80,7 @@ class Assembler:
             self._floors.popitem(last=False)
 
 
-def _parts(prompt: Prompt, layout: Layout, kinds: Sequence[BlockKind]) -> list[Part]:
+def _parts(prompt: Prompt, layout: Layout, kinds: Sequence[BlockKind]) -> list[PromptPart]:
     return list(parts([piece for piece in layout if piece.block in kinds], prompt))
 
 

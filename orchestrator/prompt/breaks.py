@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
 from formatters.blocks import FLOOR, Block, BlockKind
-from formatters.template import Part, parts
+from formatters.template import PromptPart, parts
 from orchestrator.prompt.composing import Composed
 from orchestrator.wire.lore import Break
 
@@ -55,9 +55,9 @@ def _behind_floor(before: Composed, now: Composed) -> _Place | None:
     return None
 
 
-def _rest(composed: Composed) -> Iterable[Part]:
+def _rest(composed: Composed) -> Iterable[PromptPart]:
     return parts([piece for piece in composed.layout if piece.block not in FLOOR], composed.prompt)
 
 
-def _name(part: Part) -> str:
+def _name(part: PromptPart) -> str:
     return part.item.source or part.item.key if part.item else TEMPLATE

@@ -17,7 +17,7 @@ from enum import Enum, auto
 
 from formatters.blocks import FLOOR, BlockKind, Item, Role
 from formatters.context import Evidence, StateView, TurnContext
-from formatters.template import Part, parts
+from formatters.template import PromptPart, parts
 from governor.ctc import Claim, Kind
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.evidence import Counter, written
@@ -96,7 +96,7 @@ class _Sorter:
         self._exchanges = exchanges_of(state)
         self._found: dict[Place, list[tuple[Item, int]]] = {}
 
-    def take(self, part: Part, count: int) -> None:
+    def take(self, part: PromptPart, count: int) -> None:
         assert part.item is not None
         place = self._place(part.block, part.item)
         self._found.setdefault(place, []).append((part.item, count))
@@ -180,7 +180,7 @@ async def _stub_counts(state: StateView, tokens: Counter) -> dict[str, int]:
     return dict(zip(stubs, await tokens.count(list(stubs.values())), strict=True))
 
 
-def _parts(composed: Composed) -> list[Part]:
+def _parts(composed: Composed) -> list[PromptPart]:
     return list(parts(composed.layout, composed.prompt))
 
 

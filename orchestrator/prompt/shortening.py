@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Set
 from typing import TypeVar
 
-from formatters.context import Amendment, Attachment, KarmaView, StateView, Turn, TurnContext
+from formatters.context import AmendmentView, AttachmentView, KarmaView, StateView, TurnContext, TurnView
 from governor.ctc import Action, Settlement, Verdict
 from orchestrator.prompt.claims import Entry, What, exchanges_of, result_stub, stub_of
 
-Artful = TypeVar("Artful", Turn, StateView)
+Artful = TypeVar("Artful", TurnView, StateView)
 
 
 def shortened(turn: TurnContext, entries: Iterable[Entry], settlement: Settlement) -> TurnContext:
@@ -49,7 +49,7 @@ def _shorter_state(
     results: Set[int] = frozenset(),
     left_out: Set[int] = frozenset(),
 ) -> StateView:
-    kept: list[Turn] = []
+    kept: list[TurnView] = []
     carried = _Carried()
     for place, (turn, exchange) in enumerate(zip(state.turns, exchanges_of(state), strict=True)):
         if exchange in gone:
@@ -66,10 +66,10 @@ class _Carried:
     """What must outlive the turn that it came with: news of the codex, and files that the user gave."""
 
     def __init__(self) -> None:
-        self._amendments: list[Amendment] = []
-        self._attachments: list[Attachment] = []
+        self._amendments: list[AmendmentView] = []
+        self._attachments: list[AttachmentView] = []
 
-    def take(self, turn: Turn) -> None:
+    def take(self, turn: TurnView) -> None:
         self._amendments.extend(turn.amendments)
         self._attachments.extend(turn.attachments)
 

@@ -2,8 +2,8 @@
 
 from codex.settings import (
     AmendmentSettings,
-    CodexSettings,
     IngestSettings,
+    LibrarySettings,
     SecretSettings,
     WalkSettings,
     WatchSettings,
@@ -41,9 +41,9 @@ def governor(settings: Settings) -> GovernorSettings:
     )
 
 
-def codex(settings: Settings) -> CodexSettings:
+def codex(settings: Settings) -> LibrarySettings:
     given = settings.codex
-    return CodexSettings(
+    return LibrarySettings(
         walk=WalkSettings(
             max_file_bytes=given.max_file,
             max_files=given.max_files,

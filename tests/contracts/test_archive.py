@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.archive.identifiers import words
 from codex.archive.lance import LanceArchive
 from codex.archive.memory import MemoryArchive
@@ -46,7 +46,7 @@ def test_an_unknown_codex_is_empty_and_no_error(archive: Archive) -> None:
     assert archive.matches("nobody", ["word"], 5) == ()
     assert archive.file_matches("nobody", ["word"], 5) == ()
     assert archive.definitions("nobody", ["word"]) == {}
-    assert archive.at("nobody", [Place("a.py", 1, 2)]) == {}
+    assert archive.at("nobody", [ChunkPlace("a.py", 1, 2)]) == {}
     assert list(archive.chunks("nobody")) == []
     assert archive.stats("nobody").chunks == 0
     archive.drop("nobody")
@@ -126,13 +126,13 @@ def test_indexing_reads_once_and_tells_how_far_it_is(archive: Archive) -> None:
 def test_definitions_lead_to_the_chunks_that_define_a_name(archive: Archive) -> None:
     archive.replace("c", [document("a.py", PARSER), document("b.py", SPLIT)])
     found = archive.definitions("c", ["split_once", "HeaderError", "nothing"])
-    assert found == {"split_once": (Place("b.py", 1, 2),), "HeaderError": (Place("a.py", 1, 7),)}
+    assert found == {"split_once": (ChunkPlace("b.py", 1, 2),), "HeaderError": (ChunkPlace("a.py", 1, 7),)}
 
 
 def test_a_chunk_is_read_back_with_its_text_and_what_it_refers_to(archive: Archive) -> None:
     archive.replace("c", [document("it's.py", PARSER)])
-    place = Place("it's.py", 1, 7)
-    match, text = archive.at("c", [place, Place("it's.py", 1, 3), Place("gone.py", 1, 7)])[place]
+    place = ChunkPlace("it's.py", 1, 7)
+    match, text = archive.at("c", [place, ChunkPlace("it's.py", 1, 3), ChunkPlace("gone.py", 1, 7)])[place]
     assert text == PARSER.rstrip("\n")
     assert (match.place, match.names) == (place, ("parseHeader", "HeaderError"))
     assert "split_once" in match.references
@@ -141,7 +141,7 @@ def test_a_chunk_is_read_back_with_its_text_and_what_it_refers_to(archive: Archi
 def test_equal_texts_are_one_digest_with_several_places(archive: Archive) -> None:
     archive.replace("c", [document("b.py", SPLIT), document("a.py", SPLIT), document("c.py", PARSER)])
     digest = hashlib.sha256(SPLIT.rstrip("\n").encode()).hexdigest()
-    same = (Place("a.py", 1, 2), Place("b.py", 1, 2))
+    same = (ChunkPlace("a.py", 1, 2), ChunkPlace("b.py", 1, 2))
     assert archive.digests("c")[digest] == same
     assert len(archive.digests("c")) == 2
     assert archive.holding("c", [digest, "unknown"]) == {digest: same}
@@ -230,7 +230,7 @@ def test_a_search_sees_a_batch_whole_or_not_at_all(archive: Archive) -> None:
 
     def read() -> None:
         while not done.is_set():
-            seen = archive.at("c", [Place("a.py", 1, 1), Place("b.py", 1, 1)])
+            seen = archive.at("c", [ChunkPlace("a.py", 1, 1), ChunkPlace("b.py", 1, 1)])
             texts = tuple(text for _, text in seen.values())
             if len(texts) != 2 or texts[0] != texts[1]:
                 torn.append(texts)

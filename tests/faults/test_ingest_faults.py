@@ -14,10 +14,10 @@ from support.small_disk import small_disk
 
 from codex.errors import DiskFull, LoadCancelled, LoadRunning
 from codex.library import Library
-from codex.progress import Progress
-from codex.settings import CodexSettings, IngestSettings
+from codex.progress import CodexProgress
+from codex.settings import IngestSettings, LibrarySettings
 
-SMALL_BATCHES = CodexSettings(ingest=IngestSettings(batch_files=8))
+SMALL_BATCHES = LibrarySettings(ingest=IngestSettings(batch_files=8))
 
 
 SLOW_LOAD = """
@@ -132,14 +132,14 @@ def test_an_interrupt_from_the_terminal_ends_a_load_cleanly(tmp_path: Path) -> N
     child.send_signal(signal.SIGINT)
     child.communicate()
     library = Library(tmp_path / "data")
-    told: list[Progress] = []
+    told: list[CodexProgress] = []
     assert library.load(request(root), told.append).files == 400
     library.close()
 
 
 def test_no_reader_outlives_a_load_that_failed(tmp_path: Path) -> None:
     library = Library(tmp_path / "data", SMALL_BATCHES)
-    told: list[Progress] = []
+    told: list[CodexProgress] = []
     with pytest.raises(LoadCancelled, match="continues from there"):
         library.load(request(many(tmp_path / "root")), told.append, lambda: any(one.phase == "read" for one in told))
     assert not [one.name for one in threading.enumerate() if one.name.startswith("codex-read")]

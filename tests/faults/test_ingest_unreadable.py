@@ -10,9 +10,9 @@ from support.ingesting import in_a_process
 from codex.catalog.catalog import Catalog
 from codex.ingest import Ingest
 from codex.progress import Cancelled, insist, never
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
-from codex.trees.port import Candidate, Read, Scan, TreeState
+from codex.trees.port import CandidateFile, FileBytes, Scan, TreeState
 
 
 class Moody:
@@ -23,10 +23,10 @@ class Moody:
 
     def scan(self, cancelled: Cancelled = never) -> Scan:
         insist(cancelled)
-        return Scan(tuple(Candidate(path, path, 10, "s") for path in sorted(self.moods)))
+        return Scan(tuple(CandidateFile(path, path, 10, "s") for path in sorted(self.moods)))
 
-    def read(self, candidate: Candidate) -> Read:
-        return Read(self.moods[candidate.path](), "s")
+    def read(self, candidate: CandidateFile) -> FileBytes:
+        return FileBytes(self.moods[candidate.path](), "s")
 
     def state(self) -> TreeState:
         return TreeState()
@@ -58,7 +58,7 @@ def test_files_that_cannot_be_taken_are_counted_by_reason_and_the_others_are_tak
     )
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.register("it", "s", ["s"], "{}")
-    taken = Ingest(catalog, CodexSettings()).take_in("it", tree)  # type: ignore[arg-type]
+    taken = Ingest(catalog, LibrarySettings()).take_in("it", tree)  # type: ignore[arg-type]
     assert [one.path for one in taken.entries] == ["fine.py", "latin"]
     assert taken.skipped == {
         SkipReason.BINARY: 1,
@@ -79,7 +79,7 @@ def test_what_could_not_be_read_is_tried_again_by_the_next_load(tmp_path: Path) 
     moods: dict[str, Callable[[], bytes]] = {"a": lambda: b"a\n", "b": fails_with(PermissionError(13, "Denied"))}
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.register("it", "s", ["s"], "{}")
-    ingest = Ingest(catalog, CodexSettings())
+    ingest = Ingest(catalog, LibrarySettings())
     ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]
     moods["b"] = lambda: b"b\n"
     taken = ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, Teller, Told, effective, new_entries
+from codex.amendments import Amendment, AmendmentWriter, ChangeKind, effective, new_entries
 from codex.documents import Document
 
 DIGESTS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123"), max_size=4)
-TELLER = Teller(
+TELLER = AmendmentWriter(
     read=lambda path, digest: Document(path, f"text of {digest}", digest, 9),
     count=len,
     changed_definitions=lambda old, new: None,
@@ -20,11 +20,11 @@ def as_read(base: dict[str, str], log: list[Amendment]) -> dict[str, str]:
     now = {path: f"text of {digest}" for path, digest in base.items()}
     for number, entry in enumerate(log, start=1):
         assert entry.number == number
-        if entry.told is Told.REMOVED:
+        if entry.told is ChangeKind.REMOVED:
             del now[entry.path]
-        elif entry.told is Told.RESTORED:
+        elif entry.told is ChangeKind.RESTORED:
             now[entry.path] = f"text of {base[entry.path]}"
-        elif entry.told is Told.MOVED:
+        elif entry.told is ChangeKind.MOVED:
             assert entry.source is not None
             now[entry.path] = now[entry.source]
         else:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, Told
+from codex.amendments import Amendment, ChangeKind
 from codex.documents import Document, lines
 from formatters.context import CodexPiece
 from orchestrator.codices.changed import parts_of
@@ -28,7 +28,7 @@ def log_of(texts: list[str]) -> list[Amendment]:
     for old, new in pairwise(texts):
         if old != new:
             told = "\n".join(part.said() for part in parts_of(document(old), document(new)))
-            log.append(Amendment(len(log) + 1, PATH, Told.CHANGED, "d", told, whole=False))
+            log.append(Amendment(len(log) + 1, PATH, ChangeKind.CHANGED, "d", told, whole=False))
     return log
 
 
@@ -89,7 +89,7 @@ def test_many_lines_that_moved_are_told_by_how_much() -> None:
 
 def test_a_map_s_lines_are_told_as_the_map_indents_them() -> None:
     text = "a.py\n  3 class App\n    7 def route(self)\nb.py\n  9 def other()\n"
-    entry = Amendment(1, PATH, Told.CHANGED, "d", "lines 1-2, added behind line 0:\n#\n#\n", whole=False)
+    entry = Amendment(1, PATH, ChangeKind.CHANGED, "d", "lines 1-2, added behind line 0:\n#\n#\n", whole=False)
     pieces = [CodexPiece(path="repository map", text=text, kind="map")]
     assert moved_heads(pieces, [entry]) == {1: f"{MOVED}\n  5 class App\n    9 def route(self)\n"}
     assert moved_heads(pieces, [replace(entry, whole=True)]) == {}

@@ -13,7 +13,7 @@ from codex.amendments import effective
 from codex.documents import digest_of
 from codex.library import Library
 from codex.order import next_order
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 PATHS = st.sampled_from(["a.py", "b.py", "deep/c.py", "deep/er/d.py", "grün.md", "e\udcff.py"])
 TEXTS = st.sampled_from(["", "x = 1\n", "x = 2\n", "y\r\nz\n", "grün\n"])
@@ -53,7 +53,7 @@ class FilesAgainstLibrary(RuleBasedStateMachine):
     @rule()
     def the_folder_is_loaded(self) -> None:
         old = self._entries(max(self.generations)) if self.generations else []
-        loaded = self.library.load(LoadRequest((str(self.root),), name="it"))
+        loaded = self.library.load(LoadSpec((str(self.root),), name="it"))
         self.generations[loaded.generation.number] = self._told_disk()
         new = self._entries(loaded.generation.number)
         if old:

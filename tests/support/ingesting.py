@@ -5,11 +5,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
-def request(root: Path) -> LoadRequest:
-    return LoadRequest((str(root),), name="it")
+def request(root: Path) -> LoadSpec:
+    return LoadSpec((str(root),), name="it")
 
 
 def many(root: Path, count: int = 400) -> Path:

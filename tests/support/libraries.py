@@ -7,7 +7,7 @@ from pathlib import Path
 
 from codex.documents import Document
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
 class MemoryIndex:
@@ -49,8 +49,8 @@ def git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True)
 
 
-def request(*sources: Path | str, **more: object) -> LoadRequest:
-    return LoadRequest(tuple(map(str, sources)), **more)  # type: ignore[arg-type]
+def request(*sources: Path | str, **more: object) -> LoadSpec:
+    return LoadSpec(tuple(map(str, sources)), **more)  # type: ignore[arg-type]
 
 
 def texts(library: Library, name: str, number: int | None = None) -> dict[str, str]:

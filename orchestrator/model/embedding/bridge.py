@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codex.vectors.port import EmbeddingFailed, TextRefused
+from codex.vectors.port import EmbeddingFailed, UnembeddableText
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingLost, EmbeddingRefused, Embeddings
 from orchestrator.engine.client.supervision import ChildState
@@ -43,12 +43,12 @@ class Bridge:
             asked.cancel()
             raise EmbeddingFailed(f"the embedding model took longer than {seconds:.0f} s") from error
         except EmbeddingRefused as error:
-            raise (TextRefused if error.text else EmbeddingFailed)(str(error)) from error
+            raise (UnembeddableText if error.text else EmbeddingFailed)(str(error)) from error
         except EmbeddingLost as error:
             if seconds is not None:
                 raise EmbeddingFailed(str(error)) from error
             self.embed([HARMLESS], urgency, seconds)  # where this one is lost too, no text is to blame
-            raise TextRefused(f"the engine ended while it embedded: {error}") from error
+            raise UnembeddableText(f"the engine ended while it embedded: {error}") from error
         except EngineUnavailable as error:
             raise EmbeddingFailed(str(error)) from error
         except concurrent.futures.CancelledError as error:
@@ -78,10 +78,10 @@ class EngineEmbedder:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A text that the model could make nothing of, or that ended the engine, is refused ever after."""
         if self.refusals.any(self.name, texts):
-            raise TextRefused("one of these texts could not be embedded before")
+            raise UnembeddableText("one of these texts could not be embedded before")
         try:
             found = self.bridge.embed([self.prefix + text for text in texts], self.urgency, self.seconds)
-        except TextRefused as error:
+        except UnembeddableText as error:
             if len(texts) == 1:
                 self.refusals.add(self.name, texts[0], str(error))
             raise

@@ -18,7 +18,7 @@ from typing import Any
 from codex.archive.archive import Archive
 from codex.errors import CodexError
 from codex.vectors.filling import Filled, fill
-from codex.vectors.port import Embedder, TextRefused, VectorIndex
+from codex.vectors.port import Embedder, UnembeddableText, VectorIndex
 
 TURN_SECONDS = 60.0  # before a codex lets others have theirs
 AGAIN_SECONDS = 30.0  # after a fault
@@ -51,7 +51,7 @@ class _Counting:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         try:
             return self.embedder.embed(texts)
-        except TextRefused:
+        except UnembeddableText:
             self.refused += len(texts) == 1
             raise
 

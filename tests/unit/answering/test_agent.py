@@ -10,7 +10,7 @@ from pydantic_ai import RunContext
 
 from codex.errors import CodexError
 from formatters.blocks import Role
-from formatters.context import Evidence, StateView, ToolView, Turn, TurnContext
+from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
 from orchestrator.answering.agent import MOST_REQUESTS, Answerer, AnswerEvent, Finished
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.answering.model import EngineModel
@@ -139,7 +139,7 @@ async def test_the_engine_gets_what_our_formatters_wrote_and_nothing_else(bench:
 
 async def test_what_a_turn_said_becomes_state(bench: Benches, a_turn: Turns) -> None:
     events = await bench("Yes.").events(a_turn())
-    assert finished(events).running == (Turn(role=Role.ASSISTANT, text="Yes."),)
+    assert finished(events).running == (TurnView(role=Role.ASSISTANT, text="Yes."),)
 
 
 async def test_a_call_is_carried_out_and_its_result_stands_right_of_the_query(bench: Benches, a_turn: Turns) -> None:

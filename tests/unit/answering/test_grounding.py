@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from codex.amendments import Amendment, Told
+from codex.amendments import Amendment, ChangeKind
 from codex.citations import Files
 from formatters.blocks import Role
-from formatters.context import Amendment as CodexNews
+from formatters.context import AmendmentView as CodexNews
 from formatters.context import (
-    Attachment,
+    AttachmentView,
     CodexPiece,
     CodexView,
     Evidence,
     IdentityView,
     SigilView,
     StateView,
-    Turn,
     TurnContext,
+    TurnView,
 )
 from orchestrator.answering.grounding import Ground, citations_of, used_of
 from orchestrator.answering.passages import Passage
@@ -33,7 +33,7 @@ def ground(
     *pieces: CodexPiece,
     state: StateView | None = None,
     log: Sequence[Amendment] = (),
-    running: Sequence[Turn] = (),
+    running: Sequence[TurnView] = (),
     query: str = "?",
     lines: Mapping[str, int] = LINES,
 ) -> Ground:
@@ -86,43 +86,46 @@ def test_a_map_shows_the_lines_that_it_lists_under_their_file() -> None:
 
 def test_evidence_of_this_turn_and_of_earlier_ones_was_shown() -> None:
     found = Evidence(path="src/b.py", start=5, end=9, text="x\n")
-    earlier = Turn(role=Role.USER, text="?", evidence=(Evidence(path="src/c.py", start=1, end=2, text="y\n"),))
+    earlier = TurnView(role=Role.USER, text="?", evidence=(Evidence(path="src/c.py", start=1, end=2, text="y\n"),))
     on = ground(piece("src/a.py"), state=StateView(turns=(earlier,), evidence=(found,)))
     assert valid("src/b.py:5-9, src/c.py:2", on)
     assert not valid("src/b.py:5-10", on)
 
 
 def test_what_a_tool_found_was_shown() -> None:
-    result = Turn(role=Role.TOOL, text="=== src/b.py:5-9 other ===\ndef other():\n\n")
+    result = TurnView(role=Role.TOOL, text="=== src/b.py:5-9 other ===\ndef other():\n\n")
     assert valid("src/b.py:6", ground(piece("src/a.py"), running=(result,)))
 
 
 def test_a_place_that_the_user_named_was_shown_and_one_that_an_answer_made_up_was_not() -> None:
     assert valid("As in src/b.py:12.", ground(piece("src/a.py"), query='File "src/b.py", line 12, in other'))
-    made_up = Turn(role=Role.ASSISTANT, text="It is in src/b.py:12.")
+    made_up = TurnView(role=Role.ASSISTANT, text="It is in src/b.py:12.")
     assert not valid("src/b.py:12", ground(piece("src/a.py"), state=StateView(turns=(made_up,))))
 
 
 def test_an_attached_file_may_be_cited_by_its_name() -> None:
-    files = (Attachment(name="../other/notes.txt", text="one\ntwo"), Attachment(name="standard input", text="one\n"))
+    files = (
+        AttachmentView(name="../other/notes.txt", text="one\ntwo"),
+        AttachmentView(name="standard input", text="one\n"),
+    )
     on = ground(state=StateView(attachments=files), lines={})
     assert valid("../other/notes.txt:2, notes.txt:1 and standard input:1", on)
     assert said("notes.txt:3", on) == [("../other/notes.txt:3-3", "the file has 2 lines")]
-    later = Turn(role=Role.USER, text="?", attachments=files)
+    later = TurnView(role=Role.USER, text="?", attachments=files)
     assert valid("notes.txt:1-2", ground(state=StateView(turns=(later,)), lines={}))
 
 
 def test_an_amended_file_is_checked_as_it_was_told() -> None:
-    whole = Amendment(1, "src/b.py", Told.CHANGED, "d", "new\n" * 40)
-    part = Amendment(2, "src/c.py", Told.CHANGED, "e", "lines 5-6, go:\ndef go():\n    return 1\n", whole=False)
+    whole = Amendment(1, "src/b.py", ChangeKind.CHANGED, "d", "new\n" * 40)
+    part = Amendment(2, "src/c.py", ChangeKind.CHANGED, "e", "lines 5-6, go:\ndef go():\n    return 1\n", whole=False)
     on = ground(piece("src/a.py"), log=(whole, part))
     assert valid("src/b.py:40, src/c.py:5-6", on)
     assert said("src/c.py:7", on) == [("src/c.py:7-7", "these lines were not shown")]
 
 
 def test_a_removed_file_is_there_no_more_and_a_moved_one_is_shown_by_what_it_was() -> None:
-    moved = Amendment(1, "src/new.py", Told.MOVED, "d", source="src/a.py")
-    gone = Amendment(2, "src/a.py", Told.REMOVED, None)
+    moved = Amendment(1, "src/new.py", ChangeKind.MOVED, "d", source="src/a.py")
+    gone = Amendment(2, "src/a.py", ChangeKind.REMOVED, None)
     on = ground(piece("src/a.py"), log=(moved, gone), lines={"src/new.py": 40})
     assert said("src/new.py:3 src/a.py:3", on) == [
         ("src/new.py:3-3", ""),
@@ -130,7 +133,9 @@ def test_a_removed_file_is_there_no_more_and_a_moved_one_is_shown_by_what_it_was
     ]
 
 
-GROWN = Amendment(1, "src/a.py", Told.CHANGED, "d", "lines 1-12, in place of lines 1-2:\n" + "x\n" * 12, whole=False)
+GROWN = Amendment(
+    1, "src/a.py", ChangeKind.CHANGED, "d", "lines 1-12, in place of lines 1-2:\n" + "x\n" * 12, whole=False
+)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +158,10 @@ def test_a_listed_line_that_was_replaced_is_known_as_it_was_told() -> None:
 
 
 def test_parts_that_were_told_earlier_move_with_what_is_told_later() -> None:
-    first = Amendment(1, "src/c.py", Told.CHANGED, "e", "lines 5-6, in place of lines 5-5:\na\nb\n", whole=False)
-    second = Amendment(2, "src/c.py", Told.CHANGED, "f", "lines 1-3, added behind line 0:\n1\n2\n3\n", whole=False)
+    first = Amendment(1, "src/c.py", ChangeKind.CHANGED, "e", "lines 5-6, in place of lines 5-5:\na\nb\n", whole=False)
+    second = Amendment(
+        2, "src/c.py", ChangeKind.CHANGED, "f", "lines 1-3, added behind line 0:\n1\n2\n3\n", whole=False
+    )
     on = ground(piece("src/a.py"), log=(first, second))
     assert valid("src/c.py:8-9 and src/c.py:1-3", on)
     assert not valid("src/c.py:5", on)
@@ -162,7 +169,7 @@ def test_parts_that_were_told_earlier_move_with_what_is_told_later() -> None:
 
 def test_evidence_and_places_of_earlier_turns_have_moved_with_what_was_told_since() -> None:
     found = Evidence(path="src/a.py", start=5, end=9, text="x\n")
-    earlier = Turn(role=Role.USER, text="and src/a.py:20?", evidence=(found,))
+    earlier = TurnView(role=Role.USER, text="and src/a.py:20?", evidence=(found,))
     news = (CodexNews(number=1, path="src/a.py", text="…"),)
     since = ground(piece("src/b.py"), state=StateView(turns=(earlier,), amendments=news), log=(GROWN,))
     assert valid("src/a.py:15-19 and src/a.py:30", since)
@@ -172,8 +179,8 @@ def test_evidence_and_places_of_earlier_turns_have_moved_with_what_was_told_sinc
 
 
 def test_a_file_that_moved_is_listed_under_its_new_name_where_its_lines_are_now() -> None:
-    moved = Amendment(2, "src/new.py", Told.MOVED, "d", source="src/a.py")
-    gone = Amendment(3, "src/a.py", Told.REMOVED, None)
+    moved = Amendment(2, "src/new.py", ChangeKind.MOVED, "d", source="src/a.py")
+    gone = Amendment(3, "src/a.py", ChangeKind.REMOVED, None)
     on = ground(piece("src/a.py", "skeleton", SKELETON), log=(GROWN, moved, gone), lines={"src/new.py": 50})
     assert valid("src/new.py:17", on)
     assert not valid("src/new.py:14", on)
@@ -209,9 +216,11 @@ def test_an_answer_rests_on_what_it_cites_else_on_what_was_found_first() -> None
 def test_a_quoted_line_of_a_changed_file_is_given_its_place_in_the_file_as_it_is_now() -> None:
     base = "".join(f"row_{number} = compute({number})\n" for number in range(40))
     first = Amendment(
-        1, "src/a.py", Told.CHANGED, "d", "lines 1-2, in place of lines 1-1:\n# one\n# two\n", whole=False
+        1, "src/a.py", ChangeKind.CHANGED, "d", "lines 1-2, in place of lines 1-1:\n# one\n# two\n", whole=False
     )
-    second = Amendment(2, "src/a.py", Told.CHANGED, "e", "lines 5-5, added behind line 4:\n# three more\n", whole=False)
+    second = Amendment(
+        2, "src/a.py", ChangeKind.CHANGED, "e", "lines 5-5, added behind line 4:\n# three more\n", whole=False
+    )
     on = ground(piece("src/a.py", text=base), log=(first, second), lines={"src/a.py": 42})
     assert said("row_2 = compute(2)", on) == [("src/a.py:4-4", "")]
     assert said("# three more", on) == [("src/a.py:5-5", "")]
@@ -226,5 +235,5 @@ def test_what_the_user_selected_is_cited_where_it_stands() -> None:
 def test_an_attachment_that_says_what_is_selected_is_not_believed() -> None:
     """Its name and its sentence are as ours are; both are the client's."""
     told = "The user has src/a.py open. Selected is src/a.py:1-2:\n\nthis stands in no file"
-    on = ground(state=StateView(attachments=(Attachment(name=NAME, text=told),)))
+    on = ground(state=StateView(attachments=(AttachmentView(name=NAME, text=told),)))
     assert said("this stands in no file", on) == []

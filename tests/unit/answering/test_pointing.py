@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.catalog.generations import Entry, Generation
+from codex.catalog.generations import FileEntry, Generation
 from codex.citations import Files
 from codex.trees.port import TreeState
 from formatters.context import CodexView
@@ -19,7 +19,7 @@ DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
 
 
 def standing():
-    generation = Generation("demo", 1, TreeState(), (Entry("src/app/main.py", DIGEST, len(TEXT)),))
+    generation = Generation("demo", 1, TreeState(), (FileEntry("src/app/main.py", DIGEST, len(TEXT)),))
     return Standing(
         name="demo",
         roots=("/src/demo",),

@@ -3,7 +3,7 @@
 import pytest
 
 from codex.errors import SourceError
-from codex.trees.sources import LoadRequest, resolve
+from codex.trees.sources import LoadSpec, resolve
 
 NUL = "a\0b"
 
@@ -48,7 +48,7 @@ def test_a_nul_in_what_a_question_names_is_refused_with_its_field(http, lore, fi
     assert answer.json()["error"]["message"].startswith(f"{field}: holds a NUL character")
 
 
-@pytest.mark.parametrize("wanted", [LoadRequest(("/x" + NUL,)), LoadRequest(("/tmp",), revision=NUL)])
+@pytest.mark.parametrize("wanted", [LoadSpec(("/x" + NUL,)), LoadSpec(("/tmp",), revision=NUL)])
 def test_a_source_with_a_nul_is_refused_before_anything_looks_for_it(tmp_path, wanted):
     with pytest.raises(SourceError, match="NUL"):
         resolve(wanted, tmp_path)

@@ -1,6 +1,6 @@
 import pytest
 
-from codex.amendments import Amendment, RebaseCase, Teller, Told, effective, new_entries, should_rebase
+from codex.amendments import Amendment, AmendmentWriter, ChangeKind, RebaseCase, effective, new_entries, should_rebase
 from codex.documents import Document
 
 
@@ -13,26 +13,26 @@ def definitions(old: Document, new: Document) -> str | None:
     return None if "?" in new.text else "~" + " ".join(sorted(set(new.text.split()) - set(old.text.split())))
 
 
-TELLER = Teller(document, lambda text: len(text.split()), definitions, whole_file_tokens=5)
+TELLER = AmendmentWriter(document, lambda text: len(text.split()), definitions, whole_file_tokens=5)
 
 
 def test_changed_and_added_files_are_told_by_path_and_removed_ones_last() -> None:
     log = new_entries({"a": "1", "b": "1", "c": "1"}, (), {"b": "2", "c": "1", "d": "3"}, TELLER)
     assert log == (
-        Amendment(1, "b", Told.CHANGED, "2", "2"),
-        Amendment(2, "d", Told.ADDED, "3", "3"),
-        Amendment(3, "a", Told.REMOVED, None),
+        Amendment(1, "b", ChangeKind.CHANGED, "2", "2"),
+        Amendment(2, "d", ChangeKind.ADDED, "3", "3"),
+        Amendment(3, "a", ChangeKind.REMOVED, None),
     )
 
 
 def test_a_second_edit_is_told_again_behind_the_first() -> None:
     log = new_entries({"a": "1"}, (), {"a": "2"}, TELLER)
-    assert new_entries({"a": "1"}, log, {"a": "3"}, TELLER) == (Amendment(2, "a", Told.CHANGED, "3", "3"),)
+    assert new_entries({"a": "1"}, log, {"a": "3"}, TELLER) == (Amendment(2, "a", ChangeKind.CHANGED, "3", "3"),)
 
 
 def test_a_large_file_is_told_by_its_changed_definitions() -> None:
     (only,) = new_entries({"a": "abcdef"}, (), {"a": "abcdez"}, TELLER)
-    assert only == Amendment(1, "a", Told.CHANGED, "abcdez", "~z", whole=False)
+    assert only == Amendment(1, "a", ChangeKind.CHANGED, "abcdez", "~z", whole=False)
 
 
 def test_definitions_are_relative_to_what_was_told_last() -> None:
@@ -48,19 +48,19 @@ def test_a_large_file_whose_change_has_no_definitions_is_told_whole() -> None:
 
 def test_a_file_that_only_moved_is_told_without_its_text() -> None:
     assert new_entries({"old": "abc"}, (), {"new": "abc"}, TELLER) == (
-        Amendment(1, "new", Told.MOVED, "abc", source="old"),
-        Amendment(2, "old", Told.REMOVED, None),
+        Amendment(1, "new", ChangeKind.MOVED, "abc", source="old"),
+        Amendment(2, "old", ChangeKind.REMOVED, None),
     )
 
 
 def test_a_copy_is_no_move() -> None:
     (only,) = new_entries({"old": "abc"}, (), {"old": "abc", "new": "abc"}, TELLER)
-    assert (only.told, only.text) == (Told.ADDED, "a b c")
+    assert (only.told, only.text) == (ChangeKind.ADDED, "a b c")
 
 
 def test_a_file_that_is_as_it_was_is_told_to_be_restored() -> None:
     log = new_entries({"a": "1"}, (), {"a": "2"}, TELLER)
-    assert new_entries({"a": "1"}, log, {"a": "1"}, TELLER) == (Amendment(2, "a", Told.RESTORED, "1"),)
+    assert new_entries({"a": "1"}, log, {"a": "1"}, TELLER) == (Amendment(2, "a", ChangeKind.RESTORED, "1"),)
 
 
 def test_nothing_new_is_nothing_to_tell() -> None:

@@ -13,7 +13,7 @@ from codex.catalog.remembered import SqliteRemembered
 from codex.documents import Document
 from codex.library import Library
 from codex.tokens import TokenStore
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 FILES = 12
 
@@ -69,7 +69,7 @@ class Work:
     def done(self, root: Path) -> tuple[int, int]:
         """A load's work: (files parsed, texts tokenised)."""
         parsed, tokenised = self.parsed, self.words.texts
-        self.library.load(LoadRequest((str(root),), "it"))
+        self.library.load(LoadSpec((str(root),), "it"))
         return self.parsed - parsed, self.words.texts - tokenised
 
     def close(self) -> None:

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.citations import Citation, Files, Shown, check
+from codex.citations import CheckedCitation, Files, ShownLines, check
 from codex.cited import cited
 
 LINES = {"src/a.py": 20, "src/b.py": 5, "lib/b.py": 5, "Makefile": 3, "docs/My-file.v2.md": 9}
 
 
-def citations(answer: str, line_counts: Mapping[str, int], shown: Shown | None = None) -> tuple[Citation, ...]:
+def citations(
+    answer: str, line_counts: Mapping[str, int], shown: ShownLines | None = None
+) -> tuple[CheckedCitation, ...]:
     """The checked citations of an answer. `line_counts`: lines by path."""
     files = Files(line_counts)
     return check(cited(answer, files.is_file), files, shown)
@@ -103,12 +105,12 @@ def test_what_only_looks_like_a_place_is_left_alone() -> None:
 
 
 def test_a_place_that_was_shown_is_valid() -> None:
-    found = citations("It is in src/a.py:10-12.", LINES, Shown({"src/a.py": [(12, 14), (8, 11)]}))
-    assert found == (Citation("src/a.py", 10, 12, True, True),)
+    found = citations("It is in src/a.py:10-12.", LINES, ShownLines({"src/a.py": [(12, 14), (8, 11)]}))
+    assert found == (CheckedCitation("src/a.py", 10, 12, True, True),)
 
 
 def test_a_missing_file_lines_beyond_the_end_and_unseen_lines_are_told_apart() -> None:
-    shown = Shown({"src/a.py": [(1, 9)]})
+    shown = ShownLines({"src/a.py": [(1, 9)]})
     whys = {one.path: one.why for one in citations("x.py:1 src/b.py:6", LINES, shown)}
     assert whys == {"x.py": "no such file in this codex", "src/b.py": "the file has 5 lines"}
     assert [(one.valid, one.why) for one in citations("src/a.py:9-10", LINES, shown)] == [
@@ -118,12 +120,12 @@ def test_a_missing_file_lines_beyond_the_end_and_unseen_lines_are_told_apart() -
 
 
 def test_a_shortened_path_counts_when_only_one_file_ends_in_it() -> None:
-    assert citations("a.py:2", LINES) == (Citation("src/a.py", 2, 2, True),)
+    assert citations("a.py:2", LINES) == (CheckedCitation("src/a.py", 2, 2, True),)
     assert not citations("b.py:2", LINES)[0].valid
 
 
 def test_a_place_is_shown_by_the_line_that_stands_for_it_in_a_skeleton() -> None:
-    shown = Shown(heads={"src/a.py": {3, 9}})
+    shown = ShownLines(heads={"src/a.py": {3, 9}})
     found = citations("src/a.py:3-8 src/a.py:4", LINES, shown)
     assert [(one.start, one.valid, one.why) for one in found] == [
         (3, True, ""),
@@ -133,7 +135,7 @@ def test_a_place_is_shown_by_the_line_that_stands_for_it_in_a_skeleton() -> None
 
 def test_slashes_of_either_kind_and_absolute_paths_lead_to_the_file() -> None:
     for name in ("src\\a.py", "./src/a.py", "/home/me/project/src/a.py", "C:\\project\\src\\a.py"):
-        assert citations(f"{name}:2", LINES) == (Citation("src/a.py", 2, 2, True),), name
+        assert citations(f"{name}:2", LINES) == (CheckedCitation("src/a.py", 2, 2, True),), name
     assert citations("/home/me/a.py:2", LINES)[0].why == "no such file in this codex"
 
 

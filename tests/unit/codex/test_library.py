@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from support.libraries import MemoryIndex, fill, request, texts
 
-from codex.amendments import Told
+from codex.amendments import ChangeKind
 from codex.errors import LoadCancelled, LoadRunning, SourceError, UnknownCodex
 from codex.library import Library
 from codex.locks import load_lock
-from codex.progress import Progress
+from codex.progress import CodexProgress
 from codex.trees.sources import resolve
 
 
@@ -55,7 +55,7 @@ def test_the_order_of_a_generation_is_kept_by_the_next(library: Library, project
 
 
 def test_progress_is_told_by_phase_and_ends_complete(library: Library, project: Path) -> None:
-    told: list[Progress] = []
+    told: list[CodexProgress] = []
     library.load(request(project), report=told.append)
     last = {one.phase: (one.done, one.total) for one in told}
     assert last == {"walk": (2, 2), "read": (2, 2), "count": (2, 2), "index": (2, 2)}
@@ -63,7 +63,7 @@ def test_progress_is_told_by_phase_and_ends_complete(library: Library, project: 
 
 def test_a_cancelled_load_keeps_what_it_stored_and_the_next_one_goes_on(library: Library, tmp_path: Path) -> None:
     root = fill(tmp_path / "many", {f"{number:04}.py": f"x = {number}\n" for number in range(600)})
-    seen: list[Progress] = []
+    seen: list[CodexProgress] = []
     with pytest.raises(LoadCancelled, match="continues"):
         library.load(request(root), seen.append, lambda: sum(one.phase == "read" for one in seen) > 0)
     assert library.codex("many").newest is None
@@ -72,7 +72,7 @@ def test_a_cancelled_load_keeps_what_it_stored_and_the_next_one_goes_on(library:
 
 def test_a_load_can_be_cancelled_while_its_files_are_listed(library: Library, tmp_path: Path) -> None:
     root = fill(tmp_path / "many", {f"{number:04}.py": f"x = {number}\n" for number in range(50)})
-    seen: list[Progress] = []
+    seen: list[CodexProgress] = []
     asked: list[int] = []
 
     def cancelled() -> bool:
@@ -120,16 +120,16 @@ def test_changes_are_found_without_making_a_generation(library: Library, project
 def test_following_appends_to_the_log_and_brings_the_index_along(
     library: Library, project: Path, index: MemoryIndex
 ) -> None:
-    def follow() -> list[tuple[int, str, Told]]:
+    def follow() -> list[tuple[int, str, ChangeKind]]:
         followed = library.follow("project", count=len, changed_definitions=lambda old, new: None)
         return [(one.number, one.path, one.told) for one in followed.log[len(followed.log) - followed.new :]]
 
     library.load(request(project))
     fill(project, {"src/a.py": "a = 10\n"})
-    assert follow() == [(1, "src/a.py", Told.CHANGED)]
+    assert follow() == [(1, "src/a.py", ChangeKind.CHANGED)]
     assert follow() == []
     fill(project, {"src/a.py": "a = 100\n", "src/c.py": "c\n"})
-    assert follow() == [(2, "src/a.py", Told.CHANGED), (3, "src/c.py", Told.ADDED)]
+    assert follow() == [(2, "src/a.py", ChangeKind.CHANGED), (3, "src/c.py", ChangeKind.ADDED)]
     assert set(index.held("project")) == {"src/a.py", "src/b.py", "src/c.py"}
     assert [one.text for one in library.amendments("project")] == ["a = 10\n", "a = 100\n", "c\n"]
     assert texts(library, "project")["src/a.py"] == "a = 1\n"

@@ -11,7 +11,7 @@ from codex.library import Library
 from codex.locks import in_turn
 from codex.progress import never
 from codex.trees.ignore import Globs
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
 def test_a_switch_of_branch_and_back_stores_and_indexes_what_it_saw_already(
@@ -151,7 +151,7 @@ def test_a_repository_that_cannot_be_read_is_told_in_one_line_with_what_to_try(
 ) -> None:
     url = f"file://{tmp_path}/nowhere.git"
     with pytest.raises(GitError) as caught:
-        library.load(LoadRequest((url,)))
+        library.load(LoadSpec((url,)))
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{url} cannot be read: ")
     assert str(caught.value).endswith(f"git ls-remote {url}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codex.errors import UnknownGeneration
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def write(folder: Path, text: str) -> None:
     os.utime(folder / "a.py", (1e9, 1e9 + int(text[-2])))
 
 
-def request(folder: Path, **more: object) -> LoadRequest:
-    return LoadRequest((str(folder),), **more)
+def request(folder: Path, **more: object) -> LoadSpec:
+    return LoadSpec((str(folder),), **more)
 
 
 def test_the_generation_before_is_the_newest_again_and_how_it_was_asked_for_too(library, project):

@@ -3,7 +3,7 @@
 import pytest
 
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.before import before, take_back
 from orchestrator.codices.ledger import Ledger, Wishes
 
@@ -26,12 +26,12 @@ def project(tmp_path):
 
 def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, project):
     library, ledger = stores
-    library.load(LoadRequest((str(project),)))
+    library.load(LoadSpec((str(project),)))
     ledger.wish("project", "map", watch=False)
     ledger.freeze("project", 1, ["a.py"])
     was = before(library, ledger, "project", None)
     (project / "a.py").write_text("a = 2\n")
-    library.load(LoadRequest((str(project),), load_secrets=True))
+    library.load(LoadSpec((str(project),), load_secrets=True))
     ledger.wish("project", "full", watch=True)
     ledger.freeze("project", 2, [])
     take_back(library, ledger, was)
@@ -46,7 +46,7 @@ def test_a_first_load_leaves_a_name_or_where_it_did_not_come_so_far_nothing(stor
     was = before(library, ledger, "project", None)
     take_back(library, ledger, was)
     assert library.codices() == ()
-    library.load(LoadRequest((str(project),)))
+    library.load(LoadSpec((str(project),)))
     ledger.wish("project", "map")
     take_back(library, ledger, was)
     assert library.codex("project").newest is None

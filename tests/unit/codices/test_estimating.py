@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from codex.library import Library
 from codex.trees.ignore import Globs
-from codex.trees.sampling import FILES, HEAD, Sampled, drawn, head, scaled
-from codex.trees.sources import LoadRequest
+from codex.trees.sampling import FILES, HEAD, SampledFile, drawn, head, scaled
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.estimating import surveyed, whole_tokens
 from orchestrator.codices.loading import known_from
 from orchestrator.codices.report import survey_report
@@ -35,7 +35,7 @@ def library(tmp_path):
 
 def test_an_estimate_is_near_what_counting_gives(library):
     """On the standard library's own modules, of very different lengths."""
-    request = LoadRequest((str(STANDARD_LIBRARY),), "std", globs=Globs(include=("/*.py",)))
+    request = LoadSpec((str(STANDARD_LIBRARY),), "std", globs=Globs(include=("/*.py",)))
     found = library.survey(request)
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(STANDARD_LIBRARY.glob("*.py"))]
     exact = sum(count(texts))
@@ -48,7 +48,7 @@ def test_what_a_load_would_leave_out_holds_no_tokens(library, tmp_path):
     code.mkdir()
     (code / "a.py").write_text("a = 1\n" * 100)
     (code / "b").write_bytes(b"\0" * 600)
-    found = library.survey(LoadRequest((str(code),), "it"))
+    found = library.survey(LoadSpec((str(code),), "it"))
     assert whole_tokens(found.sample, 0, found.bytes, count) == 400
     assert library.codices() == ()
 
@@ -58,7 +58,7 @@ def test_of_a_small_codebase_everything_is_in_the_sample(library, tmp_path):
     code.mkdir()
     for number in range(5):
         (code / f"m{number}.py").write_text(f"def f{number}(x):\n" + "    x += 1\n" * number * 40)
-    found = library.survey(LoadRequest((str(code),), "it"))
+    found = library.survey(LoadSpec((str(code),), "it"))
     exact = sum(count([path.read_text() for path in code.iterdir()]))
     assert whole_tokens(found.sample, 0, found.bytes, count) == pytest.approx(exact, abs=1)
 
@@ -85,7 +85,7 @@ def test_all_tiers_of_a_survey_are_estimated(library, tmp_path):
     code = tmp_path / "code"
     code.mkdir()
     (code / "a.py").write_text("def f(x):\n" + "    x += 1\n" * 200)
-    found = library.survey(LoadRequest((str(code),), "it"))
+    found = library.survey(LoadSpec((str(code),), "it"))
     sizes = surveyed(found.sample, found.files, found.bytes, count, 300)
     assert sizes.skeleton is not None
     assert sizes.skeleton < 40 < sizes.full
@@ -122,7 +122,7 @@ def test_shares_are_weighed_by_size():
 
 
 def test_figures_are_called_estimates_only_where_something_was_not_read():
-    short, long = Sampled("a.py", 6, "a = 1\n"), Sampled("b.py", 90_000, "b = 1\n" * 15_000)
+    short, long = SampledFile("a.py", 6, "a = 1\n"), SampledFile("b.py", 90_000, "b = 1\n" * 15_000)
     assert known_from([short], 1) == "all its files were read"
     assert known_from([short], 3) == "estimated from 1 of 3 files"
     assert known_from([short, long], 2) == "estimated from the beginnings of all 2 files"

@@ -6,7 +6,7 @@ import pytest
 from support.libraries import fill, git
 
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.hot import churn_of
 
 
@@ -31,14 +31,14 @@ def project(tmp_path: Path) -> Path:
 
 
 def churn(library: Library, source: object, revision: str | None = None, *more: object) -> dict[str, int]:
-    loaded = library.load(LoadRequest((str(source), *map(str, more)), "it", revision=revision))
+    loaded = library.load(LoadSpec((str(source), *map(str, more)), "it", revision=revision))
     return churn_of(library.histories(loaded.codex.name))
 
 
 def test_commits_of_a_working_tree_count_by_file_and_below_the_root_that_was_loaded(library, project):
     assert churn(library, project) == {"src/a.py": 3, "b.py": 1}
     assert churn_of(library.histories("it"), iter([0.0, *[9.0] * 99]).__next__) == {}
-    library.load(LoadRequest((str(project / "src"),), "below"))
+    library.load(LoadSpec((str(project / "src"),), "below"))
     assert churn_of(library.histories("below")) == {"a.py": 3}
 
 
@@ -47,12 +47,12 @@ def test_a_revision_a_bare_repository_and_a_clone_count_too(library, project, tm
     for number, (source, revision, counted) in enumerate(
         [(project, "HEAD~1", 2), (tmp_path / "bare.git", None, 3), (f"file://{project}", None, 3)]
     ):
-        library.load(LoadRequest((str(source),), f"c{number}", revision=revision))
+        library.load(LoadSpec((str(source),), f"c{number}", revision=revision))
         assert churn_of(library.histories(f"c{number}")) == {"src/a.py": counted, "b.py": 1}
 
 
 def test_what_was_cloned_is_not_fetched_again_for_it(library, project):
-    library.load(LoadRequest((f"file://{project}",), "it"))
+    library.load(LoadSpec((f"file://{project}",), "it"))
     project.rename(project.with_name("gone"))
     assert churn_of(library.histories("it")) == {"src/a.py": 3, "b.py": 1}
 

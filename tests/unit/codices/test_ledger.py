@@ -6,7 +6,7 @@ import pytest
 
 from codex.errors import DiskFull
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
 from orchestrator.codices.ledger import Ledger, Stood, Wishes
 from orchestrator.codices.wake import codices_of
@@ -65,7 +65,7 @@ def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     library = Library(tmp_path / "codices")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x.py").write_text("x = 1\n")
-    library.load(LoadRequest((str(tmp_path / "b"),), name="b"))
+    library.load(LoadSpec((str(tmp_path / "b"),), name="b"))
     assert codices_of(library, ledger) == ["b"]
     assert ledger.noted() == Ledger(tmp_path / "l.sqlite3").noted() == {"b"}
     library.close()
@@ -76,7 +76,7 @@ def test_after_a_start_codices_are_raised_in_order_of_last_use(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.py").write_text("x = 1\n")
-        library.load(LoadRequest((str(tmp_path / name),), name=name))
+        library.load(LoadSpec((str(tmp_path / name),), name=name))
     ledger.touch("a", ["x.py"], 10.0)
     ledger.asked("c", [])
     assert codices_of(library, Ledger(tmp_path / "l.sqlite3")) == ["c", "a", "b"]

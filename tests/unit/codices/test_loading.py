@@ -5,7 +5,7 @@ import os
 import pytest
 
 from codex.trees.ignore import Globs
-from codex.trees.sources import LoadRequest as Wanted
+from codex.trees.sources import LoadSpec as Wanted
 from orchestrator.codices.loading import wanted_of
 from orchestrator.errors import NotPermitted
 from orchestrator.service import LoadRequest, Principal

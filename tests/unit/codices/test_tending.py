@@ -8,7 +8,7 @@ from support.waiting import SOON
 
 from codex.archive.lance import LanceArchive
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.searching import ArchiveIndexer
 from orchestrator.codices.tending import Tending
 
@@ -25,7 +25,7 @@ def parts(tmp_path):
     (tmp_path / "vaults").mkdir()
     for number in range(3):
         (tmp_path / "vaults" / f"v{number}.py").write_text(f"CODE = {number}\n")
-    library.load(LoadRequest((str(tmp_path / "vaults"),)))
+    library.load(LoadSpec((str(tmp_path / "vaults"),)))
     yield library, archive
     library.close()
     archive.close()
@@ -78,7 +78,7 @@ async def test_what_is_found_damaged_while_it_is_put_in_order_is_indexed_again(p
 def test_of_what_was_set_aside_the_newest_of_each_codex_is_kept(parts, tmp_path):
     library, archive = parts
     shutil.copytree(tmp_path / "vaults", tmp_path / "other")
-    library.load(LoadRequest((str(tmp_path / "other"),)))
+    library.load(LoadSpec((str(tmp_path / "other"),)))
     for name in ("vaults", "other"):
         assert archive.set_aside(name) is not None
     assert {one.name.split("-")[0] for one in (tmp_path / "archive").glob("*.damaged")} == {"other", "vaults"}

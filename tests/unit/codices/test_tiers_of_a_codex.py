@@ -2,10 +2,10 @@
 
 import pytest
 
-from codex.catalog.generations import Entry
+from codex.catalog.generations import FileEntry
 from codex.catalog.remembered import SqliteRemembered
 from codex.library import Library
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.hot import chosen
 from orchestrator.codices.lines import Lines
 from orchestrator.codices.tiers import Drafting, most_telling
@@ -28,7 +28,7 @@ def library(tmp_path):
             f"from core import used\n\n\ndef f{number}():\n    return used({number})\n"
         )
     library = Library(tmp_path / "library")
-    library.load(LoadRequest((str(code),), "demo"))
+    library.load(LoadSpec((str(code),), "demo"))
     yield library
     library.close()
 
@@ -74,7 +74,7 @@ def test_hot_files_are_those_that_questions_touched(library):
 
 
 def test_the_most_telling_files_are_source_near_the_top_within_the_bytes():
-    entries = [Entry("tests/test_a.py", "1", 10), Entry("src/deep/b.py", "2", 10), Entry("c.py", "3", 10)]
+    entries = [FileEntry("tests/test_a.py", "1", 10), FileEntry("src/deep/b.py", "2", 10), FileEntry("c.py", "3", 10)]
     assert [one.path for one in most_telling(entries, 20)] == ["src/deep/b.py", "c.py"]
 
 

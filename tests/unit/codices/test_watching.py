@@ -8,7 +8,7 @@ import pytest
 from support.libraries import fill, request
 
 from codex.library import Library
-from codex.settings import CodexSettings, WatchSettings
+from codex.settings import LibrarySettings, WatchSettings
 from orchestrator.codices.watching import Followed as State
 from orchestrator.codices.watching import Watching
 
@@ -22,7 +22,7 @@ class Followed:
     def __init__(self, tmp_path: Path) -> None:
         self.above = tmp_path / "above"
         self.root = fill(self.above / "code", {"a.py": "a = 1\n"})
-        self.library = Library(tmp_path / "data", CodexSettings(watch=QUICK))
+        self.library = Library(tmp_path / "data", LibrarySettings(watch=QUICK))
         self.watching = Watching(self.library, QUICK, self._changed, on=True)
 
     async def _changed(self, name: str) -> None:

@@ -5,7 +5,16 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from formatters.context import CodexPiece, CodexView, EnvironmentView, Evidence, SigilView, StateView, Turn, TurnContext
+from formatters.context import (
+    CodexPiece,
+    CodexView,
+    EnvironmentView,
+    Evidence,
+    SigilView,
+    StateView,
+    TurnContext,
+    TurnView,
+)
 from formatters.testing import samples
 
 
@@ -40,7 +49,7 @@ def test_lines_count_from_one_and_run_forwards(start: int, end: int) -> None:
 
 def test_closing_a_turn_keeps_what_came_with_it() -> None:
     state = samples()[1].state
-    answer = Turn(role="assistant", text="There.")
+    answer = TurnView(role="assistant", text="There.")
     closed = state.closed("Where?", answer)
     asked = closed.turns[-2]
     assert (asked.text, asked.evidence, asked.attachments, asked.amendments) == (

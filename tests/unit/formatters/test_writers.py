@@ -8,8 +8,8 @@ import pytest
 
 from formatters.blocks import ORDER, BlockKind, Prompt
 from formatters.context import (
-    Amendment,
-    Attachment,
+    AmendmentView,
+    AttachmentView,
     CodexPiece,
     CodexView,
     EnvironmentView,
@@ -20,8 +20,8 @@ from formatters.context import (
     SigilView,
     StateView,
     ToolView,
-    Turn,
     TurnContext,
+    TurnView,
 )
 from formatters.registry import builtin, write_prompt
 from formatters.testing import check_formatter, run_context, samples
@@ -73,7 +73,7 @@ def test_a_shortened_file_says_so_in_its_heading() -> None:
 
 def test_amendments_are_appended_and_leave_what_stood_before() -> None:
     pieces = tuple(CodexPiece(path=f"{name}.py", text=name) for name in "zab")
-    log = tuple(Amendment(number=number, path="a.py", text=f"edit {number}") for number in range(1, 12))
+    log = tuple(AmendmentView(number=number, path="a.py", text=f"edit {number}") for number in range(1, 12))
     texts = [
         prompt(codex=CodexView(name="c", pieces=pieces, amendments=log[:n]))[BlockKind.CODEX].text for n in (0, 1, 11)
     ]
@@ -122,7 +122,7 @@ def test_karma_stands_under_its_headings_in_their_order() -> None:
 
 def test_artifacts_are_named_and_counted_before_the_question() -> None:
     state = StateView(
-        attachments=(Attachment(name="a.txt", text="A"), Attachment(name="stdin", text="B\n")),
+        attachments=(AttachmentView(name="a.txt", text="A"), AttachmentView(name="stdin", text="B\n")),
         evidence=(
             Evidence(path="b.py", start=12, end=13, text="two", symbol="f"),
             Evidence(path="b.py", start=2, end=4, text="one"),
@@ -138,7 +138,7 @@ def test_artifacts_are_named_and_counted_before_the_question() -> None:
 
 def test_the_question_is_the_last_content_to_the_letter() -> None:
     for query in ("The access code of vault zebra is", "ends with newline\n", " spaces ", ""):
-        written = prompt(query=query, state=StateView(turns=(Turn(role="user", text="x"),)))
+        written = prompt(query=query, state=StateView(turns=(TurnView(role="user", text="x"),)))
         assert "".join(block.text for block in written.blocks).endswith(query)
         assert written[BlockKind.QUERY].text == query
 

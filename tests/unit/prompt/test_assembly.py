@@ -8,7 +8,7 @@ import pytest
 from support.word_encoder import WordEncoder
 
 from formatters.blocks import ORDER, BlockKind, Role
-from formatters.context import Amendment, IdentityView, StateView, Turn, TurnContext
+from formatters.context import AmendmentView, IdentityView, StateView, TurnContext, TurnView
 from orchestrator.engine.token_ids import bytes_to_ids
 from orchestrator.prompt.assembled import Assembled, BlockIds, floor_name
 from orchestrator.prompt.assembly import Assembler
@@ -21,7 +21,7 @@ Turns = Callable[..., TurnContext]
 
 def conversation(*said: str) -> StateView:
     roles = (Role.USER, Role.ASSISTANT)
-    return StateView(turns=tuple(Turn(role=roles[place % 2], text=text) for place, text in enumerate(said)))
+    return StateView(turns=tuple(TurnView(role=roles[place % 2], text=text) for place, text in enumerate(said)))
 
 
 def ids_of(assembled: Assembled, blocks: int = 6) -> list[int]:
@@ -94,7 +94,9 @@ async def test_another_identity_or_codex_is_another_floor(
 async def test_an_amended_codex_is_another_floor_that_begins_alike(composer: Composer, a_turn: Turns) -> None:
     turn = a_turn()
     assert turn.codex is not None
-    amended = turn.codex.model_copy(update={"amendments": (Amendment(number=1, path="a.py", text="def main(): ..."),)})
+    amended = turn.codex.model_copy(
+        update={"amendments": (AmendmentView(number=1, path="a.py", text="def main(): ..."),)}
+    )
     one, other = await assembled(composer, turn), await assembled(composer, a_turn(codex=amended))
     assert other.floor.name != one.floor.name
     assert other.floor.ids.startswith(one.floor.ids)

@@ -5,14 +5,22 @@ from collections.abc import Callable
 import pytest
 
 from formatters.blocks import BlockKind, Role
-from formatters.context import Amendment, CodexPiece, EnvironmentView, IdentityView, StateView, Turn, TurnContext
+from formatters.context import (
+    AmendmentView,
+    CodexPiece,
+    EnvironmentView,
+    IdentityView,
+    StateView,
+    TurnContext,
+    TurnView,
+)
 from orchestrator.prompt.breaks import broke_at
 from orchestrator.prompt.composing import Composed, Composer, context_of
 from orchestrator.wire.lore import Break
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
-CLOSED = StateView(turns=(Turn(role=Role.USER, text="Where?"), Turn(role=Role.ASSISTANT, text="There.")))
+CLOSED = StateView(turns=(TurnView(role=Role.USER, text="Where?"), TurnView(role=Role.ASSISTANT, text="There.")))
 
 
 @pytest.fixture(name="compose")
@@ -53,7 +61,7 @@ async def test_a_changed_file_and_a_new_amendment_are_named(compose: Callable[..
     assert turn.codex is not None
     pieces = (turn.codex.pieces[0], CodexPiece(path="b.py", text="x = 2\n"))
     changed = turn.codex.model_copy(update={"pieces": pieces})
-    amended = turn.codex.model_copy(update={"amendments": (Amendment(number=1, path="b.py", text="x = 2"),)})
+    amended = turn.codex.model_copy(update={"amendments": (AmendmentView(number=1, path="b.py", text="x = 2"),)})
     before = await compose(turn)
     assert broke_at(before, await compose(a_turn(codex=changed))) == Break(block="codex", item="b.py", why="changed")
     assert broke_at(before, await compose(a_turn(codex=amended))) == Break(block="codex", item="b.py", why="added")

@@ -8,14 +8,14 @@ import pytest
 
 from formatters.blocks import Role
 from formatters.context import (
-    Amendment,
-    Attachment,
+    AmendmentView,
+    AttachmentView,
     Evidence,
     KarmaEntry,
     KarmaView,
     StateView,
-    Turn,
     TurnContext,
+    TurnView,
 )
 from governor.ctc import Kind, Limits
 from orchestrator.errors import OverBudget
@@ -34,16 +34,16 @@ def passage(path: str, size: int = 30) -> Evidence:
     return Evidence(path=path, start=1, end=size, text="".join(f"{path} {number}\n" for number in range(size)))
 
 
-def asked(text: str, **came: object) -> Turn:
-    return Turn.model_validate({"role": Role.USER, "text": text, **came})
+def asked(text: str, **came: object) -> TurnView:
+    return TurnView.model_validate({"role": Role.USER, "text": text, **came})
 
 
-def answered(text: str) -> Turn:
-    return Turn(role=Role.ASSISTANT, text=text)
+def answered(text: str) -> TurnView:
+    return TurnView(role=Role.ASSISTANT, text=text)
 
 
-def tool(text: str) -> Turn:
-    return Turn(role=Role.TOOL, text=text)
+def tool(text: str) -> TurnView:
+    return TurnView(role=Role.TOOL, text=text)
 
 
 LONG = StateView(
@@ -51,10 +51,10 @@ LONG = StateView(
         asked(
             "first question " * 20,
             evidence=(passage("old.py"),),
-            amendments=(Amendment(number=1, path="a.py", text="new"),),
+            amendments=(AmendmentView(number=1, path="a.py", text="new"),),
         ),
         answered("first answer"),
-        asked("second question", attachments=(Attachment(name="log.txt", text="a log\n"),)),
+        asked("second question", attachments=(AttachmentView(name="log.txt", text="a log\n"),)),
         answered("calling"),
         tool("a long result\n" * 40),
         answered("second answer"),

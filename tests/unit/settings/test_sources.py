@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from governor.settings import GovernorSettings, limit_bytes
 from orchestrator.prompt.coverage import TierSettings
 from orchestrator.prompt.strategy import StrategySettings
@@ -174,7 +174,7 @@ def test_a_limit_is_what_the_governor_reads(number, percent):
 def test_the_parts_defaults_are_the_settings_defaults():
     settings = Settings()
     assert parts.governor(settings) == GovernorSettings()
-    assert parts.codex(settings) == CodexSettings()
+    assert parts.codex(settings) == LibrarySettings()
     assert parts.tier(settings) == TierSettings()
     assert parts.strategy(settings) == StrategySettings()
 

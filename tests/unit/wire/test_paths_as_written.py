@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codex.errors import SourceError
 from codex.trees import sources
-from codex.trees.sources import LoadRequest, resolve
+from codex.trees.sources import LoadSpec, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.model.dropping import doomed
@@ -45,7 +45,7 @@ def test_a_model_that_is_configured_there_keeps_no_other_from_being_dropped(tmp_
 
 def test_code_in_the_home_of_nobody_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no-such-user/code is not there"):
-        resolve(LoadRequest(("~there-is-no-such-user/code",)), tmp_path)
+        resolve(LoadSpec(("~there-is-no-such-user/code",)), tmp_path)
     assert absolute("~there-is-no-such-user/code").endswith("/~there-is-no-such-user/code")
 
 

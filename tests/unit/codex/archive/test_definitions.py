@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.archive import definitions
-from codex.archive.definitions import Definitions, Place
+from codex.archive.definitions import ChunkPlace, Definitions
 
 Chunks = Sequence[tuple[int, Sequence[str]]]
 NAMES = st.sampled_from(["__init__", "main", "a", "ä", "𝒳", ""])
@@ -21,8 +21,8 @@ STEPS = st.lists(
 )
 
 
-def chunks(path: str, some: Chunks) -> list[tuple[Place, Sequence[str]]]:
-    return [(Place(path, start, start + 1), names) for start, names in some]
+def chunks(path: str, some: Chunks) -> list[tuple[ChunkPlace, Sequence[str]]]:
+    return [(ChunkPlace(path, start, start + 1), names) for start, names in some]
 
 
 @given(STEPS, st.integers(0, 3), st.integers(1, 3))
@@ -35,11 +35,11 @@ def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], lat
         for path, some in steps:
             found.replace(path, chunks(path, some))
             plain[path] = some
-            expected: dict[str, list[Place]] = {}
+            expected: dict[str, list[ChunkPlace]] = {}
             for where, every in plain.items():
                 for start, names in every:
                     for name in names:
-                        expected.setdefault(name, []).append(Place(where, start, start + 1))
+                        expected.setdefault(name, []).append(ChunkPlace(where, start, start + 1))
             assert found.found(["__init__", "main", "a", "ä", "𝒳", "", "other"]) == {
                 name: tuple(sorted(places)) for name, places in expected.items() if len(places) <= telling
             }
@@ -47,9 +47,9 @@ def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], lat
 
 def test_what_more_than_64_define_leads_nowhere() -> None:
     found = Definitions()
-    found.replace("a.py", [(Place("a.py", line, line), ("get",)) for line in range(1, 65)])
+    found.replace("a.py", [(ChunkPlace("a.py", line, line), ("get",)) for line in range(1, 65)])
     assert len(found.of("get")) == 64
-    found.replace("b.py", [(Place("b.py", 1, 1), ("get",))])
+    found.replace("b.py", [(ChunkPlace("b.py", 1, 1), ("get",))])
     assert found.of("get") == ()
     found.replace("b.py", [])
     assert len(found.of("get")) == 64
@@ -61,9 +61,11 @@ def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
     try:
         for file in range(1_000):
             path = f"folder/{file}.py"
-            found.replace(path, [(Place(path, line, line + 9), (f"name_{file}_{line}",)) for line in range(1, 101)])
+            found.replace(
+                path, [(ChunkPlace(path, line, line + 9), (f"name_{file}_{line}",)) for line in range(1, 101)]
+            )
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept < 10_000_000
-    assert found.of("name_77_5") == (Place("folder/77.py", 5, 14),)
+    assert found.of("name_77_5") == (ChunkPlace("folder/77.py", 5, 14),)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, Told, effective
+from codex.amendments import Amendment, ChangeKind, effective
 from codex.catalog.catalog import Catalog, pack
-from codex.catalog.generations import Entry, Generation, Known
+from codex.catalog.generations import FileEntry, Generation, KnownFile
 from codex.catalog.rows import ENTRIES
 from codex.catalog.tables import SCHEMA
 from codex.documents import Document, digest_of
@@ -18,13 +18,13 @@ from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGenera
 from codex.trees.port import TreeState
 
 
-def put(catalog: Catalog, name: str = "one", **files: str) -> tuple[Entry, ...]:
+def put(catalog: Catalog, name: str = "one", **files: str) -> tuple[FileEntry, ...]:
     """Register, store and describe files, in the order given."""
     catalog.register(name, f"/src/{name}#", [f"/src/{name}"], "{}")
     raw = {path.replace("_dot_", "."): text.encode() for path, text in files.items()}
-    known = {path: Known("stamp", digest_of(body), len(body)) for path, body in raw.items()}
+    known = {path: KnownFile("stamp", digest_of(body), len(body)) for path, body in raw.items()}
     catalog.store(name, known, {digest_of(body): pack(body) for body in raw.values()})
-    return tuple(Entry(path, digest_of(body), len(body)) for path, body in raw.items())
+    return tuple(FileEntry(path, digest_of(body), len(body)) for path, body in raw.items())
 
 
 def test_a_generation_is_told_again_after_a_restart(tmp_path: Path) -> None:
@@ -100,12 +100,17 @@ def test_numbers_of_generations_only_grow(tmp_path: Path) -> None:
 def test_the_log_beside_a_generation_is_kept_in_order_and_whole(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.freeze("one", TreeState(), put(catalog, a_dot_py="a\n"), {}, [])
-    log = (Amendment(1, "b.py", Told.ADDED, "d1", "text"), Amendment(2, "a.py", Told.CHANGED, "d2", "def", whole=False))
+    log = (
+        Amendment(1, "b.py", ChangeKind.ADDED, "d1", "text"),
+        Amendment(2, "a.py", ChangeKind.CHANGED, "d2", "def", whole=False),
+    )
     catalog.append("one", 1, log[:1])
     catalog.append("one", 1, log[1:])
     assert catalog.amendments("one", 1) == log
     with pytest.raises(CatalogError):
-        catalog.append("one", 1, (Amendment(3, "c.py", Told.REMOVED, None), Amendment(1, "x", Told.REMOVED, None)))
+        catalog.append(
+            "one", 1, (Amendment(3, "c.py", ChangeKind.REMOVED, None), Amendment(1, "x", ChangeKind.REMOVED, None))
+        )
     assert catalog.amendments("one", 1) == log
 
 
@@ -191,9 +196,11 @@ def test_files_that_are_asked_for_stand_as_the_whole_generation_and_its_log_have
 ) -> None:
     with TemporaryDirectory() as folder, closing(Catalog(Path(folder) / "c.sqlite")) as catalog:
         catalog.register("one", "/src/one#", ["/src/one"], "{}")
-        catalog.freeze("one", TreeState(), [Entry("a", "an older one", 1)], {}, [])
-        made = catalog.freeze("one", TreeState(), [Entry(path, digest, 7) for path, digest in files.items()], {}, [])
-        log = [Amendment(at, path, Told.CHANGED, digest) for at, (path, digest) in enumerate(told, start=1)]
+        catalog.freeze("one", TreeState(), [FileEntry("a", "an older one", 1)], {}, [])
+        made = catalog.freeze(
+            "one", TreeState(), [FileEntry(path, digest, 7) for path, digest in files.items()], {}, []
+        )
+        log = [Amendment(at, path, ChangeKind.CHANGED, digest) for at, (path, digest) in enumerate(told, start=1)]
         catalog.append("one", 2, log)
         every, amended = effective(made.digests(), log), {path for path, _ in told}
         assert catalog.standing("one", asked) == {
@@ -204,7 +211,9 @@ def test_files_that_are_asked_for_stand_as_the_whole_generation_and_its_log_have
 def test_of_more_files_than_fit_one_question_all_are_told(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.register("one", "/src/one#", ["/src/one"], "{}")
-    catalog.freeze("one", TreeState(), [Entry(f"{number:03}", str(number), number) for number in range(600)], {}, [])
+    catalog.freeze(
+        "one", TreeState(), [FileEntry(f"{number:03}", str(number), number) for number in range(600)], {}, []
+    )
     found = catalog.standing("one", [f"{number:03}" for number in range(700)])
     assert found == {f"{number:03}": (str(number), number) for number in range(600)}
     catalog.close()

@@ -6,7 +6,7 @@ import pytest
 
 from codex.catalog.catalog import Catalog
 from codex.catalog.remembered import SqliteRemembered
-from codex.errors import Damaged
+from codex.errors import DatabaseDamaged
 
 
 def damage(path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_catalog_is_refused_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     Catalog(path).close()
     damage(path)
-    with pytest.raises(Damaged, match="move it away"):
+    with pytest.raises(DatabaseDamaged, match="move it away"):
         Catalog(path)
 
 

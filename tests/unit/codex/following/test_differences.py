@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.libraries import fill, request
 
-from codex.amendments import Amendment, Told
+from codex.amendments import Amendment, ChangeKind
 from codex.following.differences import Differences, Unread, differences, held_in
-from codex.trees.port import Candidate
+from codex.trees.port import CandidateFile
 
 FILES = {f"src/{name}.py": f"# {name}\n" for name in ("same", "grown", "other", "gone")}
 PATHS = st.sampled_from("abcdef")
@@ -57,7 +57,10 @@ def test_what_the_log_tells_is_held(library, code):
 def test_a_log_lies_over_its_generation(library, code):
     library.load(request(code))
     generation = library.generation("code")
-    told = [Amendment(1, "src/gone.py", Told.REMOVED, None), Amendment(2, "src/same.py", Told.CHANGED, "another")]
+    told = [
+        Amendment(1, "src/gone.py", ChangeKind.REMOVED, None),
+        Amendment(2, "src/same.py", ChangeKind.CHANGED, "another"),
+    ]
     held = held_in(generation, told)
     assert sorted(held) == ["src/grown.py", "src/other.py", "src/same.py"]
     assert held["src/same.py"] == ("another", None)
@@ -85,7 +88,9 @@ def test_of_what_was_read_every_file_is_counted_once(held, disk, unreadable, unr
         return disk[one.path]
 
     found = differences(
-        {path: (digest, None) for path, digest in held.items()}, [Candidate(path, "", 1, "") for path in disk], digest
+        {path: (digest, None) for path, digest in held.items()},
+        [CandidateFile(path, "", 1, "") for path in disk],
+        digest,
     )
     silent = disk.keys() & (unreadable | unread)
     now = {path: digest for path, digest in disk.items() if path not in silent and digest is not None}

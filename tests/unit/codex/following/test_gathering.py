@@ -1,4 +1,4 @@
-from codex.following.gathering import Batch, Gathering
+from codex.following.gathering import ChangeBatch, Gathering
 from codex.settings import WatchSettings
 
 SETTINGS = WatchSettings(debounce_s=0.3, longest_wait_s=2.0, longest_hold_s=60.0)
@@ -14,7 +14,7 @@ def test_the_events_of_one_save_are_one_batch() -> None:
     for at, path in [(10.0, "a.py~"), (10.1, "a.py"), (10.2, "a.py")]:
         gathering.note(at, path)
     assert gathering.take(10.4) is None
-    assert gathering.take(10.5) == Batch(frozenset({"a.py~", "a.py"}))
+    assert gathering.take(10.5) == ChangeBatch(frozenset({"a.py~", "a.py"}))
     assert gathering.take(99.0) is None
 
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from codex.following.outside import differing, is_folders, moved
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
 def git(root, *arguments):
@@ -33,7 +33,7 @@ def change(code):
 
 
 def test_files_that_differ_or_are_gone_are_told_of_those_that_are_asked_about(library, code):
-    library.load(LoadRequest((str(code),)))
+    library.load(LoadSpec((str(code),)))
     assert differing(library, "code", NAMES) == ()
     change(code)
     assert differing(library, "code", NAMES) == ("src/gone.py", "src/grown.py", "src/other.py")
@@ -44,7 +44,7 @@ def test_of_several_roots_each_file_is_looked_for_in_its_own(library, code, tmp_
     note = tmp_path / "more" / "note.md"
     note.parent.mkdir()
     note.write_text("one\n")
-    library.load(LoadRequest((str(code), str(note)), name="two"))
+    library.load(LoadSpec((str(code), str(note)), name="two"))
     paths = [entry.path for entry in library.generation("two").entries]
     assert differing(library, "two", paths) == ()
     note.write_text("two\n")
@@ -53,7 +53,7 @@ def test_of_several_roots_each_file_is_looked_for_in_its_own(library, code, tmp_
 
 
 def test_what_the_log_tells_is_known(library, code):
-    library.load(LoadRequest((str(code),)))
+    library.load(LoadSpec((str(code),)))
     change(code)
     library.follow("code", count=len, changed_definitions=lambda before, now: None)
     assert differing(library, "code", NAMES) == ()
@@ -62,7 +62,7 @@ def test_what_the_log_tells_is_known(library, code):
 
 
 def test_no_list_of_all_files_is_read_for_a_few(library, code, monkeypatch):
-    library.load(LoadRequest((str(code),)))
+    library.load(LoadSpec((str(code),)))
     monkeypatch.setattr(library, "generation", None)
     change(code)
     assert differing(library, "code", ["src/other.py"]) == ("src/other.py",)
@@ -73,13 +73,13 @@ def test_a_codex_with_a_revision_does_not_lie_in_folders(library, code):
     git(code, "init", "-q", "-b", "main")
     git(code, "add", ".")
     git(code, "commit", "-q", "-m", "first")
-    library.load(LoadRequest((str(code),)))
-    library.load(LoadRequest((str(code),), name="main", revision="main"))
+    library.load(LoadSpec((str(code),)))
+    library.load(LoadSpec((str(code),), name="main", revision="main"))
     assert (is_folders(library, "code"), is_folders(library, "main")) == (True, False)
 
 
 def test_a_fifo_in_a_files_place_is_not_opened(library, code):
-    library.load(LoadRequest((str(code),)))
+    library.load(LoadSpec((str(code),)))
     (code / "src" / "same.py").unlink()
     subprocess.run(["mkfifo", str(code / "src" / "same.py")], check=True)
     assert differing(library, "code", NAMES) == ("src/same.py",)
@@ -90,8 +90,8 @@ def test_a_branch_that_moved_is_told_with_both_commits(library, code):
     git(code, "add", ".")
     git(code, "commit", "-q", "-m", "first")
     first = git(code, "rev-parse", "--short=7", "HEAD")
-    library.load(LoadRequest((str(code),), name="main", revision="main"))
-    library.load(LoadRequest((str(code),), name="first", revision=git(code, "rev-parse", "HEAD")))
+    library.load(LoadSpec((str(code),), name="main", revision="main"))
+    library.load(LoadSpec((str(code),), name="first", revision=git(code, "rev-parse", "HEAD")))
     assert moved(library, "main") == ""
     git(code, "commit", "-q", "--allow-empty", "-m", "second")
     assert moved(library, "main") == f"main has moved since ({first} → {git(code, 'rev-parse', '--short=7', 'HEAD')})"
@@ -103,5 +103,5 @@ def test_a_branch_that_moved_is_told_with_both_commits(library, code):
 
 
 def test_a_folder_has_no_revision_that_could_move(library, code):
-    library.load(LoadRequest((str(code),)))
+    library.load(LoadSpec((str(code),)))
     assert moved(library, "code") == ""

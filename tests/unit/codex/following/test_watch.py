@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from codex.following.gathering import Batch
+from codex.following.gathering import ChangeBatch
 from codex.following.inotify import FolderWatches, Happened
 from codex.following.watch import Watcher
 from codex.library import Library
-from codex.settings import CodexSettings, WatchSettings
-from codex.trees.sources import LoadRequest
+from codex.settings import LibrarySettings, WatchSettings
+from codex.trees.sources import LoadSpec
 
 QUICK = WatchSettings(debounce_s=0.2, longest_wait_s=5.0)
 Start = Callable[[Path], "Watched"]
@@ -22,18 +22,18 @@ class Watched:
     """A started watcher with the batches that it told."""
 
     def __init__(self, library: Library, root: Path) -> None:
-        loaded = library.load(LoadRequest((str(root),)))
+        loaded = library.load(LoadSpec((str(root),)))
         self.library, self.name, self.root = library, loaded.codex.name, root
-        self.batches: queue.Queue[Batch] = queue.Queue()
+        self.batches: queue.Queue[ChangeBatch] = queue.Queue()
         self.notices: list[str] = []
         self.forest = library.tree(self.name)
         self.watcher = Watcher(self.forest, QUICK, self.batches.put, self.notices.append)
         self.watcher.start()
 
-    def next(self) -> Batch:
+    def next(self) -> ChangeBatch:
         return self.batches.get(timeout=60)
 
-    def nothing_more_after(self, path: str) -> list[Batch]:
+    def nothing_more_after(self, path: str) -> list[ChangeBatch]:
         """Touch a file that counts, and return all batches up to the one that tells it."""
         (self.root / path).write_text("mark\n")
         told = [self.next()]
@@ -44,7 +44,7 @@ class Watched:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    library = Library(tmp_path / "data", CodexSettings(watch=QUICK))
+    library = Library(tmp_path / "data", LibrarySettings(watch=QUICK))
     running: list[Watched] = []
 
     def begin(root: Path) -> Watched:
@@ -185,9 +185,9 @@ def test_a_checkout_of_a_branch_is_one_batch(start: Start, repository: Path) -> 
 def test_two_roots_in_one_repository_share_its_watch(project: Path, tmp_path: Path) -> None:
     git(project, "init", "-q", "-b", "main")
     (project / "empty" / "b.py").write_text("b = 1\n")
-    library = Library(tmp_path / "two", CodexSettings(watch=QUICK))
-    library.load(LoadRequest((str(project / "src"), str(project / "empty")), name="two"))
-    batches: queue.Queue[Batch] = queue.Queue()
+    library = Library(tmp_path / "two", LibrarySettings(watch=QUICK))
+    library.load(LoadSpec((str(project / "src"), str(project / "empty")), name="two"))
+    batches: queue.Queue[ChangeBatch] = queue.Queue()
     forest = library.tree("two")
     watcher = Watcher(forest, QUICK, batches.put, print)
     watcher.start()
@@ -242,9 +242,9 @@ def test_what_lies_in_a_submodule_is_told(start: Start, repository: Path, tmp_pa
 
 
 def test_of_a_single_file_only_its_own_changes_are_told(start: Start, project: Path, tmp_path: Path) -> None:
-    library = Library(tmp_path / "other-data", CodexSettings(watch=QUICK))
-    library.load(LoadRequest((str(project / "src" / "a.py"),), name="single"))
-    batches: queue.Queue[Batch] = queue.Queue()
+    library = Library(tmp_path / "other-data", LibrarySettings(watch=QUICK))
+    library.load(LoadSpec((str(project / "src" / "a.py"),), name="single"))
+    batches: queue.Queue[ChangeBatch] = queue.Queue()
     forest = library.tree("single")
     watcher = Watcher(forest, QUICK, batches.put, print)
     watcher.start()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support.libraries import fill, request
 
-from codex.following.gathering import Batch
+from codex.following.gathering import ChangeBatch
 from codex.following.watch import Watcher
 from codex.following.ways import by_folder, entries_of
 from codex.library import Library
-from codex.settings import CodexSettings, WatchSettings
+from codex.settings import LibrarySettings, WatchSettings
 
 QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0)
 
@@ -22,11 +22,11 @@ class Watched:
 
     def __init__(self, library: Library, *roots: Path) -> None:
         self.library, self.name = library, library.load(request(*roots)).codex.name
-        self.batches: queue.Queue[Batch] = queue.Queue()
+        self.batches: queue.Queue[ChangeBatch] = queue.Queue()
         self.watcher = Watcher(library.tree(self.name), QUICK, self.batches.put, print)
         self.watcher.start()
 
-    def next(self) -> Batch:
+    def next(self) -> ChangeBatch:
         return self.batches.get(timeout=60)
 
 
@@ -35,7 +35,7 @@ Start = Callable[..., Watched]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    library = Library(tmp_path / "data", CodexSettings(watch=QUICK))
+    library = Library(tmp_path / "data", LibrarySettings(watch=QUICK))
     running: list[Watched] = []
 
     def begin(*roots: Path) -> Watched:
@@ -111,7 +111,7 @@ def test_a_link_to_a_single_file_is_followed_and_saves_of_the_file_are_only_save
     watched = start(link)
     new = fill(place / "releases/1", {"new": "a = 4\n"}) / "new"
     new.rename(place / "releases/1/a.py")
-    assert watched.next() == Batch(frozenset({"a.py"}))
+    assert watched.next() == ChangeBatch(frozenset({"a.py"}))
     assert not watched.watcher.is_astray()
     link.unlink()
     link.symlink_to("releases/2/a.py")
@@ -124,7 +124,7 @@ def test_what_else_happens_in_folders_above_is_not_told(start: Start, place: Pat
     fill(place, {"beside.py": "x\n", "releases/3/a.py": "x\n"})
     (place / "releases" / "2").rename(place / "2")
     (place / "releases" / "1" / "a.py").write_text("a = 5\n")
-    assert watched.next() == Batch(frozenset({"a.py"}))
+    assert watched.next() == ChangeBatch(frozenset({"a.py"}))
 
 
 def test_a_folder_that_holds_another_root_is_watched_whole(start: Start, place: Path) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import SOON
 
-from codex.archive.archive import ArchiveDamaged, Match
-from codex.archive.definitions import Place
+from codex.archive.archive import ArchiveDamaged, ChunkMatch
+from codex.archive.definitions import ChunkPlace
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.graph import links
@@ -27,7 +27,7 @@ FILES = {
     "c.py": "def finish():\n    return 1\n",
     "alone.py": "def apart():\n    return 2\n",
 }
-A, B, C = Place("a.py", 1, 4), Place("b.py", 1, 4), Place("c.py", 1, 2)
+A, B, C = ChunkPlace("a.py", 1, 4), ChunkPlace("b.py", 1, 4), ChunkPlace("c.py", 1, 2)
 
 
 def graph(files: dict[str, str] = FILES) -> SymbolGraph:
@@ -41,7 +41,7 @@ def test_a_use_links_to_its_definition_and_weaker_back() -> None:
     assert links[A].keys() == {B}
     assert links[B].keys() == {A, C}
     assert links[A][B] > links[B][A] > 0
-    assert graph().neighbours(Place("gone.py", 1, 1)) == []
+    assert graph().neighbours(ChunkPlace("gone.py", 1, 1)) == []
 
 
 def test_expansion_keeps_to_its_hops_and_leaves_out_the_hits_themselves() -> None:
@@ -49,7 +49,7 @@ def test_expansion_keeps_to_its_hops_and_leaves_out_the_hits_themselves() -> Non
     assert [(one.place, one.hops) for one in graph().expand({A: 1.0}, hops=2)] == [(B, 1), (C, 2)]
     assert graph().expand({A: 1.0}, hops=0) == ()
     assert graph().expand({}) == ()
-    assert graph().expand({Place("gone.py", 1, 1): 1.0}) == ()
+    assert graph().expand({ChunkPlace("gone.py", 1, 1): 1.0}) == ()
 
 
 def test_expansion_keeps_to_its_tokens() -> None:
@@ -145,7 +145,7 @@ def test_a_fault_of_a_graph_built_beside_is_told_to_the_next_search() -> None:
         broken = Event()
         told = Event()
 
-        def chunks(self, codex: str) -> Iterator[Match]:
+        def chunks(self, codex: str) -> Iterator[ChunkMatch]:
             if self.broken.is_set():
                 self.told.set()
                 raise ArchiveDamaged(codex, "torn")
@@ -192,10 +192,10 @@ def test_graphs_of_codices_that_are_not_searched_any_more_are_freed() -> None:
 )
 def test_links_are_those_of_the_rule_written_down_plainly(said: list[tuple[str, frozenset[str], list[str]]]) -> None:
     chunks = [
-        Match(Place(path, at + 1, at + 1), "", "", "", tuple(sorted(names)), tuple(used))
+        ChunkMatch(ChunkPlace(path, at + 1, at + 1), "", "", "", tuple(sorted(names)), tuple(used))
         for at, (path, names, used) in enumerate(said)
     ]
-    wanted: dict[tuple[Place, Place], float] = defaultdict(float)
+    wanted: dict[tuple[ChunkPlace, ChunkPlace], float] = defaultdict(float)
     for chunk in chunks:
         for name in chunk.references:
             definers = [one.place for one in chunks if name in one.names]
@@ -212,13 +212,13 @@ def test_links_are_those_of_the_rule_written_down_plainly(said: list[tuple[str, 
     st.lists(st.tuples(st.sampled_from(["b.py", "a.py", "a/c.py"]), st.integers(1, 9), st.integers(0, 3)), unique=True)
 )
 def test_places_are_kept_in_their_order_and_found_again(said: list[tuple[str, int, int]]) -> None:
-    every = [Place(path, start, start + more) for path, start, more in said]
+    every = [ChunkPlace(path, start, start + more) for path, start, more in said]
     names = list(dict.fromkeys(place.path for place in every))
     columns = ([names.index(one.path) for one in every], [one.start for one in every], [one.end for one in every])
     places, order = places_of(names, *(np.array(column, np.int32) for column in columns))
     assert list(places) == sorted(every) == [every[at] for at in order]
     assert [places.at(place) for place in sorted(every)] == list(range(len(every)))
-    assert places.at(Place("a.py", 100, 100)) is places.at(Place("z.py", 1, 1)) is None
+    assert places.at(ChunkPlace("a.py", 100, 100)) is places.at(ChunkPlace("z.py", 1, 1)) is None
     assert [places[at].path for at in places.heads().tolist()] == sorted(names)
 
 

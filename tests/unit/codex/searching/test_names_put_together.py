@@ -5,10 +5,10 @@ import pytest
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.asked import asked
-from codex.searching.search import Hit, Search
+from codex.searching.search import ChunkHit, Search
 
 
-def hits(question: str, files: dict[str, str]) -> tuple[Hit, ...]:
+def hits(question: str, files: dict[str, str]) -> tuple[ChunkHit, ...]:
     archive = MemoryArchive()
     archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
     return Search(archive).search(question, "c").hits

@@ -2,11 +2,11 @@
 
 from support.word_embedder import WordEmbedder
 
-from codex.archive.definitions import Place
+from codex.archive.definitions import ChunkPlace
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.ranking import by_rank
-from codex.searching.search import Found, Search
+from codex.searching.search import Search, SearchResult
 from codex.vectors.filling import fill
 from codex.vectors.memory import MemoryVectors
 
@@ -112,11 +112,11 @@ def test_files_differ_before_chunks_repeat() -> None:
 
 
 def test_nothing_is_found_for_nothing() -> None:
-    assert search().search("", "c") == Found()
-    assert search().search("?!", "c") == Found()
-    assert search().search("zzzz", "c") == Found()
-    assert search().search("parse", "nobody") == Found()
-    assert search().search("parse", "c", 0) == Found()
+    assert search().search("", "c") == SearchResult()
+    assert search().search("?!", "c") == SearchResult()
+    assert search().search("zzzz", "c") == SearchResult()
+    assert search().search("parse", "nobody") == SearchResult()
+    assert search().search("parse", "c", 0) == SearchResult()
 
 
 def test_the_same_question_gives_the_same_list() -> None:
@@ -188,8 +188,8 @@ def test_a_model_that_is_gone_takes_away_only_the_search_by_meaning_and_it_is_sa
 
 
 def test_a_share_by_rank_halves_at_the_sixtieth_place() -> None:
-    shares = by_rank(Place(f"{number:02}.py", 1, 2) for number in range(61))
-    assert [shares[Place(f"{number:02}.py", 1, 2)] for number in (0, 60)] == [1.0, 0.5]
+    shares = by_rank(ChunkPlace(f"{number:02}.py", 1, 2) for number in range(61))
+    assert [shares[ChunkPlace(f"{number:02}.py", 1, 2)] for number in (0, 60)] == [1.0, 0.5]
 
 
 def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_matches() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from codex.errors import SourceError
 from codex.trees.kernel_files import made_up_by_kernel
-from codex.trees.sources import LoadRequest, resolve
+from codex.trees.sources import LoadSpec, resolve
 
 MOUNTS = r"""overlay / overlay rw 0 0
 proc /proc proc rw 0 0
@@ -22,7 +22,7 @@ cgroup2 /mnt/covered cgroup2 rw 0 0
 @pytest.mark.parametrize("source", ["/proc/self", "/proc", "/proc/self/status"])
 def test_what_the_kernel_makes_up_is_refused_in_words(source: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"/proc.* holds no files of yours: the kernel makes it up \(proc\)"):
-        resolve(LoadRequest((source,)), tmp_path)
+        resolve(LoadSpec((source,)), tmp_path)
 
 
 @pytest.mark.parametrize(

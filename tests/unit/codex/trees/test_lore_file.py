@@ -8,7 +8,7 @@ import pytest
 from codex.errors import SourceError
 from codex.library import Library
 from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
-from codex.trees.sources import LoadRequest
+from codex.trees.sources import LoadSpec
 
 
 def test_what_it_says_is_read_and_the_rest_is_not_there():
@@ -75,6 +75,6 @@ def folder(root: Path, files: dict[str, str]) -> Path:
 def loaded(place: Path, root: Path) -> set[str]:
     library = Library(place / "library")
     try:
-        return set(library.load(LoadRequest((str(root),))).generation.digests())
+        return set(library.load(LoadSpec((str(root),))).generation.digests())
     finally:
         library.close()

@@ -2,27 +2,27 @@
 
 import pytest
 
-from codex.trees.roles import Role, role_of
+from codex.trees.roles import FileRole, role_of
 
 
 @pytest.mark.parametrize(
     ("path", "role"),
     [
-        ("src/a.py", Role.SOURCE),
-        ("tests/a.py", Role.TEST),
-        ("pkg/a_test.go", Role.TEST),
-        ("web/a.spec.ts", Role.TEST),
-        ("third_party/tests/a.c", Role.VENDORED),
-        ("api/a_pb2.py", Role.GENERATED),
-        ("docs/a.md", Role.PROSE),
-        ("dist/a.js", Role.BUILT),
-        ("packages/x/build/a.js", Role.BUILT),
-        ("src/build/a.py", Role.SOURCE),
-        ("lib/Target/a.cpp", Role.SOURCE),
-        ("doc/build/a.rst", Role.PROSE),
-        ("build/lib/tests/a.py", Role.TEST),
-        ("src/contest.py", Role.SOURCE),
+        ("src/a.py", FileRole.SOURCE),
+        ("tests/a.py", FileRole.TEST),
+        ("pkg/a_test.go", FileRole.TEST),
+        ("web/a.spec.ts", FileRole.TEST),
+        ("third_party/tests/a.c", FileRole.VENDORED),
+        ("api/a_pb2.py", FileRole.GENERATED),
+        ("docs/a.md", FileRole.PROSE),
+        ("dist/a.js", FileRole.BUILT),
+        ("packages/x/build/a.js", FileRole.BUILT),
+        ("src/build/a.py", FileRole.SOURCE),
+        ("lib/Target/a.cpp", FileRole.SOURCE),
+        ("doc/build/a.rst", FileRole.PROSE),
+        ("build/lib/tests/a.py", FileRole.TEST),
+        ("src/contest.py", FileRole.SOURCE),
     ],
 )
-def test_a_path_says_what_a_file_is_for(path: str, role: Role) -> None:
+def test_a_path_says_what_a_file_is_for(path: str, role: FileRole) -> None:
     assert role_of(path) is role

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from codex.ingest import inspect
-from codex.settings import CodexSettings
+from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
 from codex.trees.secrets import Finding, find_secret
 
@@ -147,11 +147,11 @@ def test_the_first_of_several_is_named() -> None:
 
 def test_a_file_with_a_secret_is_left_out_with_its_line_and_kind() -> None:
     raw = f"a = 1\nkey = {OUR_OWN['nuget key']}\n".encode()
-    assert inspect(raw, CodexSettings()) == (
+    assert inspect(raw, LibrarySettings()) == (
         SkipReason.SECRET_CONTENT,
         ":2: left out, it holds what looks like a nuget key",
     )
-    assert inspect(raw, CodexSettings(), named=True) == (None, None)
+    assert inspect(raw, LibrarySettings(), named=True) == (None, None)
 
 
 def test_several_threads_look_at_files_at_once() -> None:

@@ -7,7 +7,7 @@ from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
 from codex.vectors.filling import Filled, fill
 from codex.vectors.memory import MemoryVectors
-from codex.vectors.port import TextRefused, space_of
+from codex.vectors.port import UnembeddableText, space_of
 
 
 class Choosy(WordEmbedder):
@@ -16,7 +16,7 @@ class Choosy(WordEmbedder):
     def embed(self, texts):
         for number, text in enumerate(texts):
             if "odd" in text:
-                raise TextRefused(f"text {number} is empty: there is nothing to embed")
+                raise UnembeddableText(f"text {number} is empty: there is nothing to embed")
         return super().embed(texts)
 
 

@@ -12,7 +12,7 @@ from support.turns import told_turns
 from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.vectors.memory import MemoryVectors
-from codex.vectors.port import EmbeddingFailed, TextRefused, space_of
+from codex.vectors.port import EmbeddingFailed, UnembeddableText, space_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.messages import Urgency
@@ -115,7 +115,7 @@ async def test_an_engine_that_ends_at_every_text_blames_none_of_them(tmp_path):
         client.word = ""
         with pytest.raises(EmbeddingFailed) as raised:
             await asyncio.to_thread(texts.embed, ["one text"])
-        assert not isinstance(raised.value, TextRefused)
+        assert not isinstance(raised.value, UnembeddableText)
         client.word = "deadly"
         with pytest.raises(EmbeddingFailed, match="tried again after 10 minutes"):
             await asyncio.to_thread(texts.embed, ["one text"])
