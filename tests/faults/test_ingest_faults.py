@@ -24,16 +24,16 @@ SLOW_LOAD = """
     import sys
     from pathlib import Path
     from codex.library import Library
-    from codex.settings import CodexSettings, IngestSettings
-    from codex.trees.sources import LoadRequest
+    from codex.settings import LibrarySettings, IngestSettings
+    from codex.trees.sources import LoadSpec
 
     def told(progress):
         print(progress.phase, progress.done, flush=True)
         if progress.phase == "read" and progress.done == 0:
             sys.stdin.readline() if sys.argv[3] == "wait" else None
 
-    settings = CodexSettings(ingest=IngestSettings(batch_files=8, readers=1))
-    Library(Path(sys.argv[1]), settings).load(LoadRequest((sys.argv[2],), name="it"), told)
+    settings = LibrarySettings(ingest=IngestSettings(batch_files=8, readers=1))
+    Library(Path(sys.argv[1]), settings).load(LoadSpec((sys.argv[2],), name="it"), told)
 """
 
 
@@ -89,9 +89,9 @@ def test_a_full_disk_is_told_and_what_was_loaded_before_stays(tmp_path: Path) ->
         from pathlib import Path
         from codex.errors import DiskFull
         from codex.library import Library
-        from codex.trees.sources import LoadRequest
+        from codex.trees.sources import LoadSpec
         try:
-            Library(Path(sys.argv[1])).load(LoadRequest((sys.argv[2],), name="it"))
+            Library(Path(sys.argv[1])).load(LoadSpec((sys.argv[2],), name="it"))
         except DiskFull as error:
             print("FULL:", error)
     """

@@ -106,10 +106,10 @@ def test_unreadable_files_and_folders_are_left_out_with_a_notice(tmp_path: Path)
         import sys
         from pathlib import Path
         from codex.library import Library
-        from codex.trees.sources import LoadRequest
+        from codex.trees.sources import LoadSpec
         os.setgid(65534)
         os.setuid(65534)
-        loaded = Library(Path(sys.argv[1])).load(LoadRequest((sys.argv[2],), name="it"))
+        loaded = Library(Path(sys.argv[1])).load(LoadSpec((sys.argv[2],), name="it"))
         print([one.path for one in loaded.generation.entries], dict(loaded.generation.skipped))
         print(loaded.generation.notices)
     """

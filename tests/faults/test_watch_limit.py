@@ -13,13 +13,13 @@ PROGRAM = textwrap.dedent("""
     from pathlib import Path
     from codex.library import Library
     from codex.settings import WatchSettings
-    from codex.trees.sources import LoadRequest
+    from codex.trees.sources import LoadSpec
     from codex.following.watch import Watcher
 
     limit, value, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
     Path(f"/proc/sys/user/{limit}").write_text(value)
     library = Library(data)
-    name = library.load(LoadRequest((str(root),))).codex.name
+    name = library.load(LoadSpec((str(root),))).codex.name
     batches, notices = queue.Queue(), []
     settings = WatchSettings(debounce_s=0.02, poll_s=0.1)
     watcher = Watcher(library.tree(name), settings, batches.put, notices.append)

@@ -132,7 +132,7 @@ def test_a_template_of_state_must_hold_every_turn() -> None:
 
 def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     entries = [
-        entry("formatters.karma:Karma", "twice"),
+        entry("formatters.karma:KarmaWriter", "twice"),
         entry("no_such_module:thing", "gone"),
         entry("formatters.karma:NoSuchName", "misspelt"),
         entry("json:dumps", "not_a_formatter"),
