@@ -30,9 +30,9 @@ from orchestrator.answering.agent import Answerer
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.answering.model import EngineModel
 from orchestrator.answering.tools import SearchArchive
-from orchestrator.engine.checkpoints.file import Header, read_state, write
+from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
-from orchestrator.engine.messages import Completion, Delta, Encode, Encoded, Outcome, Reason
+from orchestrator.engine.messages import AnswerDelta, Completion, Encode, Encoded, Outcome, Reason
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
@@ -63,7 +63,7 @@ def checkpoints(bench: Bench) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         headers = [
-            Header("r" * 64, f"{n:064x}", "p" * 64, n * 256, n * 256 + 256, array("I", range(256)))
+            SegmentHeader("r" * 64, f"{n:064x}", "p" * 64, n * 256, n * 256 + 256, array("I", range(256)))
             for n in range(SEGMENTS)
         ]
         plain_write = speed(lambda n: plain(folder / f"{n}.plain", states[n]))
@@ -144,7 +144,7 @@ class Reached:
 
     async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
         self.at = time.perf_counter()
-        yield Delta(1, "Yes.", ids_to_bytes([1]))
+        yield AnswerDelta(1, "Yes.", ids_to_bytes([1]))
         yield Completion(1, Outcome.DONE, Reason.STOP, prompt=request.prompt.tokens, generated=1)
 
 

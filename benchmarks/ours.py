@@ -14,17 +14,17 @@ from answers import Ids, Refused, Running
 
 from orchestrator.engine.client.process import environment_of
 from orchestrator.engine.messages import (
+    AnswerDelta,
     Cancel,
     Completion,
-    Delta,
+    EngineReady,
+    EngineSnapshot,
     Grant,
-    Job,
+    InferenceJob,
     LoadFailed,
     Outcome,
     PutFloor,
-    Ready,
     Shutdown,
-    Snapshot,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
@@ -64,7 +64,7 @@ class Ours:
         self.wire = Wire(here)
         self.connection = here
         self.ready: Future[ModelInfo] = Future()
-        self.snapshot = Snapshot(0)
+        self.snapshot = EngineSnapshot(0)
         self.running: dict[int, Running] = {}
         self.tickets = itertools.count(1)
         self.floors: dict[bytes, str] = {}
@@ -76,7 +76,7 @@ class Ours:
     def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
         ticket, name = next(self.tickets), self.floor(floor)
         running = self.running[ticket] = Running()
-        self.wire.send([Job(ticket, name, ids_to_bytes(tail), owner=0, max_tokens=max_tokens)])
+        self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner=0, max_tokens=max_tokens)])
         return running
 
     def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
@@ -109,13 +109,13 @@ class Ours:
     def read(self) -> None:
         for message in self.wire.receive():
             match message:
-                case Ready(info):
+                case EngineReady(info):
                     self.ready.set_result(info)
                 case LoadFailed(reason):
                     self.ready.set_exception(Refused(reason))
-                case Snapshot():
+                case EngineSnapshot():
                     self.snapshot = message
-                case Delta(ticket, ids=ids):
+                case AnswerDelta(ticket, ids=ids):
                     self.running[ticket].tokens(len(bytes_to_ids(ids)))
                 case Completion(ticket):
                     finish(self.running.pop(ticket), message)

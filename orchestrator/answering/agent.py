@@ -26,7 +26,7 @@ from formatters.context import ToolView, TurnContext, TurnView
 from orchestrator.answering.model import EngineModel, Told, running_of
 from orchestrator.answering.tools import SearchArchive, offered, toolset_of, views_of
 from orchestrator.engine.choice import Chosen
-from orchestrator.engine.messages import Admitted, Completion, Delta, Progress, Reason
+from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Reason
 from orchestrator.errors import LoreError
 from orchestrator.service import Text, Thought, ToolCall
 
@@ -47,7 +47,7 @@ class Finished:
     completions: tuple[Completion, ...]
 
 
-AnswerEvent = Text | Thought | ToolCall | Admitted | Progress | Finished
+AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
 _Output = str | DeferredToolRequests | None
 
 
@@ -130,13 +130,13 @@ def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
 
 
 def _told(part: Told, heard: _Heard) -> AnswerEvent | None:
-    if isinstance(part.event, Delta):
+    if isinstance(part.event, AnswerDelta):
         heard.chosen += part.event.chosen
         return None
     if isinstance(part.event, Completion):
         heard.completions.append(part.event)
         return None
-    return part.event if isinstance(part.event, Admitted | Progress) else None
+    return part.event if isinstance(part.event, Admitted | PrefillProgress) else None
 
 
 def _concluded(run: AgentRun[TurnContext, _Output], heard: _Heard) -> list[AnswerEvent]:

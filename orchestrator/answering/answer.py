@@ -27,7 +27,7 @@ from orchestrator.answering.preparing import Prepared, Preparing
 from orchestrator.answering.refused import refuse_blind, refuse_other_floor
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.foresight import prompt_s
-from orchestrator.engine.messages import Admitted, Progress, Reuse
+from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
 from orchestrator.errors import NotReady
 from orchestrator.model.arriving import WHOLE, arriving, why_waiting
 from orchestrator.model.chat_model import Voice
@@ -154,7 +154,7 @@ class Answers:
     def _told(self, event: object, heard: Heard, prepared: Prepared) -> AskEvent | None:
         if isinstance(event, Admitted) and heard.admitted is None:
             heard.admitted = event
-        elif isinstance(event, Progress):
+        elif isinstance(event, PrefillProgress):
             floor = prepared.composed.assembled.floor.tokens
             phase, codex = "floor" if event.done < floor else "prompt", prepared.standing
             left = prompt_s(self.client.snapshot.counters, event.done, event.total)

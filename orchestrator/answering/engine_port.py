@@ -11,7 +11,7 @@ from typing import Protocol
 
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import Ids
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 from orchestrator.prompt.assembled import Floor
@@ -24,7 +24,7 @@ class Engine(Protocol):
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
     def put_floor(self, name: str, ids: bytes, pool: str = "") -> None: ...
-    def run(self, job: Job) -> AsyncGenerator[InferenceEvent]: ...
+    def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]: ...
 
 
 class EngineEncoder:
@@ -63,12 +63,12 @@ class EngineInference:
     ) -> AsyncIterator[InferenceEvent]:
         """Computes a floor and generates nothing. Events and faults as of `infer`; `pool` as of the engine's floors."""
         self._engine.put_floor(floor.name, floor.ids, pool)
-        job = Job(ticket=0, floor=floor.name, tail=b"", owner=0, max_tokens=0, urgency=urgency)
+        job = InferenceJob(ticket=0, floor=floor.name, tail=b"", owner=0, max_tokens=0, urgency=urgency)
         async with aclosing(self._run(floor, job)) as events:
             async for event in events:
                 yield event
 
-    async def _run(self, floor: Floor, job: Job) -> AsyncGenerator[InferenceEvent]:
+    async def _run(self, floor: Floor, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
         self._engine.put_floor(floor.name, floor.ids)
         try:
             async with aclosing(self._engine.run(job)) as events:
@@ -106,8 +106,8 @@ def _unavailable(fault: EngineUnavailable) -> EngineFailed:
     return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
 
 
-def _job(request: InferenceRequest, grant: int) -> Job:
-    return Job(
+def _job(request: InferenceRequest, grant: int) -> InferenceJob:
+    return InferenceJob(
         ticket=0,  # the client numbers it
         floor=request.prompt.floor.name,
         tail=request.prompt.tail,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.engine.messages import Admitted, Completion, Delta, Progress, Sampling, Urgency
+from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Sampling, Urgency
 from orchestrator.prompt.assembled import Assembled
 
 
@@ -22,7 +22,7 @@ class InferenceRequest:
     thinking: bool = False
 
 
-InferenceEvent = Admitted | Progress | Delta | Completion
+InferenceEvent = Admitted | PrefillProgress | AnswerDelta | Completion
 
 
 class Inference(Protocol):

@@ -30,7 +30,7 @@ from formatters.blocks import Role
 from formatters.context import TurnContext, TurnView
 from orchestrator.answering.answer_text import AnswerParser, Called, Part, Thought
 from orchestrator.answering.inference import Inference, InferenceEvent, InferenceRequest
-from orchestrator.engine.messages import Completion, Delta
+from orchestrator.engine.messages import AnswerDelta, Completion
 from orchestrator.engine.token_ids import Ids
 
 Compose = Callable[[RunContext[TurnContext]], Awaitable[InferenceRequest]]
@@ -121,7 +121,7 @@ class EngineResponse(StreamedResponse):
         said: list[str] = []
         ids: list[Ids] = []
         async for event in self.events:
-            if not isinstance(event, Delta):
+            if not isinstance(event, AnswerDelta):
                 self._account(event)
                 # The stream passes it through; only its declared type does not know the application's own events.
                 yield cast(ModelResponseStreamEvent, Told(event=event))

@@ -20,7 +20,16 @@ from orchestrator.codices.questions import Questions
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Admitted, Completion, Job, Outcome, Progress, Reason, Tier, Urgency
+from orchestrator.engine.messages import (
+    Admitted,
+    Completion,
+    InferenceJob,
+    Outcome,
+    PrefillProgress,
+    Reason,
+    Tier,
+    Urgency,
+)
 from orchestrator.errors import EngineFailed, LoreError, OverBudget
 from orchestrator.prompt.assembled import Floor
 
@@ -115,7 +124,7 @@ class Floors:
     async def is_kept(self, floor: Floor, place: Place) -> bool:
         """Whether most of a floor stands, or lies in the tiers and stands from now on. Raises EngineUnavailable."""
         with self.held(floor, place, asked=False):
-            job = Job(0, floor.name, b"", owner=0, max_tokens=0)
+            job = InferenceJob(0, floor.name, b"", owner=0, max_tokens=0)
             async with aclosing(self._client.run(job)) as events:
                 async for event in events:
                     if isinstance(event, Admitted):
@@ -254,10 +263,10 @@ class Floors:
 
     async def _prefill(self, codex: str, floor: Floor) -> Completion:
         """Raises EngineUnavailable."""
-        job = Job(0, floor.name, b"", owner=0, max_tokens=0, urgency=Urgency.BACKGROUND)
+        job = InferenceJob(0, floor.name, b"", owner=0, max_tokens=0, urgency=Urgency.BACKGROUND)
         async with aclosing(self._client.run(job)) as events:
             async for event in events:
-                if isinstance(event, Progress):
+                if isinstance(event, PrefillProgress):
                     self._tell(codex, event.done, event.total)
                 elif isinstance(event, Completion):
                     return event

@@ -80,7 +80,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Job:
+class InferenceJob:
     """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing."""
 
     ticket: int
@@ -121,7 +121,7 @@ class Decode:
 
 
 @dataclass(frozen=True)
-class Match:
+class PrefixMatch:
     """Asks what a job of these settings would find in the cache now; answered beside a running step."""
 
     call: int
@@ -140,12 +140,12 @@ class Shutdown:
 
 
 @dataclass(frozen=True)
-class Loading:
+class ModelLoading:
     fraction: float  # of the model that is there, from 0 to 1
 
 
 @dataclass(frozen=True)
-class Ready:
+class EngineReady:
     info: ModelInfo
 
 
@@ -161,7 +161,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedText:
     call: int
     text: str
 
@@ -195,7 +195,7 @@ class Admitted:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PrefillProgress:
     """Prompt tokens that stand of those that this ticket needs."""
 
     ticket: int
@@ -204,7 +204,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Delta:
+class AnswerDelta:
     """Text that became certain, and what was generated since the last. `chosen`: the tokens that this text came from."""
 
     ticket: int
@@ -239,7 +239,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Timings:
+class TicketTimings:
     """Milliseconds since the job arrived in the child; per token over the generated ones."""
 
     queue_ms: float = 0.0
@@ -262,7 +262,7 @@ class Completion:
     generated: int = 0
     drafted: int = 0
     accepted: int = 0
-    timings: Timings = Timings()
+    timings: TicketTimings = TicketTimings()
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class PoolState:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class EngineSnapshot:
     """The engine after a step. Immutable; published, never asked for."""
 
     grant: int
@@ -295,5 +295,15 @@ class Snapshot:
 
 
 FromChild = (
-    Loading | Ready | LoadFailed | Encoded | Decoded | Matched | Admitted | Progress | Delta | Completion | Snapshot
+    ModelLoading
+    | EngineReady
+    | LoadFailed
+    | Encoded
+    | DecodedText
+    | Matched
+    | Admitted
+    | PrefillProgress
+    | AnswerDelta
+    | Completion
+    | EngineSnapshot
 )

@@ -23,7 +23,7 @@ from governor.settings import GovernorSettings
 from governor.shape import ModelShape
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Grant, Snapshot
+from orchestrator.engine.messages import EngineSnapshot, Grant
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.prompt.coverage import Room
@@ -144,13 +144,13 @@ class Machine:
     def busy(self, on: bool) -> None:
         self._sampler.busy(on)
 
-    def engine_changed(self, snapshot: Snapshot) -> None:
+    def engine_changed(self, snapshot: EngineSnapshot) -> None:
         """A new picture of the engine: what it holds is ours, and what no eviction gives back is claimed."""
         self._tell(snapshot)
 
     # -- telling and following
 
-    def _tell(self, snapshot: Snapshot | None = None) -> None:
+    def _tell(self, snapshot: EngineSnapshot | None = None) -> None:
         pids = {os.getpid()}
         if self._client is not None and self._client.pid is not None:
             pids.add(self._client.pid)

@@ -6,12 +6,12 @@ A prompt's tokens are counted once each: standing in the pool's cells, restored 
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.engine.messages import Snapshot
+from orchestrator.engine.messages import EngineSnapshot
 
 WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floors and turns end"
 
 
-def cache_report(snapshot: Snapshot, *, on_gpu: bool, ranges: bool) -> dict[str, Any]:
+def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> dict[str, Any]:
     """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so."""
     counted = snapshot.counters
     prompt, cached = figure(counted, "prompt_tokens"), figure(counted, "cached_tokens")

@@ -8,7 +8,7 @@ from typing import Any
 
 from governor.outlook import Outlook
 from orchestrator.codices.place import parts
-from orchestrator.engine.messages import Snapshot
+from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.reports.prefill import Prefill
 
 
@@ -26,7 +26,7 @@ class Picture:
     evicted_segments: int
 
     @staticmethod
-    def of(outlook: Outlook, snapshot: Snapshot, engine: str, prefill: Prefill | None) -> "Picture":
+    def of(outlook: Outlook, snapshot: EngineSnapshot, engine: str, prefill: Prefill | None) -> "Picture":
         counted = snapshot.counters
         return Picture(
             outlook.level.value,

@@ -11,7 +11,7 @@ from governor.readings import GpuReading, HostReading, Reading
 from governor.readings import Snapshot as Sensed
 from governor.sizes import size
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import PoolState, Snapshot
+from orchestrator.engine.messages import EngineSnapshot, PoolState
 from orchestrator.model.model_file import ModelFile
 from orchestrator.reports.prefill import Prefill
 
@@ -88,7 +88,7 @@ def read(readings: GpuReading | HostReading) -> dict[str, Any]:
     return {name: sorted(one) if isinstance(one, frozenset) else one for name, one in values.items()}
 
 
-def queue_report(snapshot: Snapshot) -> dict[str, int]:
+def queue_report(snapshot: EngineSnapshot) -> dict[str, int]:
     """Jobs of the engine: `running` ones are answered or have their prompt computed, a codex's floor among them."""
     return {"running": snapshot.running, "waiting": snapshot.waiting}
 

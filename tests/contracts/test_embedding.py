@@ -10,15 +10,15 @@ import pytest
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.builtin.noise import tensors
-from orchestrator.engine.builtin.shape import Shape, write_tensors
+from orchestrator.engine.builtin.shape import ModelShape, write_tensors
 from orchestrator.engine.builtin.tokens import tokens
 from orchestrator.engine.embedding.fake import FakeEmbedding
 from orchestrator.engine.embedding.llama import LlamaEmbedding
 from orchestrator.engine.embedding.port import (
     BATCH_TEXTS,
     BATCH_TOKENS,
+    EmbeddingBackend,
     EmbeddingContext,
-    EmbeddingModel,
     Vectors,
     batches,
     cut,
@@ -26,7 +26,7 @@ from orchestrator.engine.embedding.port import (
 )
 from orchestrator.engine.model import EmbeddingSpec
 
-ONE_WAY = Shape("reads one way", 2, 64, 4, 2, 16, 128, 10_000.0, 1e-5)
+ONE_WAY = ModelShape("reads one way", 2, 64, 4, 2, 16, 128, 10_000.0, 1e-5)
 TEXTS = [
     "the socket refuses to connect",
     "retry when a socket refuses",
@@ -54,7 +54,7 @@ def one_way(path: Path, pooling: gguf.PoolingType | None) -> Path:
 @pytest.fixture(scope="module", params=["fake", "encoder", "one way"])
 def model(
     request: pytest.FixtureRequest, models: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EmbeddingModel]:
+) -> Iterator[EmbeddingBackend]:
     if request.param == "fake":
         yield FakeEmbedding(window=48)
         return
@@ -68,17 +68,19 @@ def model(
 
 
 @pytest.fixture(scope="module")
-def context(model: EmbeddingModel) -> Iterator[EmbeddingContext]:
+def context(model: EmbeddingBackend) -> Iterator[EmbeddingContext]:
     opened = model.open()
     yield opened
     opened.close()
 
 
-def alone(model: EmbeddingModel, context: EmbeddingContext, text: str) -> Vectors:
+def alone(model: EmbeddingBackend, context: EmbeddingContext, text: str) -> Vectors:
     return normalised(context.vectors([cut(model.encode(text), model.window, model.ending).ids]))[0]
 
 
-def test_a_batch_gives_each_text_the_vector_that_it_has_alone(model: EmbeddingModel, context: EmbeddingContext) -> None:
+def test_a_batch_gives_each_text_the_vector_that_it_has_alone(
+    model: EmbeddingBackend, context: EmbeddingContext
+) -> None:
     together = normalised(context.vectors([model.encode(text) for text in TEXTS]))
     assert together.shape == (len(TEXTS), model.dimensions)
     assert together.dtype == np.float32
@@ -86,26 +88,26 @@ def test_a_batch_gives_each_text_the_vector_that_it_has_alone(model: EmbeddingMo
         assert vector @ alone(model, context, text) > 0.999, text  # another batch shape rounds otherwise
 
 
-def test_the_same_text_twice_gives_the_same_bits(model: EmbeddingModel, context: EmbeddingContext) -> None:
+def test_the_same_text_twice_gives_the_same_bits(model: EmbeddingBackend, context: EmbeddingContext) -> None:
     first = alone(model, context, TEXTS[0])
     alone(model, context, TEXTS[2])
     assert (alone(model, context, TEXTS[0]) == first).all()
 
 
 def test_another_context_of_the_same_model_gives_the_same_vector(
-    model: EmbeddingModel, context: EmbeddingContext
+    model: EmbeddingBackend, context: EmbeddingContext
 ) -> None:
     other = model.open()
     assert (alone(model, other, TEXTS[1]) == alone(model, context, TEXTS[1])).all()
     other.close()
 
 
-def test_other_texts_have_other_vectors(model: EmbeddingModel, context: EmbeddingContext) -> None:
+def test_other_texts_have_other_vectors(model: EmbeddingBackend, context: EmbeddingContext) -> None:
     vectors = np.stack([alone(model, context, text) for text in TEXTS])
     assert ((vectors @ vectors.T - 2 * np.eye(len(TEXTS))) < 0.999).all()
 
 
-def test_a_text_longer_than_the_window_is_its_beginning(model: EmbeddingModel, context: EmbeddingContext) -> None:
+def test_a_text_longer_than_the_window_is_its_beginning(model: EmbeddingBackend, context: EmbeddingContext) -> None:
     words = [f"w{n}" for n in range(300)]
     ids = model.encode(" ".join(words))
     read = cut(ids, model.window, model.ending)
@@ -116,7 +118,7 @@ def test_a_text_longer_than_the_window_is_its_beginning(model: EmbeddingModel, c
     assert np.isfinite(context.vectors([read.ids])).all()
 
 
-def test_the_largest_batch_fits(model: EmbeddingModel, context: EmbeddingContext) -> None:
+def test_the_largest_batch_fits(model: EmbeddingBackend, context: EmbeddingContext) -> None:
     ids = cut(model.encode("word " * 500), model.window, model.ending).ids
     texts = [ids] * (BATCH_TOKENS // len(ids))
     assert context.vectors(texts).shape == (len(texts), model.dimensions)

@@ -17,19 +17,19 @@ from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.client.process import ChildProcess
 from orchestrator.engine.messages import (
     Admitted,
+    AnswerDelta,
     Cancel,
     Completion,
-    Delta,
     Encode,
     Encoded,
+    EngineReady,
+    EngineSnapshot,
     Grant,
-    Job,
+    InferenceJob,
     Outcome,
-    Progress,
+    PrefillProgress,
     PutFloor,
-    Ready,
     Sampling,
-    Snapshot,
     Tier,
 )
 from orchestrator.engine.model import EngineSpec
@@ -48,7 +48,7 @@ async def child(model: Path, batch: int = 128) -> AsyncIterator[tuple[ChildProce
     process = await ChildProcess.start(EngineSpec(str(model), threads=1, gpu_layers=0, batch=batch))
     messages = process.messages()
     try:
-        await until(messages, Ready)
+        await until(messages, EngineReady)
         process.send([GRANT, PutFloor("floor", ids_to_bytes(FLOOR))])
         yield process, messages
     finally:
@@ -73,17 +73,17 @@ async def cancelled(process: ChildProcess, messages: AsyncIterator[Any], ticket:
     return ends or await until(messages, Completion)
 
 
-async def idle_pools(process: ChildProcess, messages: AsyncIterator[Any]) -> Snapshot:
+async def idle_pools(process: ChildProcess, messages: AsyncIterator[Any]) -> EngineSnapshot:
     """An idle child tells its picture once, which may have been read by now, and again when it is told anything."""
     process.send([GRANT])
     while True:
-        snapshot = (await until(messages, Snapshot))[-1]
-        assert isinstance(snapshot, Snapshot)
+        snapshot = (await until(messages, EngineSnapshot))[-1]
+        assert isinstance(snapshot, EngineSnapshot)
         if not snapshot.running and not snapshot.waiting:
             return snapshot
 
 
-def assert_all_given_back(snapshot: Snapshot) -> None:
+def assert_all_given_back(snapshot: EngineSnapshot) -> None:
     for pool in snapshot.pools:
         assert (pool.reserved, pool.leased) == (SCRATCH_CELLS, 0)
         assert pool.free + pool.reserved + pool.evictable == pool.size
@@ -91,11 +91,11 @@ def assert_all_given_back(snapshot: Snapshot) -> None:
 
 async def test_a_prefill_is_cancelled_within_one_step_and_what_it_computed_stays(quoter_model: Path) -> None:
     async with child(quoter_model) as (process, messages):
-        process.send([Job(1, "floor", b"", 1, 5)])
-        told = await until(messages, Progress)
+        process.send([InferenceJob(1, "floor", b"", 1, 5)])
+        told = await until(messages, PrefillProgress)
         assert told[-1].done < len(FLOOR) / 2, "this prefill is too short to be cancelled"
         rest = await cancelled(process, messages, 1)
-        assert sum(isinstance(message, Progress) for message in rest) <= 1
+        assert sum(isinstance(message, PrefillProgress) for message in rest) <= 1
         assert rest[-1].outcome is Outcome.CANCELLED
         assert 0 < rest[-1].computed < len(FLOOR)
         snapshot = await idle_pools(process, messages)
@@ -108,10 +108,10 @@ async def test_an_answer_is_cancelled_within_one_step_and_everything_reserved_is
         process.send([Encode(1, (TEXT[:500], "\n" + "tick tock " * 6 + "tick"))])
         (*_, encoded) = await until(messages, Encoded)
         process.send([PutFloor("small", encoded.ids[0])])
-        process.send([Job(1, "small", encoded.ids[1], 1, 4000, Sampling(logprobs=0))])
-        await until(messages, Delta)
+        process.send([InferenceJob(1, "small", encoded.ids[1], 1, 4000, Sampling(logprobs=0))])
+        await until(messages, AnswerDelta)
         rest = await cancelled(process, messages, 1)
-        assert sum(isinstance(message, Delta) for message in rest) <= 1
+        assert sum(isinstance(message, AnswerDelta) for message in rest) <= 1
         assert rest[-1].outcome is Outcome.CANCELLED
         assert 0 < rest[-1].generated < 4000
         assert_all_given_back(await idle_pools(process, messages))
@@ -120,8 +120,8 @@ async def test_an_answer_is_cancelled_within_one_step_and_everything_reserved_is
 async def test_one_of_many_is_cancelled_and_the_others_are_answered(quoter_model: Path) -> None:
     async with child(quoter_model) as (process, messages):
         tails = [ids_to_bytes([3000 + number, 5]) for number in range(8)]
-        process.send([Job(number, "floor", tail, number, 6) for number, tail in enumerate(tails, start=1)])
-        await until(messages, Progress)
+        process.send([InferenceJob(number, "floor", tail, number, 6) for number, tail in enumerate(tails, start=1)])
+        await until(messages, PrefillProgress)
         process.send([Cancel(3), Cancel(3), Cancel(77)])
         ends: dict[int, Completion] = {}
         while len(ends) < 8:
@@ -135,9 +135,9 @@ async def test_one_of_many_is_cancelled_and_the_others_are_answered(quoter_model
 async def test_a_client_that_goes_cancels_what_it_asked(quoter_model: Path) -> None:
     async with engine(quoter_model) as client:
         client.put_floor("floor", ids_to_bytes(FLOOR))
-        async with aclosing(client.run(Job(0, "floor", b"", 1, 5))) as stream:
+        async with aclosing(client.run(InferenceJob(0, "floor", b"", 1, 5))) as stream:
             async for message in stream:
-                if isinstance(message, Progress):
+                if isinstance(message, PrefillProgress):
                     break
         before = client.snapshot.steps
         while client.snapshot.running or client.snapshot.steps == 0:
@@ -160,7 +160,7 @@ async def test_three_hundred_conversations_are_answered_and_their_tails_come_bac
         tails = [[3000 + number // 60, 60 + number % 60, *range(100, 110)] for number in range(300)]
 
         async def turn(owner: int, tail: list[int]) -> list[Any]:
-            job = Job(0, "small", ids_to_bytes(tail), owner + 1, 1)
+            job = InferenceJob(0, "small", ids_to_bytes(tail), owner + 1, 1)
             return [message async for message in client.run(job)]
 
         first = await asyncio.gather(*(turn(number, tail) for number, tail in enumerate(tails)))

@@ -12,7 +12,7 @@ from support import odd_models
 from support.real_engine import ask, code, collected, engine, load, next_child, said
 
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import Completion, Job, Outcome
+from orchestrator.engine.messages import Completion, InferenceJob, Outcome
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ def all_written(client: EngineClient, cache: Path) -> bool:
 async def turn(client: EngineClient, talk: list[int]) -> tuple[list[int], Completion]:
     """Asks the next question of a conversation; returns all of it, and the end of the answer."""
     tail = [*talk, 5, len(talk), 6]
-    messages = await collected(client.run(Job(0, "codex", ids_to_bytes(tail), 1, 6)))
+    messages = await collected(client.run(InferenceJob(0, "codex", ids_to_bytes(tail), 1, 6)))
     answer = [token for message in messages for token in bytes_to_ids(getattr(message, "ids", b""))]
     assert isinstance(messages[-1], Completion)
     assert messages[-1].outcome is Outcome.DONE, said(messages)

@@ -14,7 +14,7 @@ from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingLost
 from orchestrator.engine.client.process import GRACE_SECONDS
-from orchestrator.engine.messages import Delta, Outcome, Reason, Urgency
+from orchestrator.engine.messages import AnswerDelta, Outcome, Reason, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.model.arriving import arriving
 
@@ -110,7 +110,7 @@ async def test_an_answer_that_hangs_half_way_fails_and_says_how_the_engine_ended
         await load(client)
         async with aclosing(client.run(await long_answer(client))) as stream:
             async for message in stream:
-                if isinstance(message, Delta):
+                if isinstance(message, AnswerDelta):
                     break
             fault("hang")
             (*_, end) = await collected(stream)

@@ -14,7 +14,7 @@ from support.real_engine import ask, code, collected, engine, load, next_child, 
 
 from orchestrator.engine.checkpoints.file import read_header, read_state
 from orchestrator.engine.client import client as client_module
-from orchestrator.engine.messages import Admitted, Job, Outcome, Progress, Reason, Urgency
+from orchestrator.engine.messages import Admitted, InferenceJob, Outcome, PrefillProgress, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_a_child_that_ends_in_the_middle_of_a_prefill_is_replaced_and_the_
         async with aclosing(client.run(await question(client, 77))) as stream:
             async for message in stream:
                 told.append(message)
-                if isinstance(message, Progress) and client.pid == first and message.done < message.total:
+                if isinstance(message, PrefillProgress) and client.pid == first and message.done < message.total:
                     os.kill(first, how)
         assert told[-1].outcome is Outcome.DONE
         assert said(told) == code(77)
@@ -207,10 +207,10 @@ async def test_after_a_kill_a_question_does_not_wait_for_a_floor_that_is_compute
     async with engine(quoter_model) as client:
         await load(client)
         client.put_floor("large", ids_to_bytes([number % 3000 for number in range(7000)]))
-        floor = Job(0, "large", b"", 0, 0, urgency=Urgency.BACKGROUND)
+        floor = InferenceJob(0, "large", b"", 0, 0, urgency=Urgency.BACKGROUND)
         asked = await question(client, 12)
         async with aclosing(client.run(floor)) as computing:
-            while not isinstance(await anext(computing), Progress):
+            while not isinstance(await anext(computing), PrefillProgress):
                 pass
             os.kill(client.pid, signal.SIGKILL)
             rest = asyncio.create_task(collected(computing))

@@ -10,7 +10,7 @@ from support.real_engine import ask, code, collected, engine, load, question, sa
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.choice import Chosen
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import Delta, Job, Outcome, Reason, Sampling
+from orchestrator.engine.messages import AnswerDelta, InferenceJob, Outcome, Reason, Sampling
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ OWLS = "The password of the owl is Grüße🦉näch🐘ß.\n"
 async def answer(client: EngineClient, floor: str, tail: str, most: int = 30, **options: Any) -> list[Any]:
     (ids,) = await client.encode([tail])
     stop = options.pop("stop", ())
-    return await collected(client.run(Job(0, floor, ids_to_bytes(ids), 1, most, Sampling(**options), stop)))
+    return await collected(client.run(InferenceJob(0, floor, ids_to_bytes(ids), 1, most, Sampling(**options), stop)))
 
 
 async def put(client: EngineClient, name: str, text: str) -> None:
@@ -30,7 +30,7 @@ async def put(client: EngineClient, name: str, text: str) -> None:
 
 
 def tokens_of(messages: list[Any]) -> list[Chosen]:
-    return [one for message in messages if isinstance(message, Delta) for one in message.chosen]
+    return [one for message in messages if isinstance(message, AnswerDelta) for one in message.chosen]
 
 
 # ---- where a text ends -----------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ async def test_characters_that_are_cut_over_tokens_leave_whole(quoter_model: Pat
         pieces = [one.token.text for one in tokens_of(messages)]
         assert any(broken(piece) for piece in pieces), "no character was cut over tokens: this shows nothing"
         assert b"".join(pieces).decode() == said(messages)
-        assert all("\ufffd" not in message.text for message in messages if isinstance(message, Delta))
+        assert all("\ufffd" not in message.text for message in messages if isinstance(message, AnswerDelta))
 
 
 async def test_an_answer_that_ends_within_a_character_says_so_once(quoter_model: Path) -> None:

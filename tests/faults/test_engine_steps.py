@@ -17,7 +17,7 @@ from orchestrator.answering.engine_port import fault_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Delta, Grant, Job, Outcome, Reason
+from orchestrator.engine.messages import AnswerDelta, Grant, InferenceJob, Outcome, Reason
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -46,9 +46,9 @@ async def test_a_question_that_llama_cpp_would_refuse_is_refused_alone_while_ano
         await load(client)
         async with aclosing(client.run(await long_answer(client))) as other:
             messages = [await anext(other)]
-            while not isinstance(messages[-1], Delta):
+            while not isinstance(messages[-1], AnswerDelta):
                 messages.append(await anext(other))
-            no_token = Job(0, "codex", ids_to_bytes([2**30]), 1, 5)
+            no_token = InferenceJob(0, "codex", ids_to_bytes([2**30]), 1, 5)
             refused = (await collected(client.run(no_token)))[-1]
             messages += await collected(other)
         assert (refused.outcome, refused.reason) == (Outcome.REFUSED, Reason.TOKENS)
@@ -63,7 +63,7 @@ async def test_an_answer_that_had_begun_fails_with_a_fault_that_may_be_tried_aga
         await load(client)
         async with aclosing(client.run(await long_answer(client))) as stream:
             async for message in stream:
-                if isinstance(message, Delta):
+                if isinstance(message, AnswerDelta):
                     break
             fault("fail")
             rest = await collected(stream)
@@ -114,7 +114,7 @@ async def test_where_memory_ends_a_large_floor_fails_with_words_or_the_child_is_
         client.grant(Grant(2, 2_000_000, 1_000_000))
         client.put_floor("large", ids_to_bytes([number % 3000 for number in range(600_000)]))
         limit_memory(pid, 64 * MIB)
-        end = (await collected(client.run(Job(0, "large", b"", 0, 0))))[-1]
+        end = (await collected(client.run(InferenceJob(0, "large", b"", 0, 0))))[-1]
         assert end.outcome is Outcome.FAILED
         assert re.search(r"context of 6\d\d\d\d\d tokens|engine ended", end.detail)
         text, _ = await ask(client, 22)
@@ -175,7 +175,7 @@ async def test_five_ends_in_a_minute_report_the_model_broken_and_whoever_asks_is
             await client.ensure_ready()
         assert refused.value.broken
         with pytest.raises(EngineUnavailable, match="5 times"):
-            await anext(client.run(Job(0, "codex", b"", 0, 0)))
+            await anext(client.run(InferenceJob(0, "codex", b"", 0, 0)))
         assert (client.state, client.pid) == (ChildState.BROKEN, None)
     assert caplog.text.count("killed by signal 9") == 5
 

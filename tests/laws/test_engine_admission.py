@@ -9,7 +9,7 @@ from support.machine import Machine
 
 from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.cache.sizes import ROUND
-from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, InferenceJob, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 
 FLOORS = {"": 0, "small": 40, "code": 300, "large": 900}
@@ -47,7 +47,7 @@ class Line:
         urgency = Urgency.BACKGROUND if background else Urgency.INTERACTIVE
         ids = ids_to_bytes([number % 50 + 60] * tail)
         self.waiting[number] = Waits(number, floor, FLOORS[floor] + tail + most, background, planned)
-        self.machine.loop.handle(Job(number, floor, ids, 1, most, urgency=urgency, grant=planned))
+        self.machine.loop.handle(InferenceJob(number, floor, ids, 1, most, urgency=urgency, grant=planned))
         self.flushed()
 
     def take(self, cells: int, window: int) -> None:

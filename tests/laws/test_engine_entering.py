@@ -9,7 +9,7 @@ from support.charging import ChargedMachine, Prices
 from support.machine import Machine
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Cancel, Job, Outcome, Urgency
+from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.scheduler.ticket import Phase
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -127,10 +127,10 @@ def test_who_waits_for_the_same_floor_goes_on_restoring_it_when_the_first_one_is
 
 def test_a_question_goes_on_with_what_is_restored_in_the_background(tmp_path: Path) -> None:
     made = machine(tmp_path)
-    made.loop.handle(Job(1, "long", b"", 1, 0, urgency=Urgency.BACKGROUND))
+    made.loop.handle(InferenceJob(1, "long", b"", 1, 0, urgency=Urgency.BACKGROUND))
     for _ in range(3):
         made.round()
-    made.loop.handle(Job(2, "long", ids_to_bytes([7]), 1, 5))
+    made.loop.handle(InferenceJob(2, "long", ids_to_bytes([7]), 1, 5))
     made.finish()
     assert (made.ends[2][0].computed, made.answer(2)) == (1, alone(LONG, [7], 5))
     assert made.ends[1][0].outcome is Outcome.DONE

@@ -9,7 +9,7 @@ from orchestrator.engine.backend import Batch
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.index import Index
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import Tiers
@@ -124,9 +124,9 @@ def test_what_the_machine_taught_decides_between_old_and_deep_and_young_and_shal
 # ---- tiers -----------------------------------------------------------------------------------------------------------
 
 
-def chain(kind: int, length: int, start: int = 0, parent: str = "root") -> Header:
+def chain(kind: int, length: int, start: int = 0, parent: str = "root") -> SegmentHeader:
     ids = array("I", [kind] * length)
-    return Header("root", named(parent, ids), parent, start, start + length, ids)
+    return SegmentHeader("root", named(parent, ids), parent, start, start + length, ids)
 
 
 def leaving(index: Index, price: Price) -> list[str]:

@@ -11,7 +11,7 @@ from support.machine import Machine
 from orchestrator.engine.cache.eviction import Price, aged
 from orchestrator.engine.cache.leaving import Idle, Room, in_order, room
 from orchestrator.engine.messages import Grant, PutFloor
-from orchestrator.engine.messages import Job as Asked
+from orchestrator.engine.messages import InferenceJob as Asked
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pools = st.lists(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, Progress
+from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, PrefillProgress
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 FLOORS = {
@@ -87,7 +87,7 @@ def test_who_waits_for_what_another_one_computes_is_told_how_far_it_is() -> None
     for ticket in (1, 2):
         machine.ask(ticket, "code", [ticket] * 4, 5, owner=ticket)
     machine.finish()
-    told = [message for message in machine.told if isinstance(message, Progress)]
+    told = [message for message in machine.told if isinstance(message, PrefillProgress)]
     first, second = ([one.done for one in told if one.ticket == ticket and one.done < 300] for ticket in (1, 2))
     assert len(second) >= 3
     assert set(second) <= {0, *first}

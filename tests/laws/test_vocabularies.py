@@ -16,7 +16,7 @@ from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.native import NativeTokenizer
 from orchestrator.engine.vocab.reserved import reserved_texts
 from orchestrator.engine.vocab.sample import sample
-from orchestrator.engine.vocab.table import Kind, read_table
+from orchestrator.engine.vocab.table import TokenKind, read_table
 
 NAMES = [
     "aquila",
@@ -67,9 +67,13 @@ def describe(name: str, model: Any) -> Loaded:
     table = read_table(model)
     reserved = reserved_texts(table)
     texts = set(reserved)
-    defined = {n for n in table.of(Kind.USER_DEFINED) if table.texts[n] in texts}
+    defined = {n for n in table.of(TokenKind.USER_DEFINED) if table.texts[n] in texts}
     return Loaded(
-        name, Vocabulary(model), NativeTokenizer(model, table), reserved, frozenset(table.of(Kind.CONTROL)) | defined
+        name,
+        Vocabulary(model),
+        NativeTokenizer(model, table),
+        reserved,
+        frozenset(table.of(TokenKind.CONTROL)) | defined,
     )
 
 

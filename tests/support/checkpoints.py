@@ -3,7 +3,7 @@
 from array import array
 from pathlib import Path
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import CUT, named, segments
 from orchestrator.engine.checkpoints.store import Tiers
 
@@ -11,15 +11,15 @@ IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000
 
 
-def header(number: int, root: str = "root") -> Header:
+def header(number: int, root: str = "root") -> SegmentHeader:
     one = list(segments(root, IDS, len(IDS), 1, len(IDS)))[number]
-    return Header(root, one.name, one.parent, one.start, one.end, IDS[one.start : one.end])
+    return SegmentHeader(root, one.name, one.parent, one.start, one.end, IDS[one.start : one.end])
 
 
-def alone(number: int) -> Header:
+def alone(number: int) -> SegmentHeader:
     """A segment that goes on from no other."""
     ids = array("I", [number] * CUT)
-    return Header("root", named("root", ids), "root", 0, CUT, ids)
+    return SegmentHeader("root", named("root", ids), "root", 0, CUT, ids)
 
 
 def tiers(folder: Path | None = None, ram: int = 1 << 20, disk: int = 1 << 20, root: str = "root") -> Tiers:

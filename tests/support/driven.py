@@ -8,7 +8,7 @@ from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Completion, Delta, DropFloor, Grant, Job, PutFloor, Sampling
+from orchestrator.engine.messages import AnswerDelta, Completion, DropFloor, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
@@ -36,7 +36,7 @@ class Driven:
         self.backend, self.sequences, self._grant = backend, sequences, Grant(1, cells, window)
         self._options = (folder, ram_budget, batch)
         self.floors: dict[str, Sequence[int]] = {}
-        self.said: dict[int, list[Delta]] = {}
+        self.said: dict[int, list[AnswerDelta]] = {}
         self.ends: dict[int, Completion] = {}
         self.start()
 
@@ -54,7 +54,7 @@ class Driven:
 
     def _hear(self, messages: list[object]) -> None:
         for message in messages:
-            if isinstance(message, Delta):
+            if isinstance(message, AnswerDelta):
                 self.said.setdefault(message.ticket, []).append(message)
             elif isinstance(message, Completion):
                 assert message.ticket not in self.ends, "a ticket ends once"
@@ -72,7 +72,7 @@ class Driven:
 
     def ask(self, ticket: int, floor: str, tail: Sequence[int], most: int, owner: int = 1, logprobs: int = 0) -> None:
         sampling = Sampling(logprobs=logprobs) if logprobs else Sampling()
-        self.loop.handle(Job(ticket, floor, ids_to_bytes(tail), owner, most, sampling))
+        self.loop.handle(InferenceJob(ticket, floor, ids_to_bytes(tail), owner, most, sampling))
 
     def round(self) -> None:
         self.loop.round()

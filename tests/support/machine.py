@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.fake import END, FakeBackend, FakeSampler
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
@@ -73,7 +73,7 @@ class Machine:
     def _hear(self, messages: list[object]) -> None:
         self.told += messages
         for message in messages:
-            if isinstance(message, Delta):
+            if isinstance(message, AnswerDelta):
                 self.answers.setdefault(message.ticket, []).extend(bytes_to_ids(message.ids))
             elif isinstance(message, Completion):
                 self.ends.setdefault(message.ticket, []).append(message)
@@ -83,7 +83,7 @@ class Machine:
         self.loop.handle(PutFloor(name, ids_to_bytes(ids)))
 
     def ask(self, ticket: int, floor: str, tail: Sequence[int], max_tokens: int, owner: int = 1) -> None:
-        self.loop.handle(Job(ticket, floor, ids_to_bytes(tail), owner, max_tokens))
+        self.loop.handle(InferenceJob(ticket, floor, ids_to_bytes(tail), owner, max_tokens))
 
     def answer(self, ticket: int) -> list[int]:
         return self.answers.get(ticket, [])

@@ -9,7 +9,7 @@ from support.vaults import code, line
 
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, Sampling
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.token_ids import ids_to_bytes
 
@@ -38,9 +38,9 @@ async def load(client: EngineClient) -> None:
     client.put_floor("codex", ids_to_bytes(ids))
 
 
-async def question(client: EngineClient, vault: int, *, stop: tuple[str, ...] = (), **sampling: Any) -> Job:
+async def question(client: EngineClient, vault: int, *, stop: tuple[str, ...] = (), **sampling: Any) -> InferenceJob:
     (tail,) = await client.encode([line(vault)])
-    return Job(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling), stop)
+    return InferenceJob(0, "codex", ids_to_bytes(tail), 1, 20, Sampling(**sampling), stop)
 
 
 async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, Completion]:
@@ -49,15 +49,15 @@ async def ask(client: EngineClient, vault: int, **sampling: Any) -> tuple[str, C
     return said(messages), messages[-1]
 
 
-async def long_answer(client: EngineClient) -> Job:
+async def long_answer(client: EngineClient) -> InferenceJob:
     """An answer of 300 tokens, one a step, from a floor in a pool of its own."""
     floor, tail = await client.encode([TEXT[:500], "\n" + "tick tock " * 6 + "tick"])
     client.put_floor("second", ids_to_bytes(floor))
-    return Job(0, "second", ids_to_bytes(tail), 1, 300, Sampling(logprobs=0))
+    return InferenceJob(0, "second", ids_to_bytes(tail), 1, 300, Sampling(logprobs=0))
 
 
 def said(messages: list[Any]) -> str:
-    return "".join(message.text for message in messages if isinstance(message, Delta))
+    return "".join(message.text for message in messages if isinstance(message, AnswerDelta))
 
 
 async def next_child(client: EngineClient) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 
-from orchestrator.engine.messages import Snapshot
+from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.errors import (
     Conflict,
     EngineFailed,
@@ -202,7 +202,7 @@ class SmallService:
         }
 
     async def cache(self, principal: Principal) -> Report:
-        return cache_report(Snapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
+        return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
 
     async def events(self, principal: Principal) -> AsyncIterator[Report]:
         yield {"event": "now", "level": "calm"}

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.engine.checkpoints.file import Damaged, Header, read_header
+from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, read_header
 
 log = logging.getLogger("lorekeep.engine.tiers")
 
@@ -23,7 +23,7 @@ def usable(folder: Path) -> bool:
     return True
 
 
-def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[Header, int]]:
+def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[SegmentHeader, int]]:
     """Headers and sizes of `root`'s files, longest unused first. What is damaged, which is told, foreign or left over is
     deleted."""
     for leftover in folder.glob("*.tmp"):
@@ -31,7 +31,7 @@ def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -
     for path in sorted(folder.glob(f"*{SUFFIX}"), key=written):
         try:
             header, size = read_header(path), path.stat().st_size
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedCheckpoint) as error:
             damaged(error)
             delete(path)
             continue

@@ -24,12 +24,12 @@ _PLACE = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
 _CRC = struct.Struct("<I")
 
 
-class Damaged(Exception):
+class DamagedCheckpoint(Exception):
     """Not a checkpoint, not of this version, or not as it was written."""
 
 
 @dataclass(frozen=True)
-class Header:
+class SegmentHeader:
     root: str
     name: str
     parent: str
@@ -38,7 +38,7 @@ class Header:
     ids: "array[int]"
 
 
-def write(path: Path, header: Header, state: bytes) -> int:
+def write(path: Path, header: SegmentHeader, state: bytes) -> int:
     """Bytes written. Raises OSError; then nothing is left behind."""
     place = (
         _PLACE.pack(header.root.encode(), header.name.encode(), header.parent.encode(), header.start, header.end)
@@ -61,37 +61,37 @@ def write(path: Path, header: Header, state: bytes) -> int:
     return len(head) + len(state) + _CRC.size
 
 
-def read_header(path: Path) -> Header:
-    """Raises Damaged and OSError. Checks sizes; the checksum is `read_state`'s."""
+def read_header(path: Path) -> SegmentHeader:
+    """Raises DamagedCheckpoint and OSError. Checks sizes; the checksum is `read_state`'s."""
     with opened(path) as file:
         _, place_size, _ = _opening(file, path)
         place = file.read(place_size)
     if len(place) != place_size:
-        raise Damaged(f"{path} is truncated")
+        raise DamagedCheckpoint(f"{path} is truncated")
     return _header(place)
 
 
-def read_state(path: Path, expected: Header) -> bytes:
-    """The state of a file that is what `expected` says, verified to the last byte. Raises Damaged and OSError."""
+def read_state(path: Path, expected: SegmentHeader) -> bytes:
+    """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
     with opened(path) as file:
         head, place_size, rest = _opening(file, path)
         data = file.read(rest)
     if len(data) != rest:
-        raise Damaged(f"{path} is truncated")
+        raise DamagedCheckpoint(f"{path} is truncated")
     body = memoryview(data)[: -_CRC.size]
     if zlib.crc32(body, zlib.crc32(head)) != _CRC.unpack(data[-_CRC.size :])[0]:
-        raise Damaged(f"{path} has a wrong checksum")
+        raise DamagedCheckpoint(f"{path} has a wrong checksum")
     if _header(data[:place_size]) != expected:
-        raise Damaged(f"{path} holds another segment than its name says")
+        raise DamagedCheckpoint(f"{path} holds another segment than its name says")
     return bytes(body[place_size:])
 
 
 def opened(path: Path) -> BinaryIO:
-    """For reading. What is no file, and might never give anything or never end, is Damaged."""
+    """For reading. What is no file, and might never give anything or never end, is DamagedCheckpoint."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Damaged(f"{path} is no file")
+        raise DamagedCheckpoint(f"{path} is no file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -100,21 +100,21 @@ def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
     makes room for as much as a damaged head says."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
-        raise Damaged(f"{path} is truncated")
+        raise DamagedCheckpoint(f"{path} is truncated")
     magic, version, place_size, state_size = _HEAD.unpack(head)
     if magic != MAGIC or version != VERSION:
-        raise Damaged(f"{path} is no checkpoint of version {VERSION}")
+        raise DamagedCheckpoint(f"{path} is no checkpoint of version {VERSION}")
     if place_size < _PLACE.size or (place_size - _PLACE.size) % 4:
-        raise Damaged(f"{path} has a damaged header")
+        raise DamagedCheckpoint(f"{path} has a damaged header")
     rest: int = place_size + state_size + _CRC.size
     if os.fstat(file.fileno()).st_size != _HEAD.size + rest:
-        raise Damaged(f"{path} is truncated")
+        raise DamagedCheckpoint(f"{path} is truncated")
     return head, place_size, rest
 
 
-def _header(place: bytes) -> Header:
+def _header(place: bytes) -> SegmentHeader:
     root, name, parent, start, end = _PLACE.unpack(place[: _PLACE.size])
-    return Header(_text(root), _text(name), _text(parent), start, end, bytes_to_ids(place[_PLACE.size :]))
+    return SegmentHeader(_text(root), _text(name), _text(parent), start, end, bytes_to_ids(place[_PLACE.size :]))
 
 
 def _text(name: bytes) -> str:

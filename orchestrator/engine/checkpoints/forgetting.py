@@ -8,7 +8,7 @@ Of its own segments those go that nothing goes on from and no other floor is mad
 
 from collections.abc import Container, Sequence
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import Tiers
 
@@ -24,12 +24,12 @@ def forget_chain(tiers: Tiers, chain: Sequence[str], others: Container[str]) -> 
         tiers.forget(name)
 
 
-def is_floor(header: Header) -> bool:
+def is_floor(header: SegmentHeader) -> bool:
     """Whether a segment behind a floor's end is a longer floor's."""
     return header.name == named(header.parent, header.ids)
 
 
-def forget_from(tiers: Tiers, header: Header) -> None:
+def forget_from(tiers: Tiers, header: SegmentHeader) -> None:
     """Drops a segment and all that go on from it, the last ones first; a conversation may be thousands of them."""
     found = [header]
     for one in found:

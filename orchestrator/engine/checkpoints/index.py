@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.engine.cache.eviction import Price, worth
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.view import Lies, View
 from orchestrator.engine.messages import Tier
 
 
 @dataclass(eq=False)
-class Kept:
+class StoredSegment:
     """Where one segment lies: its state in RAM, or its bytes on disk, or both."""
 
-    header: Header
+    header: SegmentHeader
     state: bytes | None = None
     on_disk: int = 0  # bytes of the file; 0: not there
     used: int = 0  # clock of the last use
@@ -29,7 +29,7 @@ class Index:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredSegment] = {}
         self._below: dict[str, dict[str, None]] = {}
         self._clock = 0
         self._changed: set[str] = set()  # what something was kept behind, or went, since the last view
@@ -38,19 +38,19 @@ class Index:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, name: str) -> Kept | None:
+    def get(self, name: str) -> StoredSegment | None:
         return self._kept.get(name)
 
-    def use(self, header: Header) -> Kept:
+    def use(self, header: SegmentHeader) -> StoredSegment:
         """The entry of a segment, made if need be; from now on it is the one used last."""
-        kept = self._kept.setdefault(header.name, Kept(header))
+        kept = self._kept.setdefault(header.name, StoredSegment(header))
         self._below.setdefault(header.parent, {})[header.name] = None
         self._clock += 1
         kept.used = self._clock
         self.moved(kept)
         return kept
 
-    def remove(self, name: str) -> Kept | None:
+    def remove(self, name: str) -> StoredSegment | None:
         kept = self._kept.pop(name, None)
         if kept is not None:
             self.moved(kept)
@@ -60,11 +60,11 @@ class Index:
                 del self._below[kept.header.parent]
         return kept
 
-    def below(self, name: str) -> list[Header]:
+    def below(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
         return [self._kept[below].header for below in self._below.get(name, ())]
 
-    def moved(self, kept: Kept) -> None:
+    def moved(self, kept: StoredSegment) -> None:
         """It came to another tier."""
         self._changed.add(kept.header.parent)
 
@@ -80,7 +80,7 @@ class Index:
             kept = self._kept[name]
             yield Lies(kept.header, Tier.DISK if kept.state is None else Tier.RAM)
 
-    def leaving(self, there: Callable[[Kept], bool], price: Price) -> Iterator[Kept]:
+    def leaving(self, there: Callable[[StoredSegment], bool], price: Price) -> Iterator[StoredSegment]:
         """What leaves a tier, worth least first, each after all in that tier that go on from it.
 
         `there` says what lies in the tier. The caller takes each away before it asks for the next. What lies behind a gap
@@ -99,14 +99,14 @@ class Index:
                 if freed is not None and there(freed) and self._may_go(freed, there):
                     heapq.heappush(waiting, self._entry(freed, price))
 
-    def _entry(self, kept: Kept, price: Price) -> tuple[float, int, int, Kept]:
+    def _entry(self, kept: StoredSegment, price: Price) -> tuple[float, int, int, StoredSegment]:
         header = kept.header
         loss = 0.0 if self._cut_off(kept) else worth(price, header.start, header.end, self._clock - kept.used)
         return loss, kept.used, id(kept), kept
 
-    def _may_go(self, kept: Kept, there: Callable[[Kept], bool]) -> bool:
+    def _may_go(self, kept: StoredSegment, there: Callable[[StoredSegment], bool]) -> bool:
         below = self._below.get(kept.header.name, ())
         return self._cut_off(kept) or not any(there(self._kept[name]) for name in below)
 
-    def _cut_off(self, kept: Kept) -> bool:
+    def _cut_off(self, kept: StoredSegment) -> bool:
         return kept.header.parent != self._root and kept.header.parent not in self._kept

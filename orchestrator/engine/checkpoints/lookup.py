@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from orchestrator.engine.cache.boundary import Boundary
 from orchestrator.engine.cache.node import common_prefix
 from orchestrator.engine.cache.path import Path
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import boundary, ground, named
 
-Below = Callable[[str], Sequence[Header]]  # the kept segments that go on from the one of a name
+Below = Callable[[str], Sequence[SegmentHeader]]  # the kept segments that go on from the one of a name
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Onward:
     """A kept segment that goes on with a prompt: what stands before it, and the position to which it does."""
 
     place: Boundary
-    header: Header
+    header: SegmentHeader
     end: int
 
 
@@ -36,9 +36,9 @@ def onward(below: Below, path: Path, known: Boundary, depth: int) -> Onward | No
     return Onward(place, found[0], place.start + found[1])
 
 
-def find(headers: Iterable[Header], ground: str, ids: "array[int]", at: int) -> tuple[Header, int] | None:
+def find(headers: Iterable[SegmentHeader], ground: str, ids: "array[int]", at: int) -> tuple[SegmentHeader, int] | None:
     """The segment named on `ground` that shares most with `ids` from `at` on, and how much."""
-    best: tuple[Header, int] | None = None
+    best: tuple[SegmentHeader, int] | None = None
     for header in headers:
         shared = common_prefix(header.ids, ids, at) if header.start == at else 0
         if shared > (best[1] if best else 0) and named(ground, header.ids) == header.name:
@@ -49,21 +49,21 @@ def find(headers: Iterable[Header], ground: str, ids: "array[int]", at: int) -> 
 # -- memories without ranges: pieces, which are joined whole
 
 
-def reaching(root: str, below: Below, path: Path, limit: int) -> list[Header]:
+def reaching(root: str, below: Below, path: Path, limit: int) -> list[SegmentHeader]:
     """The kept pieces, each behind the one before, that lead furthest within [0, limit)."""
     return max(chains(root, below, path, limit), key=end_of)
 
 
-def chains(root: str, below: Below, path: Path, limit: int) -> Iterator[list[Header]]:
+def chains(root: str, below: Below, path: Path, limit: int) -> Iterator[list[SegmentHeader]]:
     """All kept pieces that lead along a path within [0, limit), each behind the one before; first none at all."""
-    stack: list[list[Header]] = [[]]
+    stack: list[list[SegmentHeader]] = [[]]
     while stack:
         pieces = stack.pop()
         yield pieces
         stack.extend([*pieces, piece] for piece in behind(root, below, path, pieces, limit))
 
 
-def behind(root: str, below: Below, path: Path, pieces: Sequence[Header], limit: int) -> list[Header]:
+def behind(root: str, below: Below, path: Path, pieces: Sequence[SegmentHeader], limit: int) -> list[SegmentHeader]:
     """The kept pieces that go on from `pieces` as the path does; none of them crosses the end of the floor."""
     parent, at = (pieces[-1].name, pieces[-1].end) if pieces else (root, 0)
     most = limit if at >= path.cut else min(limit, path.cut)
@@ -75,11 +75,11 @@ def behind(root: str, below: Below, path: Path, pieces: Sequence[Header], limit:
     return [piece for piece in fitting if named(ground(parent, at, path.cut, path.owner), piece.ids) == piece.name]
 
 
-def end_of(pieces: Sequence[Header]) -> int:
+def end_of(pieces: Sequence[SegmentHeader]) -> int:
     return pieces[-1].end if pieces else 0
 
 
-def meeting(ends: Iterable[int], pieces: Sequence[Header], cut: int) -> tuple[int, list[Header]]:
+def meeting(ends: Iterable[int], pieces: Sequence[SegmentHeader], cut: int) -> tuple[int, list[SegmentHeader]]:
     """The last of `ends`, where nodes of a path do, that a piece begins at; and what is joined behind it next.
 
     above   ├──────── floor ────────┤── first turn ──┤

@@ -17,7 +17,7 @@ from orchestrator.engine.cache.node import Node, common_prefix
 from orchestrator.engine.cache.path import Path, Wanted, deepest, path_of
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.transfer import restore_range
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.forgetting import forget_chain
 from orchestrator.engine.checkpoints.lookup import Onward, onward
 from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, segments, segments_from
@@ -124,7 +124,7 @@ class Keeper:
         finally:
             memory.remove(pool.scratch, 0, -1)
         ids = path_of(tip).ids[segment.start : segment.end]
-        header = Header(self.tiers.root, segment.name, segment.parent, segment.start, segment.end, ids)
+        header = SegmentHeader(self.tiers.root, segment.name, segment.parent, segment.start, segment.end, ids)
         self.tiers.keep(header, state, through=through)
 
     # -- up

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, Price
 from orchestrator.engine.checkpoints.checkpoint_folder import SUFFIX, checkpoints, usable
-from orchestrator.engine.checkpoints.file import Damaged, Header
-from orchestrator.engine.checkpoints.index import Index, Kept
+from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader
+from orchestrator.engine.checkpoints.index import Index, StoredSegment
 from orchestrator.engine.checkpoints.reading import Reader
 from orchestrator.engine.checkpoints.view import View
 from orchestrator.engine.checkpoints.writer import Writer
@@ -88,7 +88,7 @@ class Tiers:
         kept = self._index.get(name)
         return kept is not None and (kept.on_disk > 0 or self._only_in_ram(kept))
 
-    def keep(self, header: Header, state: bytes, *, through: bool) -> None:
+    def keep(self, header: SegmentHeader, state: bytes, *, through: bool) -> None:
         """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out. Where it has no
         budget it runs out at once."""
         kept = self._index.use(header)
@@ -100,7 +100,7 @@ class Tiers:
             self._write(kept)
         self._fit_ram()
 
-    def load(self, header: Header) -> tuple[bytes, Tier] | None:
+    def load(self, header: SegmentHeader) -> tuple[bytes, Tier] | None:
         """The state of a segment and where it was; None when it is gone or damaged, and then forgotten."""
         kept = self._index.get(header.name)
         if kept is None:
@@ -123,7 +123,7 @@ class Tiers:
         seen, foretold = self.counters, FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
         return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
 
-    def expect(self, header: Header) -> None:
+    def expect(self, header: SegmentHeader) -> None:
         """A segment that will be loaded next: reads it ahead where it lies on disk alone."""
         kept = self._index.get(header.name)
         if kept is not None and kept.state is None:
@@ -140,7 +140,7 @@ class Tiers:
             self.disk_bytes -= kept.on_disk
             self._writer.drop(self._path(name))
 
-    def below(self, name: str) -> list[Header]:
+    def below(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
         return self._index.below(name)
 
@@ -204,20 +204,20 @@ class Tiers:
                 self.counters.ram_evicted += 1
                 self.forget(kept.header.name)
 
-    def _only_in_ram(self, kept: Kept) -> bool:
+    def _only_in_ram(self, kept: StoredSegment) -> bool:
         return kept.state is not None and not self._writer.has(kept.header.name)
 
     def _size_in_ram(self, name: str) -> int:
         kept = self._index.get(name)
         return len(kept.state) if kept is not None and kept.state is not None else 0
 
-    def _leave_ram(self, kept: Kept) -> None:
+    def _leave_ram(self, kept: StoredSegment) -> None:
         assert kept.state is not None and kept.on_disk
         self.ram_bytes -= len(kept.state)
         kept.state = None
         self._index.moved(kept)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, kept: StoredSegment) -> None:
         if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):
             return
         self._writer.put(self._path(kept.header.name), kept.header, kept.state)
@@ -264,11 +264,11 @@ class Tiers:
             else:
                 self.forget(kept.header.name)
 
-    def _load_file(self, kept: Kept) -> tuple[bytes, Tier] | None:
+    def _load_file(self, kept: StoredSegment) -> tuple[bytes, Tier] | None:
         path = self._path(kept.header.name)
         try:
             state = self._reader.read(path, kept.header)
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedCheckpoint) as error:
             self._damaged(error)
             self.forget(kept.header.name)
             return None

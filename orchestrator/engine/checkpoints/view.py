@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.messages import Tier
 
 
@@ -17,7 +17,7 @@ from orchestrator.engine.messages import Tier
 class Lies:
     """A kept segment and where it would come from."""
 
-    header: Header
+    header: SegmentHeader
     tier: Tier
 
 
@@ -33,10 +33,10 @@ class View:
     root: str = ""
     shards: tuple[Lying, ...] = ({},) * SHARDS
 
-    def below(self, name: str) -> list[Header]:
+    def below(self, name: str) -> list[SegmentHeader]:
         return [one.header for one in self._lying(name)]
 
-    def tier(self, header: Header) -> Tier:
+    def tier(self, header: SegmentHeader) -> Tier:
         """Of a segment that it holds."""
         return next(one.tier for one in self._lying(header.parent) if one.header.name == header.name)
 

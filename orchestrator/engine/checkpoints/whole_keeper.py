@@ -18,7 +18,7 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.transfer import restore_range, save_range
 from orchestrator.engine.cache.tree import NoSequence
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.forgetting import forget_chain
 from orchestrator.engine.checkpoints.lookup import behind, chains, end_of, meeting, reaching
 from orchestrator.engine.checkpoints.segments import ground, named
@@ -100,12 +100,12 @@ class WholeKeeper:
             self.tiers.lost_one()
             return
         slack.take()
-        header = Header(self.tiers.root, name, parent, start, node.end, ids)
+        header = SegmentHeader(self.tiers.root, name, parent, start, node.end, ids)
         self.tiers.keep(header, save_range(pool, node, start), through=through)
         if tail and self._constant:
             self._forget_followed(path, pieces, node.end)
 
-    def _forget_followed(self, path: Path, floor: list[Header], newest: int) -> None:
+    def _forget_followed(self, path: Path, floor: list[SegmentHeader], newest: int) -> None:
         """Of the turns that lead to a tail only the last one is kept beside it, for a question that is asked anew."""
         turns = [piece for piece in self._behind(path, floor, newest) if piece.end < newest]
         for piece in sorted(turns, key=lambda piece: piece.end)[:-1]:
@@ -143,7 +143,7 @@ class WholeKeeper:
                 forget_chain(self.tiers, [piece.name for piece in pieces], theirs)
 
     def _restore(
-        self, pool: Pool, path: Path, above: Node, pieces: list[Header], slack: Slack, restored: list[Reuse]
+        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: Slack, restored: list[Reuse]
     ) -> bool:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end
@@ -160,7 +160,7 @@ class WholeKeeper:
         finally:
             pool.tree.release(node, -1)
 
-    def _join(self, pool: Pool, node: Node, into: int, piece: Header, restored: list[Reuse]) -> bool:
+    def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: list[Reuse]) -> bool:
         began = self._clock()
         loaded = self.tiers.load(piece)
         if loaded is None:
@@ -177,8 +177,8 @@ class WholeKeeper:
 
     # -- pieces
 
-    def _reaching(self, path: Path, limit: int) -> list[Header]:
+    def _reaching(self, path: Path, limit: int) -> list[SegmentHeader]:
         return reaching(self.tiers.root, self.tiers.below, path, limit)
 
-    def _behind(self, path: Path, pieces: list[Header], limit: int) -> list[Header]:
+    def _behind(self, path: Path, pieces: list[SegmentHeader], limit: int) -> list[SegmentHeader]:
         return behind(self.tiers.root, self.tiers.below, path, pieces, limit)

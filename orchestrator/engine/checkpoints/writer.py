@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.checkpoints.checkpoint_folder import delete
-from orchestrator.engine.checkpoints.file import Header, write
+from orchestrator.engine.checkpoints.file import SegmentHeader, write
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Put:
     """A file to be written."""
 
     path: Path
-    header: Header
+    header: SegmentHeader
     state: bytes
 
 
@@ -55,7 +55,7 @@ class Writer:
         with self._idle:
             return sum(self._pending.values())
 
-    def put(self, path: Path, header: Header, state: bytes) -> None:
+    def put(self, path: Path, header: SegmentHeader, state: bytes) -> None:
         with self._idle:
             self._pending[header.name] = len(state)
         self._waiting.put(Put(path, header, state))

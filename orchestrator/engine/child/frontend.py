@@ -10,12 +10,22 @@ from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.path import Path
 from orchestrator.engine.child.cache_view import Picture
 from orchestrator.engine.child.forecast import foretold
-from orchestrator.engine.messages import Decode, Decoded, DropFloor, Encode, Encoded, Job, Match, Matched, PutFloor
+from orchestrator.engine.messages import (
+    Decode,
+    DecodedText,
+    DropFloor,
+    Encode,
+    Encoded,
+    InferenceJob,
+    Matched,
+    PrefixMatch,
+    PutFloor,
+)
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
 
-class Desk:
+class Frontend:
     """`picture` returns the latest one; `forward` puts a message into the loop's inbox."""
 
     def __init__(
@@ -43,10 +53,10 @@ class Desk:
             return Encoded(message.call, tuple(ids_to_bytes(ids) for ids in encoded))
         if isinstance(message, Decode):
             text = self._backend.pieces(bytes_to_ids(message.ids)).decode("utf-8", "replace")
-            return Decoded(message.call, text)
-        if isinstance(message, Match):
+            return DecodedText(message.call, text)
+        if isinstance(message, PrefixMatch):
             return self._match(message, self._picture())
-        if isinstance(message, Job):
+        if isinstance(message, InferenceJob):
             self._backend.study(message.sampling)
         if isinstance(message, PutFloor):
             self._floors[message.name] = bytes_to_ids(message.ids)
@@ -56,7 +66,7 @@ class Desk:
             self._pools.pop(message.name, None)
         return None
 
-    def _match(self, message: Match, picture: Picture) -> Matched:
+    def _match(self, message: PrefixMatch, picture: Picture) -> Matched:
         floor = self._floors.get(message.floor, array("I"))
         path = Path(floor + bytes_to_ids(message.tail), len(floor), message.owner)
         reuse, length = foretold(picture, self._pools.get(message.floor, ""), path, message.max_tokens)

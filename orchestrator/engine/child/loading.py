@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from orchestrator.engine.messages import Loading
+from orchestrator.engine.messages import ModelLoading
 
 # Predicted for the longest while without a sign of life, so the watchdog waits ten minutes: a driver may compile kernels
 # that long for a GPU it has not met, and a load is ended for nothing at the price of all that was read.
@@ -50,15 +50,15 @@ class LoadProgress:
         """Another value whenever the load has moved."""
         return self._placed, faults(self._thread)
 
-    def news(self, *, old: bool = False) -> Loading | None:
+    def news(self, *, old: bool = False) -> ModelLoading | None:
         """What is to be told: once for each further percent, and `old` news too where they are wanted."""
         before = self._farthest
         self._farthest = max(before, self.fraction())  # memory may be taken back under pressure
-        return Loading(self._farthest) if old or int(100 * self._farthest) > int(100 * before) else None
+        return ModelLoading(self._farthest) if old or int(100 * self._farthest) > int(100 * before) else None
 
 
 @contextmanager
-def telling(progress: LoadProgress, tell: Callable[[Sequence[Loading]], None]) -> Iterator[None]:
+def telling(progress: LoadProgress, tell: Callable[[Sequence[ModelLoading]], None]) -> Iterator[None]:
     """Tells, from a thread of its own, how far it is; nothing any more when this has ended."""
     over = threading.Event()
 

@@ -24,7 +24,7 @@ class CoreTimes:
     own: float
 
 
-class Crowding:
+class ThreadCount:
     """`use` is told the number of threads whenever it changes; `most` is how many compute on a quiet machine."""
 
     def __init__(self, most: int, use: Callable[[int], None], read: Callable[[], CoreTimes] | None = None) -> None:

@@ -27,15 +27,15 @@ from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.checkpoints.sweeping import sweep
 from orchestrator.engine.checkpoints.writer import Written
 from orchestrator.engine.child.cache_view import Picture
-from orchestrator.engine.child.frontend import Desk
+from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
-from orchestrator.engine.child.threads import Crowding
+from orchestrator.engine.child.threads import ThreadCount
 from orchestrator.engine.child.watchdog import OVERRUN_STATUS, Watchdog
 from orchestrator.engine.cost_file import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import ToEmbedder
-from orchestrator.engine.embedding.port import EmbeddingModel
-from orchestrator.engine.messages import Completion, FromChild, LoadFailed, Ready, Shutdown
+from orchestrator.engine.embedding.port import EmbeddingBackend
+from orchestrator.engine.messages import Completion, EngineReady, FromChild, LoadFailed, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
@@ -90,12 +90,12 @@ def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
     return LlamaBackend(spec, progress)
 
 
-def load_embedding(spec: EmbeddingSpec, watchdog: Watchdog) -> EmbeddingModel:
+def load_embedding(spec: EmbeddingSpec, watchdog: Watchdog) -> EmbeddingBackend:
     with watchdog.watch("the load of the embedding model", STILL_SECONDS, LoadProgress().signs):
         return embedding_of(spec)
 
 
-def embedding_of(spec: EmbeddingSpec) -> EmbeddingModel:
+def embedding_of(spec: EmbeddingSpec) -> EmbeddingBackend:
     if spec.model == "fake":
         from orchestrator.engine.embedding.fake import FakeEmbedding
 
@@ -144,12 +144,12 @@ class Worker:
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._picture = Picture()
         self._closing = False
-        self._desk = Desk(backend, wire, lambda: self._picture, self._forward)
-        self._crowding = None if spec.threads else Crowding(backend.threads, partial(setattr, backend, "threads"))
+        self._desk = Frontend(backend, wire, lambda: self._picture, self._forward)
+        self._crowding = None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
 
     def run(self) -> None:
-        self._wire.send([Ready(self._loop.backend.info)])
+        self._wire.send([EngineReady(self._loop.backend.info)])
         threading.Thread(target=self._serve, name="desk", daemon=True).start()
         if self._crowding is not None:
             self._crowding.start()

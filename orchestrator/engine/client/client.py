@@ -15,33 +15,33 @@ from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
 from orchestrator.engine.client.replay import Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable, Supervisor
-from orchestrator.engine.embedding.messages import Embedded, EmbedFailed, Holds
+from orchestrator.engine.embedding.messages import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,
+    AnswerDelta,
     Cancel,
     Completion,
     Decode,
-    Decoded,
-    Delta,
+    DecodedText,
     DropFloor,
     Encode,
     Encoded,
+    EngineSnapshot,
     Grant,
-    Job,
-    Match,
+    InferenceJob,
     Matched,
     Outcome,
-    Progress,
+    PrefillProgress,
+    PrefixMatch,
     PutFloor,
     Reason,
     Shutdown,
-    Snapshot,
     Urgency,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.token_ids import bytes_to_ids
 
-TicketMessage = Admitted | Progress | Delta | Completion
+TicketMessage = Admitted | PrefillProgress | AnswerDelta | Completion
 
 HEARTBEAT_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
@@ -59,8 +59,8 @@ class EngineClient:
     """Owns the supervisor."""
 
     def __init__(self, spec: EngineSpec) -> None:
-        self.snapshot = Snapshot(0)
-        self._changed: Callable[[Snapshot], None] = lambda _: None
+        self.snapshot = EngineSnapshot(0)
+        self._changed: Callable[[EngineSnapshot], None] = lambda _: None
         self._supervisor = Supervisor(
             spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
         )
@@ -91,7 +91,7 @@ class EngineClient:
         self._calls.fail("the engine is stopped")
         self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
 
-    def on_snapshot(self, changed: Callable[[Snapshot], None]) -> None:
+    def on_snapshot(self, changed: Callable[[EngineSnapshot], None]) -> None:
         """From now on `changed` is called with every new picture of the engine."""
         self._changed = changed
 
@@ -149,12 +149,12 @@ class EngineClient:
 
     async def decode(self, ids: bytes) -> str:
         answer = await self._calls.call(lambda call: Decode(call, ids))
-        assert isinstance(answer, Decoded)
+        assert isinstance(answer, DecodedText)
         return answer.text
 
     async def match(self, floor: str, tail: bytes, owner: int, max_tokens: int = 0) -> Matched:
         """What a job would find in the cache now. With an answer wanted the prompt's last token is computed in any case."""
-        answer = await self._calls.call(lambda call: Match(call, floor, tail, owner, max_tokens))
+        answer = await self._calls.call(lambda call: PrefixMatch(call, floor, tail, owner, max_tokens))
         assert isinstance(answer, Matched)
         return answer
 
@@ -183,7 +183,7 @@ class EngineClient:
 
     # -- tickets
 
-    async def run(self, job: Job) -> AsyncGenerator[TicketMessage]:
+    async def run(self, job: InferenceJob) -> AsyncGenerator[TicketMessage]:
         """One ticket's messages; the last is its Completion. Closing the iterator early cancels it within one step.
 
         Raises EngineUnavailable when no child will take it.
@@ -206,20 +206,20 @@ class EngineClient:
                 self._supervisor.send([Cancel(ticket)])
 
     def _hear(self, message: object) -> None:
-        if isinstance(message, Snapshot):
+        if isinstance(message, EngineSnapshot):
             self.snapshot = message
             self._changed(message)
         elif isinstance(message, Holds):
             self._embedding.holds = message.weights
             self._changed(self.snapshot)
-        elif isinstance(message, Encoded | Decoded | Matched | Embedded | EmbedFailed):
+        elif isinstance(message, Encoded | DecodedText | Matched | EmbeddedTexts | EmbedFailed):
             self._calls.answered(message.call, message)
-        elif isinstance(message, Admitted | Progress | Delta | Completion):
+        elif isinstance(message, Admitted | PrefillProgress | AnswerDelta | Completion):
             self._tell(message)
 
     def _tell(self, message: TicketMessage) -> None:
         if running := self._running.get(message.ticket):
-            if isinstance(message, Delta) and not running.flight.told:
+            if isinstance(message, AnswerDelta) and not running.flight.told:
                 running.flight = replace(running.flight, told=True)
             running.messages.put_nowait(message)
         if isinstance(message, Completion):
@@ -239,11 +239,11 @@ class EngineClient:
     def _hand_in(self) -> None:
         self._supervisor.send(self._suspects.next_jobs(self._jobs()))
 
-    def _jobs(self) -> dict[int, Job]:
+    def _jobs(self) -> dict[int, InferenceJob]:
         return {ticket: running.flight.job for ticket, running in self._running.items()}
 
     def _child_ended(self, how: str) -> Sequence[int]:
-        self.snapshot, self._embedding.holds = Snapshot(0), 0
+        self.snapshot, self._embedding.holds = EngineSnapshot(0), 0
         self._calls.fail(f"the engine ended ({how})")
         decided = after_end((running.flight for running in self._running.values()), self._suspects)
         self._suspects = Suspects()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.embedding.messages import CallOff, Embed, Embedded, EmbedFailed, Unload
+from orchestrator.engine.embedding.messages import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
 from orchestrator.engine.embedding.port import Vectors
 from orchestrator.engine.llama.weights import sample_file, shards
 from orchestrator.engine.messages import Urgency
@@ -80,7 +80,7 @@ class EmbeddingCalls:
         answer = await self._asked(tuple(texts), urgency is Urgency.BACKGROUND, whole)
         if isinstance(answer, EmbedFailed):
             raise EmbeddingRefused(answer.reason, text=answer.text)
-        assert isinstance(answer, Embedded)
+        assert isinstance(answer, EmbeddedTexts)
         self._losses = 0
         vectors = np.frombuffer(answer.vectors, np.float32).reshape(len(texts), answer.dimensions)
         return Embeddings(vectors, answer.dimensions, self._named(self._spec), answer.tokens, answer.cut)

@@ -13,14 +13,14 @@ that kills it takes nobody with it; all others wait for them, and go in together
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.engine.messages import Job, Urgency
+from orchestrator.engine.messages import InferenceJob, Urgency
 
 
 @dataclass(frozen=True)
 class Flight:
     """A ticket without an outcome. `told`: some of its answer, which cannot begin anew."""
 
-    job: Job
+    job: InferenceJob
     told: bool = False
 
 
@@ -30,7 +30,7 @@ class AfterEnd:
 
     inside: tuple[int, ...]
     failed: tuple[int, ...]
-    again: tuple[Job, ...]
+    again: tuple[InferenceJob, ...]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Suspects:
         """Once nobody waits for its answer. The first stays until the child has ended it: it may still bring it down."""
         return self if self.has_turn(ticket) else Suspects(tuple(one for one in self.tickets if one != ticket))
 
-    def next_jobs(self, waiting: Mapping[int, Job]) -> list[Job]:
+    def next_jobs(self, waiting: Mapping[int, InferenceJob]) -> list[InferenceJob]:
         """What the child gets now, of all that have no outcome."""
         return [waiting[self.tickets[0]]] if self.tickets else list(waiting.values())
 
 
-def suspects_of(jobs: Iterable[Job]) -> Suspects:
+def suspects_of(jobs: Iterable[InferenceJob]) -> Suspects:
     """For a new child. Not the computing of a floor, which takes minutes that no question may wait for."""
     return Suspects(tuple(job.ticket for job in jobs if job.replay > 0 and job.urgency is Urgency.INTERACTIVE))
 

@@ -21,7 +21,7 @@ from orchestrator.engine.client.supervision import (
     loading_words,
     pause_after,
 )
-from orchestrator.engine.messages import LoadFailed, Loading, Ready
+from orchestrator.engine.messages import EngineReady, LoadFailed, ModelLoading
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 log = logging.getLogger("lorekeep.engine")
@@ -188,10 +188,10 @@ class Supervisor:
         clock = asyncio.get_running_loop().time
         async with asyncio.timeout(MOST_SILENCE) as silence:
             async for message in child.messages():
-                if isinstance(message, Loading):
+                if isinstance(message, ModelLoading):
                     self._progressed(message.fraction)
                     silence.reschedule(clock() + MOST_SILENCE)
-                elif isinstance(message, Ready):
+                elif isinstance(message, EngineReady):
                     silence.reschedule(None)
                     await self._stands(message.info)
                 elif isinstance(message, LoadFailed):

@@ -20,7 +20,7 @@ from orchestrator.engine.child.watchdog import Watch, unwatched
 from orchestrator.engine.embedding.messages import (
     CallOff,
     Embed,
-    Embedded,
+    EmbeddedTexts,
     EmbedFailed,
     FromEmbedder,
     Holds,
@@ -29,9 +29,9 @@ from orchestrator.engine.embedding.messages import (
 )
 from orchestrator.engine.embedding.port import (
     HARMLESS,
+    EmbeddingBackend,
     EmbeddingContext,
-    EmbeddingModel,
-    TextRefused,
+    TextNotEmbeddable,
     Vectors,
     batches,
     cut,
@@ -55,7 +55,7 @@ class Lanes:
 
     def __init__(
         self,
-        load: Callable[[], EmbeddingModel] | None,
+        load: Callable[[], EmbeddingBackend] | None,
         post: Post,
         watch: Watch = unwatched,
         idle: float = IDLE_SECONDS,
@@ -92,14 +92,14 @@ class Lanes:
 class Shared:
     """The model, loaded for the first lane that wants it and freed by the last one that lets it go. Either is told."""
 
-    def __init__(self, load: Callable[[], EmbeddingModel], post: Post) -> None:
+    def __init__(self, load: Callable[[], EmbeddingBackend], post: Post) -> None:
         self._load = load
         self._post = post
         self._lock = threading.Lock()
-        self._model: EmbeddingModel | None = None
+        self._model: EmbeddingBackend | None = None
         self._holders = 0
 
-    def hold(self) -> EmbeddingModel:
+    def hold(self) -> EmbeddingBackend:
         with self._lock:
             if self._model is None:
                 self._model = self._load()
@@ -128,7 +128,7 @@ class Lane:
         self._idle = idle
         self._inbox: queue.SimpleQueue[Embed | Unload | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"embedding at nice {nice}", daemon=True)
-        self._held: tuple[EmbeddingModel, EmbeddingContext] | None = None
+        self._held: tuple[EmbeddingBackend, EmbeddingContext] | None = None
 
     @property
     def started(self) -> bool:
@@ -160,19 +160,19 @@ class Lane:
         try:
             answer: FromEmbedder | None = self._embed(message)
         except BackendError as error:
-            answer = EmbedFailed(message.call, str(error), isinstance(error, TextRefused))
+            answer = EmbedFailed(message.call, str(error), isinstance(error, TextNotEmbeddable))
         self._wanted.discard(message.call)
         if answer is not None:
             self._post([answer])
 
-    def _embed(self, message: Embed) -> Embedded | None:
+    def _embed(self, message: Embed) -> EmbeddedTexts | None:
         """None when nobody waits for it any more, noticed between two batches."""
         if message.call not in self._wanted:
             return None
         model, context = self._ready()
         texts = [self._read(model, number, text, message.whole) for number, text in enumerate(message.texts)]
         if not texts:
-            return Embedded(message.call, b"", model.dimensions, (), ())
+            return EmbeddedTexts(message.call, b"", model.dimensions, (), ())
         parts = [piece for text in texts for piece in text.pieces]
         lengths, rows = [len(part) for part in parts], []
         for batch in batches(lengths):
@@ -182,13 +182,13 @@ class Lane:
                 rows.append(normalised(computed(model, context, [parts[at] for at in batch])))
         vectors = joined(np.concatenate(rows), lengths, [len(text.pieces) for text in texts])
         tokens, lost = tuple(text.tokens for text in texts), tuple(text.lost for text in texts)
-        return Embedded(message.call, vectors.tobytes(), model.dimensions, tokens, lost)
+        return EmbeddedTexts(message.call, vectors.tobytes(), model.dimensions, tokens, lost)
 
-    def _read(self, model: EmbeddingModel, number: int, text: str, whole: bool) -> "Read":
+    def _read(self, model: EmbeddingBackend, number: int, text: str, whole: bool) -> "ReadText":
         with self._watch(seconds()):
             return read(model, number, text, whole)
 
-    def _ready(self) -> tuple[EmbeddingModel, EmbeddingContext]:
+    def _ready(self) -> tuple[EmbeddingBackend, EmbeddingContext]:
         if self._held is None:
             model = self._shared.hold()
             self._step_back()
@@ -215,7 +215,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadText:
     """A text as ids that fit the window; `lost`: how many did not."""
 
     pieces: list[list[int]]
@@ -231,21 +231,21 @@ def seconds(tokens: int = 0) -> float:
     return LATENT_SECONDS + tokens / TOKENS_A_SECOND
 
 
-def read(model: EmbeddingModel, number: int, text: str, whole: bool) -> Read:
-    """Raises TextRefused for a text that has no ids."""
+def read(model: EmbeddingBackend, number: int, text: str, whole: bool) -> ReadText:
+    """Raises TextNotEmbeddable for a text that has no ids."""
     ids = model.encode(text)
     if not ids:
-        raise TextRefused(f"text {number} is empty: there is nothing to embed")
+        raise TextNotEmbeddable(f"text {number} is empty: there is nothing to embed")
     if whole:
-        return Read(pieces(ids, model.window, model.starting, model.ending))
+        return ReadText(pieces(ids, model.window, model.starting, model.ending))
     beginning = cut(ids, model.window, model.ending)
-    return Read([beginning.ids], beginning.lost)
+    return ReadText([beginning.ids], beginning.lost)
 
 
-def computed(model: EmbeddingModel, context: EmbeddingContext, texts: Sequence[Sequence[int]]) -> Vectors:
-    """Raises TextRefused where the model fails at these texts and not at another one, BackendError where at all."""
+def computed(model: EmbeddingBackend, context: EmbeddingContext, texts: Sequence[Sequence[int]]) -> Vectors:
+    """Raises TextNotEmbeddable where the model fails at these texts and not at another one, BackendError where at all."""
     try:
         return context.vectors(texts)
     except BackendError as error:
         context.vectors([cut(model.encode(HARMLESS), model.window, model.ending).ids])
-        raise TextRefused(str(error)) from error
+        raise TextNotEmbeddable(str(error)) from error

@@ -32,7 +32,7 @@ ToEmbedder = Embed | CallOff | Unload
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedTexts:
     """`tokens` that were read of each text, and how many at its end did not fit the window and were `cut`."""
 
     call: int
@@ -61,4 +61,4 @@ class Holds:
     weights: int
 
 
-FromEmbedder = Embedded | EmbedFailed | Holds
+FromEmbedder = EmbeddedTexts | EmbedFailed | Holds

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from orchestrator.engine.backend import BackendError
 
 
-class TextRefused(BackendError):
+class TextNotEmbeddable(BackendError):
     """The model works, and can make nothing of one of these texts."""
 
 
@@ -36,7 +36,7 @@ class EmbeddingContext(Protocol):
     def close(self) -> None: ...
 
 
-class EmbeddingModel(Protocol):
+class EmbeddingBackend(Protocol):
     """A loaded model. `window` in tokens; `starting`, `ending`: how many of a text's first and last ids are the model's
     own, which every piece of a text keeps. `bytes` of its weights."""
 
@@ -118,9 +118,9 @@ def joined(vectors: Vectors, lengths: Sequence[int], counts: Sequence[int]) -> V
 
 
 def normalised(vectors: Vectors) -> Vectors:
-    """Rows of length 1. Raises TextRefused for a row without a direction."""
+    """Rows of length 1. Raises TextNotEmbeddable for a row without a direction."""
     lengths: npt.NDArray[Any] = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not (lengths > 0).all():
-        raise TextRefused("the embedding model gave a vector without a direction")
+        raise TextNotEmbeddable("the embedding model gave a vector without a direction")
     rows: Vectors = (vectors / lengths).astype(np.float32)
     return rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.characters import TEXT, Ranges, both, classes, union
-from orchestrator.engine.llama.regular import Character, Choice, Repeat, Sequence, Tree
+from orchestrator.engine.llama.regular import Alternatives, Character, Repeat, Sequence, Tree
 
 MOST_WORK = 150_000  # joined sets of one schema, about 0.1 s
 MOST_POSITIONS = 5000  # of one schema: each holds a bit for every other
@@ -26,7 +26,7 @@ class Automaton:
     accepting: frozenset[int]
 
 
-class Budget:
+class StateBudget:
     """What the patterns of one schema may take together."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Budget:
             raise SchemaRefused(f"the JSON schema's patterns need more than {MOST_STATES} states")
 
 
-def determine(tree: Tree, budget: Budget) -> Automaton:
+def determine(tree: Tree, budget: StateBudget) -> Automaton:
     """Raises SchemaRefused past the budget, and where no text fits."""
     return _pruned(*_subsets(_Positions(budget), tree, budget))
 
@@ -68,7 +68,7 @@ NOTHING = _Part(True, 0, 0)
 
 
 class _Positions:
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: StateBudget) -> None:
         self.sets: list[Ranges] = []
         self.after: list[int] = []
         self._budget = budget
@@ -82,7 +82,7 @@ class _Positions:
                 self.after.append(0)
                 bit = 1 << (len(self.sets) - 1)
                 return _Part(False, bit, bit)
-            case Choice(items):
+            case Alternatives(items):
                 parts = [self.add(item) for item in items]
                 return _Part(
                     any(p.empty for p in parts), _joined(p.first for p in parts), _joined(p.last for p in parts)
@@ -123,7 +123,7 @@ class _Positions:
             self.after[position] |= first
 
 
-def _subsets(positions: _Positions, tree: Tree, budget: Budget) -> tuple[list[dict[int, Ranges]], set[int]]:
+def _subsets(positions: _Positions, tree: Tree, budget: StateBudget) -> tuple[list[dict[int, Ranges]], set[int]]:
     """Of each state the characters that lead to others, and the states in which a text may end."""
     whole = positions.add(tree)
     kinds = _kinds(positions.sets, budget)
@@ -153,7 +153,7 @@ def _subsets(positions: _Positions, tree: Tree, budget: Budget) -> tuple[list[di
     return steps, accepting
 
 
-def _kinds(sets: list[Ranges], budget: Budget) -> list[tuple[Ranges, int]]:
+def _kinds(sets: list[Ranges], budget: StateBudget) -> list[tuple[Ranges, int]]:
     """Characters that the expression never tells apart, with the positions that take them."""
     members: dict[Ranges, int] = {}
     for position, ranges in enumerate(sets):

@@ -22,7 +22,7 @@ from llama_cpp.llama_grammar import (
 )
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.automaton import Automaton, Budget, determine
+from orchestrator.engine.llama.automaton import Automaton, StateBudget, determine
 from orchestrator.engine.llama.choices import literal, one_of
 from orchestrator.engine.llama.keywords import LIMITS
 from orchestrator.engine.llama.numerals import MOST, integers, numbers
@@ -45,7 +45,7 @@ class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no ty
 
     def __init__(self, most: int) -> None:
         super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
-        self._budget = Budget()
+        self._budget = StateBudget()
         self._most, self._written, self._numbers = most, 0, count()
         self._named: dict[str, str] = {}  # references, to their rules
         # All of them at once: one that came later would find a property's rule under its name.

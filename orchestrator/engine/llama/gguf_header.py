@@ -31,7 +31,7 @@ _text = _function("gguf_get_val_str", ctypes.c_char_p, ctypes.c_void_p, ctypes.c
 _number = _function("gguf_get_val_u32", ctypes.c_uint32, ctypes.c_void_p, ctypes.c_int64)
 
 
-class Header:
+class GgufHeader:
     """An open header; of one shard, where there are several."""
 
     def __init__(self, pointer: int) -> None:
@@ -55,11 +55,11 @@ class Header:
 
 
 @contextmanager
-def header(path: Path) -> Iterator[Header | None]:
+def header(path: Path) -> Iterator[GgufHeader | None]:
     """None for a file that is no GGUF or not there: llama.cpp itself says why when it is loaded."""
     pointer = _open(os.fsencode(path), _Parameters(True, None))
     try:
-        yield Header(pointer) if pointer else None
+        yield GgufHeader(pointer) if pointer else None
     finally:
         if pointer:
             _free(pointer)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import llama_cpp as lib
 
-from orchestrator.engine.llama.gguf_header import Header, header
+from orchestrator.engine.llama.gguf_header import GgufHeader, header
 from orchestrator.engine.llama.weights import shards
 from orchestrator.engine.model import EngineSpec
 
@@ -47,11 +47,11 @@ def has_factors(path: Path) -> bool:
         return found is not None and has_choice(found)
 
 
-def has_choice(found: Header) -> bool:
+def has_choice(found: GgufHeader) -> bool:
     return any(found.has_tensor(name) for name in TENSORS)
 
 
-def chosen(first: Header, context: int) -> Factors:
+def chosen(first: GgufHeader, context: int) -> Factors:
     """`context`: tokens of the longest sequence, 0 for as many as the model was trained for."""
     architecture = first.text("general.architecture")
     trained = first.number(f"{architecture}.context_length") or 0

@@ -29,7 +29,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Alternatives:
     items: tuple["Tree", ...]
 
 
@@ -40,7 +40,7 @@ class Repeat:
     most: int | None
 
 
-Tree = Character | Sequence | Choice | Repeat
+Tree = Character | Sequence | Alternatives | Repeat
 ANYTHING = Repeat(Character(TEXT), 0, None)
 
 
@@ -67,7 +67,7 @@ class _Reader:
             found.append(self._anchored())
         if self._at < len(self._text):
             raise self._refusal("a bracket is closed that was not opened")
-        return Choice(tuple(found))
+        return Alternatives(tuple(found))
 
     def _anchored(self) -> Tree:
         begins = self._took("^")
@@ -79,7 +79,7 @@ class _Reader:
         found = [self._sequence()]
         while self._took("|"):
             found.append(self._sequence())
-        return found[0] if len(found) == 1 else Choice(tuple(found))
+        return found[0] if len(found) == 1 else Alternatives(tuple(found))
 
     def _sequence(self) -> Tree:
         items: list[Tree] = []

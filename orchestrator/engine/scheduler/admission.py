@@ -19,7 +19,7 @@ from orchestrator.engine.cache.pool import SCRATCH_CELLS, Pool
 from orchestrator.engine.cache.releasing import release
 from orchestrator.engine.cache.sizes import ROUND, Growth, Scale, Size, rounded, size_of
 from orchestrator.engine.cache.transfer import move
-from orchestrator.engine.messages import Grant, Job
+from orchestrator.engine.messages import Grant, InferenceJob
 from orchestrator.engine.scheduler.refusals import Floor, Refusal, refused
 from orchestrator.engine.scheduler.slack import Slack, endless
 from orchestrator.engine.scheduler.ticket import Ticket
@@ -69,7 +69,7 @@ class Admission:
 
     # -- at the door
 
-    def refusal(self, job: Job) -> Refusal | None:
+    def refusal(self, job: InferenceJob) -> Refusal | None:
         """Why this job can never run, as things stand; None when it may wait for its turn."""
         return refused(job, self.floors, self.grant, self._backend.tokens)
 

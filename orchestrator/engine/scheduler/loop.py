@@ -27,13 +27,13 @@ from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
+    EngineSnapshot,
     FromChild,
     Grant,
-    Job,
+    InferenceJob,
     Outcome,
     PutFloor,
     Reason,
-    Snapshot,
 )
 from orchestrator.engine.scheduler import outcomes
 from orchestrator.engine.scheduler.admission import Admission
@@ -103,7 +103,7 @@ class Loop:
 
     def handle(self, message: object) -> None:
         self._planning.disturb()
-        if isinstance(message, Job):
+        if isinstance(message, InferenceJob):
             self._arrive(message)
         elif isinstance(message, Cancel):
             self._cancel(message.ticket)
@@ -120,7 +120,7 @@ class Loop:
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
-    def _arrive(self, job: Job) -> None:
+    def _arrive(self, job: InferenceJob) -> None:
         self._arrivals += 1
         ticket = Ticket(job, array("I"), 0, self._arrivals, self._clock())
         self._tickets[job.ticket] = ticket
@@ -247,7 +247,7 @@ class Loop:
 
     # -- what others may see
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> EngineSnapshot:
         kept = self.keeper.tiers.figures() if self.keeper is not None else {}
         figures = {**vars(self.counters), **per_token(self._price(), self.admission.pools.values()), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)

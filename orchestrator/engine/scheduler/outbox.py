@@ -8,7 +8,7 @@ tokens of one answer that are told together are one message. Knows no transport.
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.engine.messages import Completion, Delta, FromChild
+from orchestrator.engine.messages import AnswerDelta, Completion, FromChild
 
 FRAME_SECONDS = 1 / 60
 
@@ -30,12 +30,12 @@ class Outbox:
         """Takes a message that was made at `now`, in seconds of one clock."""
         if not self._messages:
             self._since = now
-        if isinstance(message, Delta):
+        if isinstance(message, AnswerDelta):
             self._urgent = self._urgent or message.ticket not in self._begun
             self._begun.add(message.ticket)
             if (place := self._deltas.get(message.ticket)) is not None:
                 earlier = self._messages[place]
-                assert isinstance(earlier, Delta)
+                assert isinstance(earlier, AnswerDelta)
                 self._messages[place] = joined(earlier, message)
                 return
             self._deltas[message.ticket] = len(self._messages)
@@ -60,7 +60,7 @@ class Outbox:
         self._post(messages)
 
 
-def joined(earlier: Delta, later: Delta) -> Delta:
+def joined(earlier: AnswerDelta, later: AnswerDelta) -> AnswerDelta:
     """One message for two that follow one another."""
     return replace(
         later, text=earlier.text + later.text, ids=earlier.ids + later.ids, chosen=earlier.chosen + later.chosen

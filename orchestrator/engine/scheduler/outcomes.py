@@ -1,7 +1,7 @@
 """What is told of a ticket: what of its prompt it reuses, and how it ended."""
 
 from orchestrator.engine.child.forecast import covering
-from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, Timings
+from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, TicketTimings
 from orchestrator.engine.scheduler.ticket import Ticket
 
 
@@ -34,11 +34,13 @@ def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, no
     )
 
 
-def timings(ticket: Ticket, now: float) -> Timings:
+def timings(ticket: Ticket, now: float) -> TicketTimings:
     def since_arrival(moment: float) -> float:
         return max(0.0, (moment - ticket.arrived_at) * 1000) if moment else 0.0
 
     answering = now - ticket.first_token_at
     measurable = ticket.first_token_at and answering > 0 and ticket.generated > 1
     speed = (ticket.generated - 1) / answering if measurable else 0.0
-    return Timings(since_arrival(ticket.admitted_at), since_arrival(ticket.first_token_at), since_arrival(now), speed)
+    return TicketTimings(
+        since_arrival(ticket.admitted_at), since_arrival(ticket.first_token_at), since_arrival(now), speed
+    )

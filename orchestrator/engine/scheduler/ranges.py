@@ -3,7 +3,7 @@
 The daemon's API checks the same for its clients; this is for whoever else hands jobs in.
 """
 
-from orchestrator.engine.messages import Job, Reason, Sampling
+from orchestrator.engine.messages import InferenceJob, Reason, Sampling
 from orchestrator.engine.scheduler.refusals import Refusal
 
 # Name, least, most; both are allowed.
@@ -18,13 +18,13 @@ WHOLE = ("top_k", "seed", "logprobs")
 MOST_LOGPROBS = 100
 
 
-def out_of_range(job: Job) -> Refusal | None:
+def out_of_range(job: InferenceJob) -> Refusal | None:
     """What is wrong with a job's settings, in words; None when nothing is."""
     fault = _sampling_fault(job.sampling) or _ending_fault(job)
     return Refusal(Reason.SAMPLING, fault) if fault else None
 
 
-def _ending_fault(job: Job) -> str | None:
+def _ending_fault(job: InferenceJob) -> str | None:
     if not isinstance(job.max_tokens, int):
         return f"max_tokens {job.max_tokens!r} is no whole number"
     if job.max_tokens < 0:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from orchestrator.engine.cache.pool import SCRATCH_CELLS
-from orchestrator.engine.messages import Grant, Job, Reason
+from orchestrator.engine.messages import Grant, InferenceJob, Reason
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Refusal:
     detail: str
 
 
-def refused(job: Job, floors: Mapping[str, Floor], grant: Grant, tokens: int) -> Refusal | None:
+def refused(job: InferenceJob, floors: Mapping[str, Floor], grant: Grant, tokens: int) -> Refusal | None:
     """Why a job can never run under this grant; None when it may wait for its turn. `tokens`: of the vocabulary."""
     if job.floor not in floors:
         return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
@@ -43,7 +43,7 @@ def highest(ids: "array[int] | bytes") -> int:
     return int(found.max()) if found.size else -1
 
 
-def _foreign(job: Job, floor: Floor, tokens: int) -> Refusal | None:
+def _foreign(job: InferenceJob, floor: Floor, tokens: int) -> Refusal | None:
     """llama.cpp fails a whole step for an id without a token, and ends the process where it is asked for its text."""
     for what, token in ((f"floor {job.floor[:12]}", floor.highest), ("the prompt", highest(job.tail))):
         if token >= tokens:
@@ -52,7 +52,7 @@ def _foreign(job: Job, floor: Floor, tokens: int) -> Refusal | None:
     return None
 
 
-def _too_long(job: Job, floor: Floor, grant: Grant) -> Refusal | None:
+def _too_long(job: InferenceJob, floor: Floor, grant: Grant) -> Refusal | None:
     prompt = len(floor.ids) + len(job.tail) // 4
     need = prompt + job.max_tokens
     if need > grant.window:

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.messages import Snapshot
+from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.engine.scheduler.admission import Admission
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
 
 
-def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> Snapshot:
+def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> EngineSnapshot:
     """`figures` are counters by name."""
     phases = [ticket.phase for ticket in tickets]
     computing = (ticket for ticket in tickets if ticket.phase in (Phase.RESTORING, Phase.PREFILL))
     prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
-    return Snapshot(
+    return EngineSnapshot(
         grant=admission.grant.number,
         pools=tuple(pool.state() for pool in admission.pools.values()),
         running=len(phases) - phases.count(Phase.WAITING),

@@ -16,7 +16,7 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.watchdog import Watch
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import Delta, Outcome, Reason
+from orchestrator.engine.messages import AnswerDelta, Outcome, Reason
 from orchestrator.engine.scheduler.planner import Step
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
@@ -167,7 +167,7 @@ class Stepping:
     def _say(self, ticket: Ticket, text: str, ids: tuple[int, ...]) -> None:
         chosen = ticket.beside.shown(text, settled=ticket.text.settled)
         if text or ids or chosen:
-            self._reporting.tell(Delta(ticket.number, text, ids_to_bytes(ids), chosen))
+            self._reporting.tell(AnswerDelta(ticket.number, text, ids_to_bytes(ids), chosen))
 
     def _chosen(self, logprobs: Sequence[tuple[int, float]]) -> Chosen:
         own, *likeliest = [Chance(token, self._backend.pieces([token]), value) for token, value in logprobs]

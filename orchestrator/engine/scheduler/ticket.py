@@ -18,7 +18,7 @@ from orchestrator.engine.backend import Sampler
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.path import Path, Wanted
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.messages import Job, Progress, Reuse, Urgency
+from orchestrator.engine.messages import InferenceJob, PrefillProgress, Reuse, Urgency
 from orchestrator.engine.scheduler.drafts import Drafting
 from orchestrator.engine.text import ChosenBeside, TextStream
 
@@ -52,7 +52,7 @@ class Awaited:
 
 @dataclass(eq=False)
 class Ticket:
-    job: Job
+    job: InferenceJob
     ids: "array[int]"
     cut: int  # end of the floor
     in_line: int  # its place: who arrived before has a smaller one
@@ -124,11 +124,11 @@ class Ticket:
         self.restored, self.reuse, self.drafts = [], (), []
         self.computed, self.admitted_at = 0, 0.0
 
-    def progress(self) -> Progress:
+    def progress(self) -> PrefillProgress:
         """How much of its prompt stands, whoever computed it."""
         assert self.tip is not None
         missing = sum(len(node.ids) - node.filled for node in self.tip.path())
-        return Progress(self.number, len(self.ids) - missing, len(self.ids))
+        return PrefillProgress(self.number, len(self.ids) - missing, len(self.ids))
 
     def unfinished(self) -> Node | None:
         """The first node of its path with cells still to compute."""

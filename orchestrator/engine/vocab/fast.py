@@ -9,7 +9,7 @@ import tiktoken
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.vocab.patterns import PATTERNS
 from orchestrator.engine.vocab.sample import sample
-from orchestrator.engine.vocab.table import Kind, Table
+from orchestrator.engine.vocab.table import Table, TokenKind
 
 Encode = Callable[[str], "array[int]"]
 PROBES = 2000  # tokens, spread over the vocabulary, whose texts are tried one by one
@@ -42,7 +42,7 @@ def read_ranks(table: Table) -> dict[bytes, int]:
     Many lack tokens for bytes that UTF-8 never or hardly ever uses; tiktoken panics without all 256, so it gets marks.
     """
     ranks = {bytes([byte]): NO_TOKEN + byte for byte in range(256)}
-    for token in table.of(Kind.NORMAL):
+    for token in table.of(TokenKind.NORMAL):
         try:
             ranks[to_bytes(table.texts[token])] = token
         except KeyError:  # not written in the byte alphabet: no merge leads there

@@ -7,7 +7,7 @@ SentencePiece merges may walk to any token whose text stands there.
 from collections.abc import Iterable
 from itertools import pairwise
 
-from orchestrator.engine.vocab.table import Kind, Table
+from orchestrator.engine.vocab.table import Table, TokenKind
 
 HEAD = 3  # characters that texts are first looked for by; `<|` alone is frequent in code
 
@@ -39,11 +39,11 @@ class TextFinder:
 def reserved_texts(table: Table) -> list[str]:
     """Texts that content must never become whole: those of control tokens; of unknown, unused and byte tokens, which
     would come back as another text; and of user-defined ones that the template uses or that look like `<…>` or `[…]`."""
-    never = Kind.CONTROL | Kind.UNKNOWN | Kind.UNUSED | Kind.BYTE
+    never = TokenKind.CONTROL | TokenKind.UNKNOWN | TokenKind.UNUSED | TokenKind.BYTE
     return [
         text
         for text, kinds in zip(table.texts, table.kinds, strict=True)
-        if len(text) > 1 and (kinds & never or (kinds & Kind.USER_DEFINED and speaks_to_the_template(text, table)))
+        if len(text) > 1 and (kinds & never or (kinds & TokenKind.USER_DEFINED and speaks_to_the_template(text, table)))
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import llama_cpp as lib
 
 
-class Kind(IntFlag):
+class TokenKind(IntFlag):
     """llama.cpp's token attributes, as far as they matter here (`llama_token_attr` in llama.h)."""
 
     UNKNOWN = 1
@@ -36,7 +36,7 @@ class Table:
     def is_byte_bpe(self) -> bool:
         return self.model == "gpt2"
 
-    def of(self, kind: Kind) -> list[int]:
+    def of(self, kind: TokenKind) -> list[int]:
         return [n for n, kinds in enumerate(self.kinds) if kinds & kind]
 
     def digest(self) -> "hashlib._Hash":

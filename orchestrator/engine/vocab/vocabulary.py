@@ -15,7 +15,7 @@ from orchestrator.engine.vocab.fast import fast_encoder
 from orchestrator.engine.vocab.native import NativeTokenizer
 from orchestrator.engine.vocab.reserved import TextFinder, cut, reserved_texts
 from orchestrator.engine.vocab.sample import sample
-from orchestrator.engine.vocab.table import Kind, Table, read_table
+from orchestrator.engine.vocab.table import Table, TokenKind, read_table
 
 
 class Vocabulary:
@@ -30,10 +30,10 @@ class Vocabulary:
         self.add_bos, self.bos = table.add_bos, table.bos
         self._native = NativeTokenizer(model, table)
         self._forbidden = np.zeros(len(table.texts), bool)
-        self._forbidden[table.of(Kind.CONTROL)] = True
+        self._forbidden[table.of(TokenKind.CONTROL)] = True
         reserved = set(reserved_texts(table))
         self._reserved = TextFinder(reserved)
-        self._defined = TextFinder({table.texts[n] for n in table.of(Kind.USER_DEFINED)} - reserved)
+        self._defined = TextFinder({table.texts[n] for n in table.of(TokenKind.USER_DEFINED)} - reserved)
         self._fast = fast_encoder(table, self._slow)
         self.fast = self._fast is not None
         self.fingerprint = self._fingerprint(table)

@@ -1,11 +1,13 @@
 """What an answer says of itself, from what the engine reported."""
 
 from orchestrator.answering import accounts
-from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, Timings
+from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, TicketTimings
 
 
 def completion(drafted: int, accepted: int) -> Completion:
-    return Completion(1, Outcome.DONE, Reason.STOP, "", 10, 8, 2, 20, drafted, accepted, Timings(1.0, 2.0, 3.0, 40.0))
+    return Completion(
+        1, Outcome.DONE, Reason.STOP, "", 10, 8, 2, 20, drafted, accepted, TicketTimings(1.0, 2.0, 3.0, 40.0)
+    )
 
 
 def test_drafts_are_those_of_all_inferences_of_an_answer() -> None:

@@ -15,7 +15,7 @@ from orchestrator.answering.agent import MOST_REQUESTS, Answerer, AnswerEvent, F
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.answering.model import EngineModel
 from orchestrator.answering.tools import SearchArchive
-from orchestrator.engine.messages import Admitted, Completion, Delta, Outcome, Progress, Reason
+from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, Outcome, PrefillProgress, Reason
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.prompt.composing import Composer
 from orchestrator.prompt.evidence import Found, Hit
@@ -46,10 +46,10 @@ class ScriptedEngine:
                 raise said
             prompt = request.prompt.tokens
             yield Admitted(1, prompt, (), 0.0)
-            yield Progress(1, prompt, prompt)
+            yield PrefillProgress(1, prompt, prompt)
             for at in range(0, len(said), self.size):
                 piece = said[at : at + self.size]
-                yield Delta(1, piece, array("I", list(piece.encode())).tobytes())
+                yield AnswerDelta(1, piece, array("I", list(piece.encode())).tobytes())
             yield Completion(1, Outcome.DONE, self.reason, prompt=prompt, cached=3, generated=len(said))
         finally:
             self.ended += 1
@@ -126,7 +126,7 @@ async def test_an_answer_streams_as_it_comes(bench: Benches, a_turn: Turns) -> N
 
 async def test_admission_and_progress_come_before_the_first_text(bench: Benches, a_turn: Turns) -> None:
     events = await bench("Yes.").events(a_turn())
-    assert [type(event) for event in events] == [Admitted, Progress, Text, Finished]
+    assert [type(event) for event in events] == [Admitted, PrefillProgress, Text, Finished]
 
 
 async def test_the_engine_gets_what_our_formatters_wrote_and_nothing_else(bench: Benches, a_turn: Turns) -> None:

@@ -11,7 +11,7 @@ from formatters.context import TurnContext
 from orchestrator.answering.engine_port import STALE_TRIES, EngineEncoder, EngineInference, fault_of
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, Reason
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, Reason
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 from orchestrator.prompt.composing import Composer, context_of
 
@@ -27,7 +27,7 @@ class SmallEngine:
     word: str = "Yes."
     floors: dict[str, bytes] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[InferenceJob] = field(default_factory=list)
     closed: int = 0
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]:
@@ -39,13 +39,13 @@ class SmallEngine:
         self.floors.setdefault(name, ids)
         self.pools.setdefault(name, pool)
 
-    async def run(self, job: Job) -> AsyncGenerator[InferenceEvent]:
+    async def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
         self.jobs.append(job)
         try:
             if self.fault:
                 raise self.fault
             if self.word:
-                yield Delta(1, self.word, b"")
+                yield AnswerDelta(1, self.word, b"")
             yield self.ended
         finally:
             self.closed += 1
@@ -68,7 +68,7 @@ async def test_a_job_names_its_floor_and_carries_only_the_tail(request_: Inferen
     assert engine.floors == {request_.prompt.floor.name: request_.prompt.floor.ids}
     assert (job.floor, job.tail, job.owner) == (request_.prompt.floor.name, request_.prompt.tail, 1000)
     assert (job.max_tokens, job.stop, job.grant) == (64, ("END",), 3)
-    assert [type(event) for event in events] == [Delta, Completion]
+    assert [type(event) for event in events] == [AnswerDelta, Completion]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from formatters.context import IdentityView
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.place import Place
-from orchestrator.engine.messages import Progress, Snapshot
+from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
 from orchestrator.prompt.assembled import Floor
 
 
@@ -16,14 +16,14 @@ class Engine:
 
     def __init__(self, *measured):
         names = ("ms_per_token_empty", "ms_per_token_cell")
-        self.snapshot = Snapshot(0, counters=dict(zip(names, measured, strict=False)))
+        self.snapshot = EngineSnapshot(0, counters=dict(zip(names, measured, strict=False)))
         self.told = asyncio.Event()
 
     def put_floor(self, name, ids, *, pool):
         pass
 
     async def run(self, job):
-        yield Progress(0, 200, 1200)
+        yield PrefillProgress(0, 200, 1200)
         self.told.set()
         await asyncio.Event().wait()
 

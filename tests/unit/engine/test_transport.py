@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import Cancel, Decoded, Encode
+from orchestrator.engine.messages import Cancel, DecodedText, Encode
 from orchestrator.engine.transport import HEADER, Wire, pack, unpack
 
 messages = st.lists(
     st.builds(Cancel, st.integers())
-    | st.builds(Decoded, st.integers(), st.text(st.characters(exclude_categories=["Cs"])))
+    | st.builds(DecodedText, st.integers(), st.text(st.characters(exclude_categories=["Cs"])))
     | st.builds(Encode, st.integers(), st.tuples(st.text(st.characters(exclude_categories=["Cs"])))),
     max_size=5,
 )
@@ -73,7 +73,7 @@ def test_threads_that_send_at_once_do_not_mix_their_batches(ends: tuple[socket.s
     ours, theirs = ends
     wire, text = Wire(ours), "x" * 100_000
     threads = [
-        threading.Thread(target=lambda n=n: [wire.send([Decoded(n, text)]) for _ in range(20)]) for n in range(4)
+        threading.Thread(target=lambda n=n: [wire.send([DecodedText(n, text)]) for _ in range(20)]) for n in range(4)
     ]
     for thread in threads:
         thread.start()

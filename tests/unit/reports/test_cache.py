@@ -3,14 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import Reuse, Snapshot, Tier
+from orchestrator.engine.messages import EngineSnapshot, Reuse, Tier
 from orchestrator.engine.scheduler.counters import Counters
 from orchestrator.reports.cache import WHOLE, cache_report
 from orchestrator.reports.metrics import metrics
 
 
 def told(counted, **options):
-    return cache_report(Snapshot(1, kv_bytes=4096, counters=counted), **{"on_gpu": False, "ranges": True} | options)
+    return cache_report(
+        EngineSnapshot(1, kv_bytes=4096, counters=counted), **{"on_gpu": False, "ranges": True} | options
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.sampled_from(list(Tier)))))

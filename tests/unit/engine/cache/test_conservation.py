@@ -16,7 +16,7 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.watchdog import Watchdog
 from orchestrator.engine.child.worker import Worker, overrun
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Completion, Grant, Job, PutFloor, Shutdown, Snapshot
+from orchestrator.engine.messages import Completion, EngineSnapshot, Grant, InferenceJob, PutFloor, Shutdown
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire
@@ -138,10 +138,10 @@ def test_the_running_child_looks_for_broken_laws_whenever_it_has_nothing_to_do()
     heard = wire.receive()
     with ours, running(Wire(theirs)) as worker:
         wire.send([Grant(1, 4096, 2048), PutFloor("code", ids_to_bytes(FLOOR))])
-        wire.send([Job(1, "code", ids_to_bytes([1, 2]), 1, 3)])
+        wire.send([InferenceJob(1, "code", ids_to_bytes([1, 2]), 1, 3)])
         assert any(isinstance(message, Completion) for message in heard)
-        next(message for message in heard if isinstance(message, Snapshot) and message.running == 0)
+        next(message for message in heard if isinstance(message, EngineSnapshot) and message.running == 0)
         padding_that_was_left(worker._loop.admission.pools["code"])
         wire.send([Grant(1, 4096, 2048)])
-        told = next(m for m in heard if isinstance(m, Snapshot) and m.counters["broken_pools"])
+        told = next(m for m in heard if isinstance(m, EngineSnapshot) and m.counters["broken_pools"])
         assert told.pools == ()

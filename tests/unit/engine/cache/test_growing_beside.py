@@ -8,7 +8,7 @@ from support.driven import Driven
 from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Grant, Job, Outcome, PutFloor, Urgency
+from orchestrator.engine.messages import Grant, InferenceJob, Outcome, PutFloor, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 
 POOL = "lorekeep@v1/vaults"
@@ -47,7 +47,7 @@ def cached(driven: Driven, ticket: int, floor: str, vault: int) -> int:
 
 
 def in_advance(driven: Driven, ticket: int, floor: str) -> None:
-    driven.loop.handle(Job(ticket, floor, b"", 0, 0, urgency=Urgency.BACKGROUND))
+    driven.loop.handle(InferenceJob(ticket, floor, b"", 0, 0, urgency=Urgency.BACKGROUND))
 
 
 def test_with_room_for_both_the_old_floor_stays_where_it_is(driven: Driven) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine.checkpoints.file import Damaged, Header, read_header, read_state, write
+from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, read_header, read_state, write
 
-HEADER = Header("a" * 64, "b" * 64, "c" * 64, 256, 300, array("I", range(44)))
+HEADER = SegmentHeader("a" * 64, "b" * 64, "c" * 64, 256, 300, array("I", range(44)))
 STATE = bytes(range(256)) * 3
 anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.kv"
 
 
-def read(path: Path) -> tuple[Header, bytes]:
+def read(path: Path) -> tuple[SegmentHeader, bytes]:
     header = read_header(path)
     return header, read_state(path, header)
 
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[Header, bytes]:
 @anew
 @given(st.binary(max_size=2000), st.lists(st.integers(0, 2**32 - 1), max_size=300), st.integers(0, 2**40))
 def test_what_was_written_is_read(tmp_path: Path, state: bytes, ids: list[int], start: int) -> None:
-    header = Header("a" * 64, "b" * 64, "c" * 64, start, start + len(ids), array("I", ids))
+    header = SegmentHeader("a" * 64, "b" * 64, "c" * 64, start, start + len(ids), array("I", ids))
     size = write(tmp_path / "y.kv", header, state)
     assert read(tmp_path / "y.kv") == (header, state)
     assert (tmp_path / "y.kv").stat().st_size == size
@@ -46,9 +46,9 @@ def test_a_file_with_any_byte_flipped_is_damaged(path: Path, at: int, by: int) -
     data[at % len(data)] ^= by
     spoiled = path.with_name("spoiled.kv")
     spoiled.write_bytes(data)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedCheckpoint):
         read(spoiled)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedCheckpoint):
         read_state(spoiled, HEADER)
 
 
@@ -57,7 +57,7 @@ def test_a_file_with_any_byte_flipped_is_damaged(path: Path, at: int, by: int) -
 def test_a_file_cut_anywhere_is_damaged(path: Path, at: int) -> None:
     spoiled = path.with_name("spoiled.kv")
     spoiled.write_bytes(path.read_bytes()[: at % path.stat().st_size])
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedCheckpoint):
         read(spoiled)
 
 
@@ -66,7 +66,7 @@ def test_a_file_cut_anywhere_is_damaged(path: Path, at: int) -> None:
 def test_a_file_with_something_behind_it_is_damaged(path: Path, more: bytes) -> None:
     spoiled = path.with_name("spoiled.kv")
     spoiled.write_bytes(path.read_bytes() + more)
-    with pytest.raises(Damaged, match="truncated"):
+    with pytest.raises(DamagedCheckpoint, match="truncated"):
         read(spoiled)
 
 
@@ -74,13 +74,13 @@ def test_a_file_with_something_behind_it_is_damaged(path: Path, more: bytes) -> 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_no_checkpoint(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "z.kv").write_bytes(data)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedCheckpoint):
         read(tmp_path / "z.kv")
 
 
 def test_a_whole_file_of_another_segment_is_damaged(path: Path) -> None:
-    other = Header(HEADER.root, "d" * 64, HEADER.parent, HEADER.start, HEADER.end, HEADER.ids)
-    with pytest.raises(Damaged, match="another segment"):
+    other = SegmentHeader(HEADER.root, "d" * 64, HEADER.parent, HEADER.start, HEADER.end, HEADER.ids)
+    with pytest.raises(DamagedCheckpoint, match="another segment"):
         read_state(path, other)
 
 
@@ -90,7 +90,7 @@ def test_a_header_that_claims_enormous_sizes_allocates_nothing(path: Path) -> No
     path.write_bytes(data)
     for reading in (lambda: read_header(path), lambda: read_state(path, HEADER)):
         tracemalloc.start()
-        with pytest.raises(Damaged, match="truncated"):
+        with pytest.raises(DamagedCheckpoint, match="truncated"):
             reading()
         (_, most), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
         assert most < 1 << 20

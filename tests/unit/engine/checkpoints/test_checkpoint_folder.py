@@ -5,14 +5,14 @@ from array import array
 
 import pytest
 
-from orchestrator.engine.checkpoints.file import Damaged, Header, read_state, write
+from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, read_state, write
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.messages import Tier
 
 IDS = array("I", [1, 2, 3])
 NAME = named("root", IDS)
-HEADER = Header("root", NAME, "root", 0, 3, IDS)
+HEADER = SegmentHeader("root", NAME, "root", 0, 3, IDS)
 
 
 def odd_things(folder):
@@ -54,5 +54,5 @@ def test_a_file_in_the_folder_s_place_leaves_the_disk_tier_out(tmp_path, caplog)
 
 
 def test_a_device_is_no_checkpoint(tmp_path):
-    with pytest.raises(Damaged, match="no file"):
+    with pytest.raises(DamagedCheckpoint, match="no file"):
         read_state(type(tmp_path)("/dev/zero"), HEADER)

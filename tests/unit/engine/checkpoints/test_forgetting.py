@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.forgetting import forget_chain, forget_from
 from orchestrator.engine.checkpoints.segments import segments
 from orchestrator.engine.checkpoints.store import Tiers
@@ -20,10 +20,10 @@ def tiers() -> Iterator[Tiers]:
     kept.close()
 
 
-def keep(tiers: Tiers, ids: "array[int]", cut: int, owner: int = 1) -> list[Header]:
+def keep(tiers: Tiers, ids: "array[int]", cut: int, owner: int = 1) -> list[SegmentHeader]:
     """All segments of a path."""
     headers = [
-        Header("root", one.name, one.parent, one.start, one.end, ids[one.start : one.end])
+        SegmentHeader("root", one.name, one.parent, one.start, one.end, ids[one.start : one.end])
         for one in segments("root", ids, cut, owner, len(ids))
     ]
     for header in headers:
@@ -31,7 +31,7 @@ def keep(tiers: Tiers, ids: "array[int]", cut: int, owner: int = 1) -> list[Head
     return headers
 
 
-def held(tiers: Tiers, headers: list[Header]) -> list[bool]:
+def held(tiers: Tiers, headers: list[SegmentHeader]) -> list[bool]:
     return [tiers.holds(header.name) for header in headers]
 
 

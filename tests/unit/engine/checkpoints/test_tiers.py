@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.checkpoints import STATE, alone, header, tiers
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.messages import Tier
 
@@ -131,7 +131,7 @@ def test_a_file_that_vanished_or_was_damaged_is_a_miss_and_is_forgotten(tmp_path
     kept.close()
 
 
-def told(kept: Tiers, one: Header) -> list[Tier]:
+def told(kept: Tiers, one: SegmentHeader) -> list[Tier]:
     view = kept.view()
     return [view.tier(other) for other in view.below(one.parent) if other.name == one.name]
 

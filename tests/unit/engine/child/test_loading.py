@@ -16,7 +16,7 @@ from orchestrator.engine.child import worker
 from orchestrator.engine.child.loading import PAGE, LoadProgress, faults, telling
 from orchestrator.engine.child.watchdog import Watchdog
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Loading, Ready, Shutdown
+from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.transport import Wire
 
@@ -60,21 +60,21 @@ def test_each_percent_is_told_once() -> None:
     progress = LoadProgress()
     assert progress.news() is None
     progress.place(0.431)
-    assert progress.news() == Loading(0.431)
+    assert progress.news() == ModelLoading(0.431)
     progress.place(0.439)
     assert progress.news() is None
     progress.place(0.44)
-    assert progress.news() == Loading(0.44)
+    assert progress.news() == ModelLoading(0.44)
 
 
 def test_what_was_told_is_told_again_where_it_is_wanted_and_never_less() -> None:
     progress = LoadProgress()
-    assert progress.news(old=True) == Loading(0.0)
+    assert progress.news(old=True) == ModelLoading(0.0)
     progress.place(0.5)
-    assert progress.news() == Loading(0.5)
+    assert progress.news() == ModelLoading(0.5)
     progress.place(0.25)
     assert progress.news() is None
-    assert progress.news(old=True) == Loading(0.5)
+    assert progress.news(old=True) == ModelLoading(0.5)
 
 
 def test_no_percent_is_taken_back_when_it_is_told_again() -> None:
@@ -111,12 +111,12 @@ def test_a_thread_that_there_is_not_has_no_faults() -> None:
 
 def test_what_is_new_is_told_until_the_load_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.engine.child.loading.TELL_SECONDS", 0.001)
-    progress, told = LoadProgress(), queue.SimpleQueue[Loading]()
+    progress, told = LoadProgress(), queue.SimpleQueue[ModelLoading]()
     progress.place(0.25)
     with telling(progress, lambda messages: [told.put(message) for message in messages] and None):
-        assert told.get(timeout=SOON) == Loading(0.25)
+        assert told.get(timeout=SOON) == ModelLoading(0.25)
     progress.place(0.5)
-    assert {told.get() for _ in range(told.qsize())} <= {Loading(0.25)}, "what was told again as a sign of life"
+    assert {told.get() for _ in range(told.qsize())} <= {ModelLoading(0.25)}, "what was told again as a sign of life"
     assert "loading" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -135,10 +135,10 @@ def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_af
     with ours:
         child = worker.begun(spec, Wire(theirs), Watchdog(time.monotonic, worker.overrun))
         assert child is not None
-        assert looked == [Loading(0.0)] * 3
+        assert looked == [ModelLoading(0.0)] * 3
         running = threading.Thread(target=child.run)
         running.start()
-        assert isinstance(next(message for message in heard if not isinstance(message, Loading)), Ready)
+        assert isinstance(next(message for message in heard if not isinstance(message, ModelLoading)), EngineReady)
         wire.send([Shutdown()])
         running.join(SOON)
         assert not running.is_alive()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.child.threads import CoreTimes, Crowding, core_times, cores, default_threads, threads_beside
+from orchestrator.engine.child.threads import CoreTimes, ThreadCount, core_times, cores, default_threads, threads_beside
 
 
 def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int]:
@@ -20,7 +20,7 @@ def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int
             busy, own = busy + all_of_us, own + we
             yield CoreTimes(float(second), busy, own)
 
-    crowding = Crowding(most, found.append, seconds().__next__)
+    crowding = ThreadCount(most, found.append, seconds().__next__)
     for _ in busy_cores:
         crowding.look()
     return found
@@ -56,7 +56,7 @@ def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothin
             raise one
         return one
 
-    crowding = Crowding(cores(), found.append, read)
+    crowding = ThreadCount(cores(), found.append, read)
     crowding.look()
     crowding.look()
     assert found == ([cores() - 1] if cores() > 1 else [])

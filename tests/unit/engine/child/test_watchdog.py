@@ -12,7 +12,7 @@ from support.waiting import SOON
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.child.watchdog import FACTOR, LEAST_SECONDS, Watchdog
 from orchestrator.engine.fake import FakeBackend, FakeMemory
-from orchestrator.engine.messages import Grant, Job, PutFloor
+from orchestrator.engine.messages import Grant, InferenceJob, PutFloor
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -151,7 +151,7 @@ class Watched(Hands):
         self.loop.handle(Grant(1, 4096, 2048))
         self.round(0)
         self.loop.handle(PutFloor("code", ids_to_bytes(range(300))))
-        self.loop.handle(Job(1, "code", ids_to_bytes([7]), 1, 100))
+        self.loop.handle(InferenceJob(1, "code", ids_to_bytes([7]), 1, 100))
 
     def round(self, seconds: float) -> None:
         self.backend.seconds = seconds

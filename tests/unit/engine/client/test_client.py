@@ -12,7 +12,16 @@ from orchestrator.answering.engine_port import fault_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Admitted, Completion, Delta, Grant, Job, Outcome, Reason, Sampling
+from orchestrator.engine.messages import (
+    Admitted,
+    AnswerDelta,
+    Completion,
+    Grant,
+    InferenceJob,
+    Outcome,
+    Reason,
+    Sampling,
+)
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.token_ids import ids_to_bytes
 
@@ -33,7 +42,7 @@ async def engine(model="fake", cells=8192):
 
 def job(tail=(1, 2, 3), max_tokens=8, floor="f", seed=None):
     sampling = Sampling() if seed is None else Sampling(temperature=1.0, seed=seed)
-    return Job(0, floor, ids_to_bytes(tail), owner=1, max_tokens=max_tokens, sampling=sampling)
+    return InferenceJob(0, floor, ids_to_bytes(tail), owner=1, max_tokens=max_tokens, sampling=sampling)
 
 
 async def collect(client, asked):
@@ -47,7 +56,7 @@ async def test_an_answer_is_admitted_told_and_completed():
         assert isinstance(messages[0], Admitted)
         assert isinstance(messages[-1], Completion)
         assert messages[-1].outcome is Outcome.DONE
-        assert "".join(m.text for m in messages if isinstance(m, Delta)).isalpha()
+        assert "".join(m.text for m in messages if isinstance(m, AnswerDelta)).isalpha()
 
 
 async def test_the_second_question_computes_only_its_own_tokens():
@@ -110,7 +119,7 @@ async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
         for seed in range(50):  # some seeds end with their first token; the stop must come in the middle
             async for message in client.run(job(max_tokens=3000, seed=seed)):
                 seen.append(message)
-                if isinstance(message, Delta):
+                if isinstance(message, AnswerDelta):
                     os.kill(client.pid, signal.SIGKILL)
             if seen[-1].outcome is Outcome.FAILED:
                 break

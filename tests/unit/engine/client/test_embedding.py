@@ -14,7 +14,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, Grant, Job, Outcome, Urgency
+from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.token_ids import ids_to_bytes
 
@@ -139,7 +139,7 @@ def test_the_name_changes_with_the_file_and_the_window(models):
 
 async def answer(client):
     client.put_floor("f", ids_to_bytes(range(50)))
-    job = Job(0, "f", ids_to_bytes([1, 2]), owner=1, max_tokens=4)
+    job = InferenceJob(0, "f", ids_to_bytes([1, 2]), owner=1, max_tokens=4)
     last = [message async for message in client.run(job)][-1]
     assert isinstance(last, Completion)
     return last

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from orchestrator.engine.client.replay import AfterEnd, Flight, Suspects, after_end, suspects_of
-from orchestrator.engine.messages import Job, Urgency
+from orchestrator.engine.messages import InferenceJob, Urgency
 
 
 def job(ticket, replay=0, urgency=Urgency.INTERACTIVE):
-    return Job(ticket, "f", b"", 1, 8, urgency=urgency, replay=replay)
+    return InferenceJob(ticket, "f", b"", 1, 8, urgency=urgency, replay=replay)
 
 
 def test_what_told_nothing_goes_in_again_and_what_told_something_fails():

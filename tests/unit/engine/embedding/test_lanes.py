@@ -15,7 +15,7 @@ from orchestrator.engine.child.loading import STILL_SECONDS
 from orchestrator.engine.child.watchdog import FACTOR, Watchdog
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
-from orchestrator.engine.embedding.messages import CallOff, Embed, Embedded, EmbedFailed, Unload
+from orchestrator.engine.embedding.messages import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
 from orchestrator.engine.model import EmbeddingSpec
 
 
@@ -45,7 +45,7 @@ def test_what_did_not_fit_the_window_is_told_per_text(room):
 
 def test_no_texts_are_no_vectors(room):
     room.ask(1)
-    assert room.answer() == Embedded(1, b"", 64, (), ())
+    assert room.answer() == EmbeddedTexts(1, b"", 64, (), ())
 
 
 def test_a_question_does_not_wait_for_the_fill(room):
@@ -134,7 +134,7 @@ def test_a_model_that_cannot_be_loaded_fails_each_call_with_its_reason_and_is_tr
     for call in (1, 2, 3):
         room.ask(call, "a")
     assert [room.answer(), room.answer()] == [EmbedFailed(1, "no such file"), EmbedFailed(2, "still none")]
-    assert isinstance(room.answer(), Embedded)
+    assert isinstance(room.answer(), EmbeddedTexts)
     assert room.embedder.close()
 
 
@@ -194,7 +194,7 @@ def test_a_batch_that_fails_is_told_as_one_texts_fault_while_the_model_works_wit
         room.ask(1, "three words here", "two words")
         assert room.answer() == EmbedFailed(1, "embedding 5 tokens returned -1", text=True)
         room.ask(2, "two words")
-        assert isinstance(room.answer(), Embedded)
+        assert isinstance(room.answer(), EmbeddedTexts)
         GatedContext.vectors = broken
         room.ask(3, "two words")
         assert room.answer() == EmbedFailed(3, "embedding 1 tokens returned -3")

@@ -8,7 +8,7 @@ from support import odd_models
 
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, Outcome, PutFloor
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, PutFloor
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
@@ -33,13 +33,13 @@ class Engine:
 
     def _hear(self, messages: list[object]) -> None:
         for message in messages:
-            if isinstance(message, Delta):
+            if isinstance(message, AnswerDelta):
                 self.said.setdefault(message.ticket, []).extend(bytes_to_ids(message.ids))
             elif isinstance(message, Completion):
                 self.ends[message.ticket] = message
 
     def ask(self, ticket: int, tail: list[int], most: int = 6) -> None:
-        self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), 1, most))
+        self.loop.handle(InferenceJob(ticket, "code", ids_to_bytes(tail), 1, most))
 
     def turn(self, ticket: int, before: list[int]) -> list[int]:
         """Asks the next question of a conversation; returns all of it, the newest answer included."""
@@ -140,7 +140,7 @@ def test_another_user_s_tail_is_never_restored(backend: LlamaBackend, tmp_path: 
     engine.ask(1, [5] * 40)
     engine.finish().close()
     engine = Engine(backend, tmp_path / "kv")
-    engine.loop.handle(Job(2, "code", ids_to_bytes([5] * 40), 2, 6))
+    engine.loop.handle(InferenceJob(2, "code", ids_to_bytes([5] * 40), 2, 6))
     engine.finish()
     assert engine.ends[2].cached == len(FLOOR)
     engine.close()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.automaton import MOST_STATES, Automaton, Budget, determine
+from orchestrator.engine.llama.automaton import MOST_STATES, Automaton, StateBudget, determine
 from orchestrator.engine.llama.characters import both, inverse, of, union
 from orchestrator.engine.llama.numerals import integers, numbers
 from orchestrator.engine.llama.regular import read_expression, read_pattern
@@ -43,7 +43,7 @@ ORDINARY = {
 
 @pytest.mark.parametrize("pattern", ORDINARY)
 def test_patterns_that_people_use_are_taken(pattern: str) -> None:
-    assert fits(determine(read_pattern(pattern), Budget()), ORDINARY[pattern])
+    assert fits(determine(read_pattern(pattern), StateBudget()), ORDINARY[pattern])
     assert grammar_of(json.dumps({"type": "string", "pattern": pattern}))
 
 
@@ -73,7 +73,7 @@ MODEST = st.recursive(
 @given(HOSTILE, st.booleans())
 def test_a_hostile_pattern_is_refused_or_has_one_way_for_each_text(inner: str, anchored: bool) -> None:
     try:
-        automaton = determine(read_pattern(f"^({inner})$" if anchored else inner), Budget())
+        automaton = determine(read_pattern(f"^({inner})$" if anchored else inner), StateBudget())
     except SchemaRefused:
         return
     assert len(automaton.steps) <= MOST_STATES
@@ -85,19 +85,19 @@ def test_a_hostile_pattern_is_refused_or_has_one_way_for_each_text(inner: str, a
 @settings(max_examples=300, deadline=None)
 @given(MODEST, st.text("ab1\nx", max_size=7))
 def test_what_fits_is_what_fits_the_expression(inner: str, text: str) -> None:
-    automaton = determine(read_pattern(f"^(?:{inner})$"), Budget())
+    automaton = determine(read_pattern(f"^(?:{inner})$"), StateBudget())
     assert fits(automaton, text) == (re.fullmatch(inner, text) is not None)
 
 
 @pytest.mark.parametrize("text", ["", "a", "b", "ab", "ba", "xax", "xbx", "bxa"])
 @pytest.mark.parametrize("pattern", ["a", "^a", "a$", "^a|b$", "^a$|^b", "a|^b$", ""])
 def test_a_pattern_without_anchors_is_found_anywhere(pattern: str, text: str) -> None:
-    assert fits(determine(read_pattern(pattern), Budget()), text) == (re.search(pattern, text) is not None)
+    assert fits(determine(read_pattern(pattern), StateBudget()), text) == (re.search(pattern, text) is not None)
 
 
 @given(st.integers(-3000, 3000), st.integers(0, 3000), st.integers(-7000, 7000))
 def test_whole_numbers_fit_their_bounds_exactly(low: int, more: int, number: int) -> None:
-    automaton = determine(read_expression(integers(low, low + more)), Budget())
+    automaton = determine(read_expression(integers(low, low + more)), StateBudget())
     for one in (number, low, low + more, low - 1, low + more + 1):
         assert fits(automaton, str(one)) == (low <= one <= low + more)
 
@@ -105,7 +105,7 @@ def test_whole_numbers_fit_their_bounds_exactly(low: int, more: int, number: int
 @given(st.integers(-99, 99), st.integers(1, 99), st.booleans(), st.booleans(), st.integers(-8000, 8000))
 def test_fractions_fit_their_bounds_exactly(low: int, more: int, above: bool, below: bool, quarters: int) -> None:
     high = low + more
-    automaton = determine(read_expression(numbers(low, high, above, below)), Budget())
+    automaton = determine(read_expression(numbers(low, high, above, below)), StateBudget())
     for one in (quarters / 4, low + 0.25, high - 0.25, low - 0.25, high + 0.25, float(low), float(high)):
         inside = (low < one if above else low <= one) and (one < high if below else one <= high)
         assert fits(automaton, str(one).replace("-0.0", "0.0")) == inside

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, Job, Outcome, Urgency
+from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
 from orchestrator.engine.token_ids import ids_to_bytes
 
@@ -20,7 +20,7 @@ def beside_the_background(most: int) -> Machine:
     """A question that goes on from a background ticket's prompt, asked while that is computed."""
     made = Machine()
     made.floor("code", CODE)
-    made.loop.handle(Job(1, "code", ids_to_bytes(TAIL), 1, most, urgency=Urgency.BACKGROUND))
+    made.loop.handle(InferenceJob(1, "code", ids_to_bytes(TAIL), 1, most, urgency=Urgency.BACKGROUND))
     made.round()
     made.ask(2, "code", [*TAIL, 3], MOST)
     made.finish()
@@ -49,7 +49,7 @@ def three(most: int) -> Machine:
     """A long background prompt, a question that goes on from it, and one that shares nothing with them."""
     made = Machine(cells=16384, window=4096)
     made.floor("code", CODE)
-    made.loop.handle(Job(1, "code", ids_to_bytes(LONG), 1, most, urgency=Urgency.BACKGROUND))
+    made.loop.handle(InferenceJob(1, "code", ids_to_bytes(LONG), 1, most, urgency=Urgency.BACKGROUND))
     made.round()
     made.ask(2, "code", [*LONG, 3], MOST)
     made.ask(3, "code", OTHER, MOST)
@@ -121,7 +121,7 @@ def test_in_every_round_the_first_in_line_comes_nearer_to_its_answer(line: list[
     made.floor("code", CODE)
     for number, one in enumerate(line, start=1):
         urgency = Urgency.BACKGROUND if one.background else Urgency.INTERACTIVE
-        made.loop.handle(Job(number, "code", ids_to_bytes(one.ids), 1, one.most, urgency=urgency))
+        made.loop.handle(InferenceJob(number, "code", ids_to_bytes(one.ids), 1, one.most, urgency=urgency))
         for _ in range(one.rounds):
             first = first_in_line(made)
             before = missing(first) if first is not None else 0

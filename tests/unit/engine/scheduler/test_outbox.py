@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import Completion, Delta, FromChild, Outcome, Progress, Reason
+from orchestrator.engine.messages import AnswerDelta, Completion, FromChild, Outcome, PrefillProgress, Reason
 from orchestrator.engine.scheduler.outbox import FRAME_SECONDS, Outbox
 
 
-def delta(ticket: int, text: str) -> Delta:
-    return Delta(ticket, text, text.encode("utf-32-le"))
+def delta(ticket: int, text: str) -> AnswerDelta:
+    return AnswerDelta(ticket, text, text.encode("utf-32-le"))
 
 
 def end(ticket: int) -> Completion:
@@ -65,7 +65,7 @@ def test_a_first_token_takes_with_it_what_waited() -> None:
 
 def test_all_that_is_no_token_is_told_at_once() -> None:
     told = begun(1)
-    told.put(Progress(2, 5, 10))
+    told.put(PrefillProgress(2, 5, 10))
     assert told.offer(0.0) == 1
     told.put(delta(1, "b"))
     told.put(end(1))
@@ -102,7 +102,7 @@ def test_every_answer_arrives_whole_and_in_order_and_no_token_waits_longer_than_
             continue
         waiting = now if waiting is None else waiting
         if what == "progress":
-            told.put(Progress(ticket, 1, 2), now)
+            told.put(PrefillProgress(ticket, 1, 2), now)
             said.setdefault(ticket, []).append("|")
         else:
             told.put(delta(ticket, what), now)
@@ -110,8 +110,8 @@ def test_every_answer_arrives_whole_and_in_order_and_no_token_waits_longer_than_
     told.outbox.flush()
     heard: dict[int, list[str]] = {}
     for message in (message for batch in told.batches for message in batch):
-        assert isinstance(message, Delta | Progress)
-        heard.setdefault(message.ticket, []).append(message.text if isinstance(message, Delta) else "|")
+        assert isinstance(message, AnswerDelta | PrefillProgress)
+        heard.setdefault(message.ticket, []).append(message.text if isinstance(message, AnswerDelta) else "|")
     assert {ticket: "".join(parts) for ticket, parts in heard.items()} == {
         ticket: "".join(parts) for ticket, parts in said.items()
     }

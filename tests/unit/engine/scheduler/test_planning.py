@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, Grant, Job, Urgency
+from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Urgency
 from orchestrator.engine.scheduler.planner import Limits, Step
 from orchestrator.engine.scheduler.planning import STAND, Planning
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -63,7 +63,7 @@ def test_steps_that_stand_are_those_that_would_be_planned(made: list[tuple[str, 
             ticket, tail = len(asked) + 1, [(at + length) % 53 for at in range(length)]
             asked[ticket] = [*machine.floors[floor], *tail]
             urgency = Urgency.BACKGROUND if background else Urgency.INTERACTIVE
-            machine.loop.handle(Job(ticket, floor, ids_to_bytes(tail), 1, 40, urgency=urgency))
+            machine.loop.handle(InferenceJob(ticket, floor, ids_to_bytes(tail), 1, 40, urgency=urgency))
         elif kind == "rounds":
             for _ in range(value):
                 machine.round()

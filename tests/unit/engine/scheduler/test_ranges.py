@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.messages import Job, Outcome, Reason, Sampling
+from orchestrator.engine.messages import InferenceJob, Outcome, Reason, Sampling
 from orchestrator.engine.scheduler.ranges import MOST_LOGPROBS, RANGES, out_of_range
 from orchestrator.engine.token_ids import ids_to_bytes
 
-JOB = Job(1, "code", ids_to_bytes([1]), 1, 5)
+JOB = InferenceJob(1, "code", ids_to_bytes([1]), 1, 5)
 NAN, INF = float("nan"), float("inf")
 
 

@@ -7,7 +7,7 @@ from support.failing import POISON, FailingBackend, FailingMemory
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.messages import Cancel, Grant, Job, Outcome, Reason, Urgency
+from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
 
 CODE, OTHER = [n % 50 for n in range(300)], [n % 40 + 50 for n in range(200)]
@@ -85,7 +85,7 @@ def test_a_poisonous_ticket_fails_alone_and_those_beside_it_are_answered() -> No
 
 def test_a_ticket_handed_in_again_after_a_crash_is_not_tried_twice_more() -> None:
     made = machine()
-    made.loop.handle(Job(1, "code", ids_to_bytes([POISON]), 1, 5, replay=1))
+    made.loop.handle(InferenceJob(1, "code", ids_to_bytes([POISON]), 1, 5, replay=1))
     made.finish()
     assert outcome(made, 1) == (Outcome.FAILED, Reason.ENGINE)
     assert made.loop.counters.pool_failures == 1
@@ -116,7 +116,7 @@ def test_a_backend_that_never_succeeds_again_ends_the_child_although_every_ticke
 
 def test_a_floor_that_failed_in_the_background_keeps_no_question_waiting() -> None:
     made = machine()
-    made.loop.handle(Job(1, "code", b"", 0, 0, urgency=Urgency.BACKGROUND))
+    made.loop.handle(InferenceJob(1, "code", b"", 0, 0, urgency=Urgency.BACKGROUND))
     made.round()
     failing(made).failures = 1
     made.round()

@@ -11,7 +11,7 @@ from support.driven import Driven
 from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Grant, Job, Outcome, Reason
+from orchestrator.engine.messages import Grant, InferenceJob, Outcome, Reason
 from orchestrator.engine.scheduler.refusals import Floor, refused
 from orchestrator.engine.token_ids import ids_to_bytes
 
@@ -24,7 +24,7 @@ ids = st.lists(st.one_of(st.integers(0, 120), st.sampled_from(FOREIGN)), max_siz
 def test_a_job_is_refused_if_and_only_if_a_token_of_its_prompt_is_not_in_the_vocabulary(
     floor: list[int], tail: list[int]
 ) -> None:
-    job = Job(1, "code", ids_to_bytes(tail), 1, 5)
+    job = InferenceJob(1, "code", ids_to_bytes(tail), 1, 5)
     found = refused(job, {"code": Floor(array("I", floor), "code")}, GRANT, TOKENS)
     assert (found is not None) == any(token >= TOKENS for token in (*floor, *tail))
     assert found is None or found.reason is Reason.TOKENS
@@ -34,7 +34,7 @@ def test_a_refusal_says_which_token_and_where_it_stands() -> None:
     floors = {"code": Floor(array("I", [1, 2]), "code"), "odd": Floor(array("I", [1, 100]), "odd")}
     details = []
     for floor, tail in (("code", [7, 4_000_000_000]), ("odd", [7])):
-        found = refused(Job(1, floor, ids_to_bytes(tail), 1, 5), floors, GRANT, TOKENS)
+        found = refused(InferenceJob(1, floor, ids_to_bytes(tail), 1, 5), floors, GRANT, TOKENS)
         assert found is not None
         details.append(found.detail)
     assert details == [

@@ -18,7 +18,7 @@ from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
-from orchestrator.engine.messages import Completion, Delta, Grant, Job, PutFloor, Sampling
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.drafts import GRAM, Drafting
 from orchestrator.engine.scheduler.loop import Loop
@@ -58,7 +58,9 @@ class Asked:
         self.loop.handle(PutFloor("code", ids_to_bytes(floor)))
         for ticket in range(1, times + 1):
             self.text, self.ids, self.steps = "", list[int](), -self.loop.counters.steps
-            self.loop.handle(Job(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling()))
+            self.loop.handle(
+                InferenceJob(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling())
+            )
             while self.loop.busy():
                 self.loop.round()
                 self.loop.check()
@@ -68,7 +70,7 @@ class Asked:
 
     def _hear(self, messages: list[object]) -> None:
         for message in messages:
-            if isinstance(message, Delta):
+            if isinstance(message, AnswerDelta):
                 self.text += message.text
                 self.ids += bytes_to_ids(message.ids)
             elif isinstance(message, Completion):
@@ -134,7 +136,7 @@ def test_the_last_tokens_are_those_of_prompt_and_answer_however_their_path_is_cu
 ) -> None:
     """`before`: how much of the prompt another one had; `branches`: where others go on otherwise, and with what."""
     tree = Tree(FakeMemory(1 << 20, 32, 1), range(31))
-    ticket = Ticket(Job(1, "f", b"", 1, 9), array("I", prompt), min(cut, len(prompt)), 1, 0.0)
+    ticket = Ticket(InferenceJob(1, "f", b"", 1, 9), array("I", prompt), min(cut, len(prompt)), 1, 0.0)
     tree.lease(ticket.ids[:before], ticket.cut, 1, before)
     ticket.tip = tree.lease(ticket.ids, ticket.cut, 1, len(prompt) - 1)
     said = prompt[:]

@@ -5,12 +5,12 @@ from array import array
 import pytest
 
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.messages import Job, Urgency
+from orchestrator.engine.messages import InferenceJob, Urgency
 from orchestrator.engine.scheduler.ticket import ALLOWED, Phase, Ticket
 
 
 def ticket(arrived: int = 1, urgency: Urgency = Urgency.INTERACTIVE, phase: Phase = Phase.WAITING) -> Ticket:
-    return Ticket(Job(arrived, "f", b"", 1, 5, urgency=urgency), array("I"), 0, arrived, 0.0, phase=phase)
+    return Ticket(InferenceJob(arrived, "f", b"", 1, 5, urgency=urgency), array("I"), 0, arrived, 0.0, phase=phase)
 
 
 @pytest.mark.parametrize("now", Phase)
