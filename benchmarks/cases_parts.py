@@ -41,7 +41,7 @@ from orchestrator.engine.vocab.patterns import PATTERNS
 from orchestrator.engine.vocab.table import read_table
 from orchestrator.prompt.assembly import Assembler
 from orchestrator.prompt.composing import Composer, context_of
-from orchestrator.prompt.evidence import Found
+from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.prompt.tokens import TokenCache
 
 MIB = 2**20
@@ -151,9 +151,9 @@ class Reached:
 class Nothing:
     """An archive that holds nothing."""
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         del query, codex, n, graph
-        return Found(())
+        return FoundPassages(())
 
 
 def composer_of(tokens: TokenCache) -> Composer:

@@ -14,8 +14,8 @@ from formatters.registry import Registry, discover
 from orchestrator.answering.agent import Answerer
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.engine_port import EngineInference
-from orchestrator.answering.keeping import Keeping
-from orchestrator.answering.preparing import Preparing
+from orchestrator.answering.keeping import ConversationStore
+from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.sessions.store import SessionStore
 from orchestrator.answering.tools import SearchArchive
 from orchestrator.answering.turn_state import Conversations
@@ -33,11 +33,11 @@ from orchestrator.codices.tending import Tending
 from orchestrator.codices.watching import Watching
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.identities import Identities
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.embedding.filling import Filling
 from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.host import Host, host_of
-from orchestrator.prompt.coverage import FloorTier, tier_named
+from orchestrator.prompt.coverage import Coverage, coverage_named
 from orchestrator.reports.about import About
 from orchestrator.reports.prefill import prefill_of
 from orchestrator.running.operations import Operations
@@ -84,7 +84,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     )
     about = about_of(paths, host, registry, shelf)
 
-    def speak() -> Voice:
+    def speak() -> ChatModel:
         made = voice_of(host, disk, registry, answerer)
         indexed = ArchiveIndexer(archive).chunks
         tiers = parts.tier(settings)
@@ -143,7 +143,7 @@ def answers_of(
     voice: Awaited,
 ) -> Answers:
     model, machine, conversations = host.model, host.machine, Conversations()
-    preparing = Preparing(
+    preparing = Preparer(
         shelf,
         disk.sessions,
         conversations,
@@ -160,7 +160,7 @@ def answers_of(
         answerer,
         host.client,
         inference,
-        Keeping(disk.sessions, conversations),
+        ConversationStore(disk.sessions, conversations),
         voice,
         model.setting,
         model.notice,
@@ -182,18 +182,18 @@ def about_of(paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> Abou
     )
 
 
-def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> Voice:
+def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> ChatModel:
     """Once the model is loaded; a built-in one calls no tools."""
     info = host.client.info
     assert info is not None
-    return Voice(host.client, info, registry, disk.tokens, () if is_builtin(host.model.setting) else answerer.tools)
+    return ChatModel(host.client, info, registry, disk.tokens, () if is_builtin(host.model.setting) else answerer.tools)
 
 
 # -- the values they take
 
 
-def forced_tier(settings: Settings) -> FloorTier | None:
-    return None if settings.strategy.tier == "auto" else tier_named(settings.strategy.tier)
+def forced_tier(settings: Settings) -> Coverage | None:
+    return None if settings.strategy.tier == "auto" else coverage_named(settings.strategy.tier)
 
 
 def joined(*words: Callable[[str], str]) -> Callable[[str], str]:

@@ -23,7 +23,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import UsageLimits
 
 from formatters.context import ToolView, TurnContext, TurnView
-from orchestrator.answering.model import EngineModel, Told, running_of
+from orchestrator.answering.model import EngineEvent, EngineModel, running_of
 from orchestrator.answering.tools import SearchArchive, offered, toolset_of, views_of
 from orchestrator.engine.choice import Chosen
 from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Reason
@@ -115,7 +115,7 @@ _LESS = "ask again, or ask something narrower"
 
 def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
     """What of a part is passed on."""
-    if isinstance(part, Told):
+    if isinstance(part, EngineEvent):
         return _told(part, heard)
     delta = part.part if isinstance(part, PartStartEvent) else part.delta if isinstance(part, PartDeltaEvent) else None
     if isinstance(delta, TextPart | TextPartDelta):
@@ -129,7 +129,7 @@ def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
     return None
 
 
-def _told(part: Told, heard: _Heard) -> AnswerEvent | None:
+def _told(part: EngineEvent, heard: _Heard) -> AnswerEvent | None:
     if isinstance(part.event, AnswerDelta):
         heard.chosen += part.event.chosen
         return None

@@ -17,27 +17,27 @@ from formatters.blocks import BlockKind
 from orchestrator.answering import accounts
 from orchestrator.answering.agent import Answerer, Finished
 from orchestrator.answering.engine_port import EngineInference
-from orchestrator.answering.grounding import Ground, citations_of, used_of
+from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import InferenceRequest
-from orchestrator.answering.keeping import Keeping
+from orchestrator.answering.keeping import ConversationStore
 from orchestrator.answering.model import EngineModel
 from orchestrator.answering.patience import deadline_of, loop_time, refuse_waiting, until_first, within
 from orchestrator.answering.planning import plan_report
-from orchestrator.answering.preparing import Prepared, Preparing
+from orchestrator.answering.preparing import PreparedQuestion, Preparer
 from orchestrator.answering.refused import refuse_blind, refuse_other_floor
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
 from orchestrator.errors import NotReady
 from orchestrator.model.arriving import WHOLE, arriving, why_waiting
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.breaks import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.wire.lore import Citation, Lore
 
 
 @dataclass
-class Heard:
+class RunState:
     """What an answer's run has told so far."""
 
     admitted: Admitted | None = None
@@ -50,12 +50,12 @@ class Answers:
     """Asks and plans. `voice` waits for the model; it raises NotReady or EngineFailed when there is none to wait for.
     `outdated` says, in a worker thread, what of these files is otherwise on disk."""
 
-    preparing: Preparing
+    preparing: Preparer
     answerer: Answerer
     client: EngineClient
     inference: EngineInference
-    keeping: Keeping
-    voice: Callable[[], "asyncio.Future[Voice]"]
+    keeping: ConversationStore
+    voice: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str
     notice: str
     outdated: Callable[[str, Sequence[str]], str]
@@ -84,11 +84,11 @@ class Answers:
         finally:
             machine.busy(False)
 
-    async def _spoken(self, deadline: float | None) -> Voice:
-        voice: Voice = await within(deadline, self.voice(), lambda: why_waiting(self.client))
+    async def _spoken(self, deadline: float | None) -> ChatModel:
+        voice: ChatModel = await within(deadline, self.voice(), lambda: why_waiting(self.client))
         return voice
 
-    async def _refuse_cold_floor(self, prepared: Prepared) -> None:
+    async def _refuse_cold_floor(self, prepared: PreparedQuestion) -> None:
         """For who will not wait. A floor that a tier keeps stands: it is restored with the answer, and not computed."""
         if prepared.ask.wait:
             return
@@ -104,9 +104,9 @@ class Answers:
             )
 
     async def _run(
-        self, prepared: Prepared, voice: Voice, arrived: float, deadline: float | None
+        self, prepared: PreparedQuestion, voice: ChatModel, arrived: float, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
-        heard = Heard()
+        heard = RunState()
         ids: dict[str, bytes] = {}
         model = self._model(prepared, voice, ids)
         with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, prepared.place):
@@ -118,20 +118,20 @@ class Answers:
                     if told is not None:
                         yield told
         assert heard.finished is not None
-        citations = citations_of(heard.finished.text, ground_of(prepared, heard.finished))
+        citations = citations_of(heard.finished.text, sources_of(prepared, heard.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         if outdated:
             prepared = replace(prepared, unseen=(*prepared.unseen, outdated))
         yield self._answered(prepared, heard, arrived, ids, citations)
 
-    def _outdated(self, prepared: Prepared, citations: Sequence[Citation]) -> str:
+    def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
         if prepared.standing is None:
             return ""
         shown = {one.path for one in prepared.turn.state.evidence}
         return self.outdated(prepared.standing.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: Prepared, voice: Voice, ids: dict[str, bytes]) -> EngineModel:
+    def _model(self, prepared: PreparedQuestion, voice: ChatModel, ids: dict[str, bytes]) -> EngineModel:
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
             voice.tokens.learn(text, generated)
@@ -151,7 +151,7 @@ class Answers:
 
         return EngineModel(self.model_name, self.inference, compose, learn)
 
-    def _told(self, event: object, heard: Heard, prepared: Prepared) -> AskEvent | None:
+    def _told(self, event: object, heard: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and heard.admitted is None:
             heard.admitted = event
         elif isinstance(event, PrefillProgress):
@@ -170,8 +170,8 @@ class Answers:
 
     def _answered(
         self,
-        prepared: Prepared,
-        heard: Heard,
+        prepared: PreparedQuestion,
+        heard: RunState,
         arrived: float,
         ids: dict[str, bytes],
         citations: tuple[Citation, ...],
@@ -201,7 +201,7 @@ class Answers:
             completion_tokens=sum(one.generated for one in completions),
         )
 
-    def _lore(self, prepared: Prepared, reuse: Iterable[Reuse]) -> Lore:
+    def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse]) -> Lore:
         prompt, standing = prepared.composed.assembled, prepared.standing
         gpu = self.client.info is not None and self.client.info.device != "CPU"
         parts = accounts.placed(reuse, gpu=gpu)
@@ -246,8 +246,8 @@ class Answers:
         return report | ({"text": prepared.composed.text} if prompt else {})
 
 
-def ground_of(prepared: Prepared, finished: Finished) -> Ground:
+def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     """What the answer was shown."""
     standing = prepared.standing
-    ground = Ground(prepared.turn, finished.running, selection=prepared.selection)
+    ground = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
     return ground if standing is None else replace(ground, log=standing.log, files=standing.files)

@@ -20,17 +20,17 @@ THOUGHT = ("<think>", "</think>")
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedText:
     text: str
 
 
 @dataclass(frozen=True)
-class Thought:
+class ParsedThought:
     text: str
 
 
 @dataclass(frozen=True)
-class Called:
+class ParsedCall:
     """A whole call. `raw` is its text with the tags, for the record of the running turn."""
 
     name: str
@@ -38,7 +38,7 @@ class Called:
     raw: str
 
 
-Part = Said | Thought | Called
+ParsedPart = ParsedText | ParsedThought | ParsedCall
 
 
 class _Inside(Enum):
@@ -62,7 +62,7 @@ class AnswerParser:
         self.done = False
         self.beyond = 0
 
-    def feed(self, piece: str) -> Iterator[Part]:
+    def feed(self, piece: str) -> Iterator[ParsedPart]:
         """Parts that are certain now."""
         if self.done:
             return
@@ -74,14 +74,14 @@ class AnswerParser:
             if not more:
                 return
 
-    def end(self) -> Iterator[Part]:
+    def end(self) -> Iterator[ParsedPart]:
         """What was held back, now that nothing follows."""
         held, self._held = self._held, ""
         if held and not self.done:
-            yield Thought(held) if self._inside is _Inside.THOUGHT else Said(held)
+            yield ParsedThought(held) if self._inside is _Inside.THOUGHT else ParsedText(held)
         self.done = True
 
-    def _next(self) -> tuple[Part | None, bool]:
+    def _next(self) -> tuple[ParsedPart | None, bool]:
         """The next part, and whether what is held may give another."""
         if self._inside is _Inside.CALL:
             return self._call()
@@ -104,7 +104,7 @@ class AnswerParser:
         thinks = self._thoughts and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
         return [*self._calls, THOUGHT[0]] if thinks else self._calls
 
-    def _call(self) -> tuple[Part | None, bool]:
+    def _call(self) -> tuple[ParsedPart | None, bool]:
         end = self._held.find(CALL[1])
         if end < 0:
             return None, False
@@ -113,7 +113,7 @@ class AnswerParser:
         self._inside, self._held = _Inside.ANSWER, rest
         called = _called(body, raw)
         if called is None:
-            return Said(raw), True
+            return ParsedText(raw), True
         self._held, self.done, self.beyond = "", True, len(rest)
         return called, False
 
@@ -123,16 +123,16 @@ class AnswerParser:
         else:
             self._inside = _Inside.THOUGHT if tag == THOUGHT[0] else _Inside.ANSWER
 
-    def _part(self, text: str) -> Part | None:
+    def _part(self, text: str) -> ParsedPart | None:
         if not text:
             return None
         if self._inside is _Inside.THOUGHT:
-            return Thought(text)
+            return ParsedThought(text)
         self._thoughts = self._thoughts and not text.strip()
-        return Said(text)
+        return ParsedText(text)
 
 
-def _called(body: str, raw: str) -> Called | None:
+def _called(body: str, raw: str) -> ParsedCall | None:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def _called(body: str, raw: str) -> Called | None:
     if not isinstance(said, dict) or not isinstance(said.get("name"), str):
         return None
     arguments = said.get("arguments", {})
-    return Called(said["name"], arguments, raw) if isinstance(arguments, dict) else None
+    return ParsedCall(said["name"], arguments, raw) if isinstance(arguments, dict) else None
 
 
 def _first(text: str, tags: list[str]) -> tuple[int, str]:

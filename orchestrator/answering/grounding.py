@@ -26,7 +26,7 @@ FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every ques
 
 
 @dataclass(frozen=True)
-class Ground:
+class AnswerSources:
     """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now, and what the
     user selected in one of them."""
 
@@ -46,7 +46,7 @@ class Ground:
         return (*self.turn.state.turns, self.turn.state, *self.running)
 
 
-def citations_of(answer: str, ground: Ground) -> tuple[Citation, ...]:
+def citations_of(answer: str, ground: AnswerSources) -> tuple[Citation, ...]:
     """Places that the answer names, each checked against what was shown, then places that it quotes."""
     attached = {file.name: line_count(file.text) for one in ground.turns for file in one.attachments}
     files = Files(attached, ground.files)
@@ -66,7 +66,7 @@ def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list
 # -- what was shown
 
 
-def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> ShownLines:
+def shown_of(ground: AnswerSources, files: Files, paths: Iterable[str]) -> ShownLines:
     """What of these files stood in the prompt, in any form, by the numbers that its lines have now."""
     base = base_of(ground.pieces)
     spans: dict[str, list[Span]] = defaultdict(list)
@@ -79,7 +79,7 @@ def shown_of(ground: Ground, files: Files, paths: Iterable[str]) -> ShownLines:
     return ShownLines(spans, heads)
 
 
-def _spans_beside(path: str, ground: Ground, files: Files) -> Iterator[Span]:
+def _spans_beside(path: str, ground: AnswerSources, files: Files) -> Iterator[Span]:
     """What stood beside floor and log. What came with an earlier turn has moved with all that the turns since were told."""
     changes = [entry for entry in ground.log if entry.path == path]
     for told, one in _turns_told(ground):
@@ -91,7 +91,7 @@ def _spans_beside(path: str, ground: Ground, files: Files) -> Iterator[Span]:
         yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
 
 
-def _turns_told(ground: Ground) -> Iterator[tuple[int, Artifacts]]:
+def _turns_told(ground: AnswerSources) -> Iterator[tuple[int, Artifacts]]:
     """All turns, each with the newest entry of the log that had been told by then."""
     told = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
     for one in ground.turns:
@@ -125,7 +125,7 @@ def line_count(text: str) -> int:
 # -- what was quoted
 
 
-def passages_of(ground: Ground) -> list[Passage]:
+def passages_of(ground: AnswerSources) -> list[Passage]:
     """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
     evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
     selected = [ground.selection] if ground.selection is not None else []

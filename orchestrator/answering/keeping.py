@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.preparing import Prepared
+from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.answering.sessions.store import SessionStore
 from orchestrator.answering.turn_state import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.errors import LoreError
@@ -12,11 +12,11 @@ from orchestrator.service import Ask, Message
 
 
 @dataclass(frozen=True)
-class Keeping:
+class ConversationStore:
     sessions: SessionStore
     conversations: Conversations
 
-    def kept(self, prepared: Prepared, finished: Finished, ids: Mapping[str, bytes]) -> Prepared:
+    def kept(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> PreparedQuestion:
         """With its session, where one begins. The answer was given: that it could not be kept is told beside it."""
         if prepared.ask.private:
             return prepared
@@ -27,7 +27,7 @@ class Keeping:
             return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
         return prepared
 
-    def _with_session(self, prepared: Prepared) -> Prepared:
+    def _with_session(self, prepared: PreparedQuestion) -> PreparedQuestion:
         """A new session, named or not, begins with its first answer: a question that was refused leaves none behind."""
         ask = prepared.ask
         if prepared.session is not None or ask.session is None:
@@ -36,7 +36,7 @@ class Keeping:
         session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
         return replace(prepared, session=session, began=True)
 
-    def _remember(self, prepared: Prepared, finished: Finished, ids: Mapping[str, bytes]) -> None:
+    def _remember(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> None:
         """The turn becomes State."""
         state = prepared.turn.state.closed(prepared.turn.query, *finished.running)
         kept = Conversation(state, prepared.turn.environment, prepared.turn.codex, prepared.composed)

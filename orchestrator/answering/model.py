@@ -28,7 +28,7 @@ from pydantic_ai.usage import RequestUsage
 
 from formatters.blocks import Role
 from formatters.context import TurnContext, TurnView
-from orchestrator.answering.answer_text import AnswerParser, Called, Part, Thought
+from orchestrator.answering.answer_text import AnswerParser, ParsedCall, ParsedPart, ParsedThought
 from orchestrator.answering.inference import Inference, InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import AnswerDelta, Completion
 from orchestrator.engine.token_ids import Ids
@@ -44,7 +44,7 @@ _SAID = "said"  # metadata of a response: the whole text as it was generated, ta
 
 
 @dataclass
-class Told(CustomEvent):
+class EngineEvent(CustomEvent):
     """An event of the engine that is no text: admission, progress, the completion; and what is told beside a text."""
 
     event: InferenceEvent | None = None
@@ -124,10 +124,10 @@ class EngineResponse(StreamedResponse):
             if not isinstance(event, AnswerDelta):
                 self._account(event)
                 # The stream passes it through; only its declared type does not know the application's own events.
-                yield cast(ModelResponseStreamEvent, Told(event=event))
+                yield cast(ModelResponseStreamEvent, EngineEvent(event=event))
                 continue
             if event.chosen:
-                yield cast(ModelResponseStreamEvent, Told(event=event))
+                yield cast(ModelResponseStreamEvent, EngineEvent(event=event))
             said.append(event.text)
             ids.append(event.ids)
             for part in parser.feed(event.text):
@@ -141,10 +141,10 @@ class EngineResponse(StreamedResponse):
                 yield told
         self._conclude("".join(said), b"".join(ids), parser.beyond)
 
-    def _told(self, part: Part) -> Iterable[ModelResponseStreamEvent]:
-        if isinstance(part, Thought):
+    def _told(self, part: ParsedPart) -> Iterable[ModelResponseStreamEvent]:
+        if isinstance(part, ParsedThought):
             return self._parts_manager.handle_thinking_delta(vendor_part_id="thought", content=part.text)
-        if isinstance(part, Called):
+        if isinstance(part, ParsedCall):
             return [
                 self._parts_manager.handle_tool_call_part(
                     vendor_part_id="call", tool_name=part.name, args=json.dumps(dict(part.arguments))

@@ -36,8 +36,8 @@ from orchestrator.codices.standing import Standing
 from orchestrator.engine.messages import Sampling
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
-from orchestrator.model.chat_model import Voice
-from orchestrator.prompt.codex_choice import Conversation as Kept
+from orchestrator.model.chat_model import ChatModel
+from orchestrator.prompt.codex_choice import SessionCodex as Kept
 from orchestrator.prompt.codex_choice import choose_codex
 from orchestrator.prompt.composing import Composed, context_of
 from orchestrator.prompt.coverage import share
@@ -46,7 +46,7 @@ from orchestrator.prompt.governing import governed
 from orchestrator.prompt.naming import named_documents
 from orchestrator.prompt.reach import Reach, within_reach
 from orchestrator.prompt.situation import environment_of, renewed, sigil_of
-from orchestrator.prompt.strategy import Asked, Decision, Retrieval, StrategySettings, decide
+from orchestrator.prompt.strategy import Decision, QuestionFigures, Retrieval, StrategyParameters, decide
 from orchestrator.prompt.tasks import TaskMatch, classify
 from orchestrator.service import Ask, Message
 
@@ -57,7 +57,7 @@ ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before 
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedQuestion:
     """One question, ready to be inferred."""
 
     ask: Ask
@@ -88,7 +88,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Preparing:
+class Preparer:
     """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
     built-in one, whose answers are not drawn by chance."""
 
@@ -98,11 +98,11 @@ class Preparing:
     machine: Machine
     searcher: Searcher
     claims: ClaimSettings
-    strategy: StrategySettings
+    strategy: StrategyParameters
     fresh: Callable[[str], Freshness]
     greedy: bool
 
-    async def prepare(self, ask: Ask, voice: Voice) -> Prepared:
+    async def prepare(self, ask: Ask, voice: ChatModel) -> PreparedQuestion:
         """Raises LoreError. Changes nothing."""
         question, earlier, system = split(ask.messages)
         session, standing = await self._codex_and_session(ask)
@@ -124,7 +124,7 @@ class Preparing:
         fresh = self.fresh(standing.name) if standing is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
         within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed, gone)
-        return Prepared(
+        return PreparedQuestion(
             ask=ask,
             turn=within.turn,
             composed=within.composed,
@@ -169,7 +169,7 @@ class Preparing:
         return last
 
     def _conversation(
-        self, ask: Ask, session: Session | None, standing: Standing | None, earlier: Sequence[Message], voice: Voice
+        self, ask: Ask, session: Session | None, standing: Standing | None, earlier: Sequence[Message], voice: ChatModel
     ) -> Conversation:
         if session is not None:
             kept = self.conversations.get(session_key(session.id))
@@ -187,7 +187,7 @@ class Preparing:
         conversation: Conversation,
         standing: Standing | None,
         identity: IdentityView,
-        voice: Voice,
+        voice: ChatModel,
         where: Pointed | None,
     ) -> tuple[TurnContext, str]:
         sigil = sigil_of(ask.principal)
@@ -216,10 +216,10 @@ class Preparing:
     # -- how
 
     def _decide(
-        self, ask: Ask, question: str, task: TaskMatch, standing: Standing | None, composed: Composed, voice: Voice
+        self, ask: Ask, question: str, task: TaskMatch, standing: Standing | None, composed: Composed, voice: ChatModel
     ) -> Decision:
         window = self.machine.grant.window
-        asked = Asked(
+        asked = QuestionFigures(
             task=task.task,
             window=window,
             used=min(window, composed.assembled.tokens + promised(ask, window)),
@@ -235,7 +235,7 @@ class Preparing:
             floor, asked, self.strategy, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room
         )
 
-    async def _evidence(self, decision: Decision, turn: TurnContext, voice: Voice) -> Gathered:
+    async def _evidence(self, decision: Decision, turn: TurnContext, voice: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
         told = [one for earlier in turn.state.turns for one in earlier.evidence]

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 T = TypeVar("T")
 
 
-async def pumped(source: AsyncIterator[T]) -> AsyncGenerator[T]:
+async def own_task(source: AsyncIterator[T]) -> AsyncGenerator[T]:
     """The items of `source`, which runs in a task of its own; closing this cancels it and waits until it has ended."""
     queue: asyncio.Queue[tuple[T] | BaseException | None] = asyncio.Queue()
 

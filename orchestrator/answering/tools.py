@@ -9,7 +9,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionToolset
 
 from formatters.context import ToolView, TurnContext
-from orchestrator.prompt.evidence import Counter, Searcher, gather, written
+from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
 from orchestrator.prompt.situation import may_use
 from orchestrator.prompt.steps import SEARCH_TOOL
 
@@ -19,7 +19,7 @@ RESULT_TOKENS = 2_000  # of one search: a few whole functions
 class SearchArchive:
     """`search_archive`: passages of the turn's codex that say something about a query."""
 
-    def __init__(self, searcher: Searcher, tokens: Counter, budget: int = RESULT_TOKENS) -> None:
+    def __init__(self, searcher: Searcher, tokens: TokenCounter, budget: int = RESULT_TOKENS) -> None:
         self._searcher = searcher
         self._tokens = tokens
         self._budget = budget

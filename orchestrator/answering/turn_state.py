@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, TurnView
-from orchestrator.answering.sessions.records import Turn as Stored
+from orchestrator.answering.sessions.records import StoredTurn as Stored
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.tokens import TokenCache
 from orchestrator.service import Message

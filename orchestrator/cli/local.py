@@ -142,12 +142,12 @@ def gguf_fault(path: Path) -> str:
 
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
-    from orchestrator.model.dropping import doomed
+    from orchestrator.model.dropping import removal_of
 
     given = settings().settings
     configured = [given.model.path, given.embedding.model]
     with told():
-        return doomed(name, models_folder(), [path for path in (running, *configured) if path])
+        return removal_of(name, models_folder(), [path for path in (running, *configured) if path])
 
 
 def remove_model(model: Any) -> None:

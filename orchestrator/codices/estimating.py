@@ -12,7 +12,7 @@ from codex.outline.symbols import outline
 from codex.tiers import skeleton
 from codex.trees.sampling import SampledFile, head, scaled
 from orchestrator.codices.tiers import HEADING
-from orchestrator.prompt.coverage import TierSizes
+from orchestrator.prompt.coverage import CoverageSizes
 
 Count = Callable[[Sequence[str]], list[int]]
 
@@ -43,8 +43,12 @@ def map_of(sample: Sequence[SampledFile], files: int, count: Count, most: int) -
     return min(most, round(count([text])[0] * files / len(sample)) + HEADING) if text else None
 
 
-def surveyed(sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count, map_tokens: int) -> TierSizes:
+def surveyed(
+    sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count, map_tokens: int
+) -> CoverageSizes:
     """All tiers before a load. `map_tokens`: what a map may take."""
     whole = whole_tokens(sample, files, total_bytes, count)
     signatures = skeleton_tokens(sample, files, total_bytes, count)
-    return TierSizes(whole, signatures, map_of(sample, files, count, map_tokens), estimated=("full", "skeleton", "map"))
+    return CoverageSizes(
+        whole, signatures, map_of(sample, files, count, map_tokens), estimated=("full", "skeleton", "map")
+    )

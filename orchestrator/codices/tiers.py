@@ -23,7 +23,7 @@ from codex.progress import Meter, Report
 from codex.tiers import skeleton
 from codex.trees.roles import ROLE_SHARES, role_of
 from codex.unswept import unswept
-from orchestrator.prompt.coverage import FloorTier, Room, TierSettings, limit_of, share
+from orchestrator.prompt.coverage import Coverage, CoverageSettings, FloorRoom, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
 BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
@@ -54,18 +54,18 @@ class Drafting:
     documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
     count: Count
     remembered: Remembered
-    settings: TierSettings
+    settings: CoverageSettings
 
     @unswept()
     def drafts(
-        self, generation: Generation, room: Room, forced: FloorTier | None, report: Report, *, ranked: bool
+        self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: Report, *, ranked: bool
     ) -> Drafts:
         """Both lower tiers, counted. The map is made for the share of the window that it may take.
 
         `ranked`: who is central is needed also where the map itself is remembered.
         """
         budget = min(share(room.window, self.settings.map_share), room.kv_tokens)
-        with_skeletons = forced is FloorTier.SKELETON or (
+        with_skeletons = forced is Coverage.SKELETON or (
             room.window >= self.settings.skeleton_window
             and generation.bytes / BYTES_PER_TOKEN * LEAST_SKELETON <= limit_of(room, self.settings)
         )

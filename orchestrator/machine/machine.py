@@ -26,7 +26,7 @@ from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import EngineSnapshot, Grant
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import LoreError, NotReady
-from orchestrator.prompt.coverage import Room
+from orchestrator.prompt.coverage import FloorRoom
 from orchestrator.prompt.situation import Levels
 
 log = logging.getLogger("lorekeep.governor")
@@ -36,7 +36,7 @@ Changed = Callable[[], Awaitable[float | None]]
 
 
 @dataclass(frozen=True)
-class Costs:
+class ModelCosts:
     """What the model costs: its shape from the header and how its KV is laid out. `context`: a limit of the user's;
     `offload`: how it is split where there are several GPUs; `embedding`: the embedding model's cost, None without one."""
 
@@ -54,8 +54,8 @@ class Machine:
     passed as it returned. `rest` is told why the embedding model has to leave the memory, '' when it may come back.
     """
 
-    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: Costs) -> None:
-        self._seen = Seen(sensors, costs.offload if settings.memory.gpu is None else None)
+    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: ModelCosts) -> None:
+        self._seen = ModelSensors(sensors, costs.offload if settings.memory.gpu is None else None)
         self._settings = settings
         self._costs = costs
         self._sampler = Sampler(self._seen, settings)
@@ -131,9 +131,9 @@ class Machine:
         """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
         return self._embedding_bytes()[0]
 
-    def room(self, identity: int) -> Room:
+    def room(self, identity: int) -> FloorRoom:
         """What a floor may take now, in tokens."""
-        return Room(
+        return FloorRoom(
             window=self.grant.window,
             identity=identity,
             kv_tokens=self.grant.cells,
@@ -232,7 +232,7 @@ class Machine:
             self._client.grant(self.grant)
 
 
-class Seen:
+class ModelSensors:
     """The sensors as the model meets them: no GPU while nothing of ours runs on one, several as one where it is split.
 
     What each takes is settled as llama.cpp does it, by what was free there before it was loaded.

@@ -27,7 +27,7 @@ class AtHand:
 
 
 @dataclass(frozen=True)
-class Header:
+class FileHeader:
     """What a file says of itself; `fault` says why it is no model to load, and then there is no shape."""
 
     gguf: Gguf | None = None
@@ -76,15 +76,15 @@ def lying_at(path: str) -> AtHand | None:
     return AtHand(path, found) if found.is_absolute() and found.is_file() else None
 
 
-def header(path: Path) -> Header:
+def header(path: Path) -> FileHeader:
     try:
         gguf = read_gguf(path)
         shape = shape_of(gguf)
     except (GgufError, FootprintError) as error:
-        return Header(fault=str(error))
+        return FileHeader(fault=str(error))
     except OSError as error:
-        return Header(fault=error.strerror or str(error))
-    return Header(gguf, shape)
+        return FileHeader(fault=error.strerror or str(error))
+    return FileHeader(gguf, shape)
 
 
 def damage(path: Path) -> str:

@@ -24,7 +24,7 @@ from orchestrator.prompt.tokens import TokenCache
 PAGE = 256
 
 
-class Voice:
+class ChatModel:
     """`stop` are the strings that end an answer where the template has no token for it; `tools` what Identity tells of."""
 
     def __init__(

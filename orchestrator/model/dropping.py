@@ -10,7 +10,7 @@ from orchestrator.wire.places import path_of
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Removal:
     """`paths` that would be removed, with the bytes they take."""
 
     id: str
@@ -18,7 +18,7 @@ class Doomed:
     bytes: int
 
 
-def doomed(name: str, folder: Path, used: Iterable[str]) -> Doomed:
+def removal_of(name: str, folder: Path, used: Iterable[str]) -> Removal:
     """`used`: paths of models that run or are configured. Raises NotFound, Conflict, InvalidRequest for other files."""
     known = tuple(files(folder))
     named = [one for one in known if name in (one.id, one.path.name, str(one.path))]
@@ -39,10 +39,10 @@ def doomed(name: str, folder: Path, used: Iterable[str]) -> Doomed:
         if path_of(path).resolve() == target:
             raise Conflict(f"{found.path} is in use", "take another first: lore model use NAME")
     paths = tuple(one for one in shards(found.path) if one.exists() or one.is_symlink())
-    return Doomed(found.id, paths, sum(one.lstat().st_size for one in paths))
+    return Removal(found.id, paths, sum(one.lstat().st_size for one in paths))
 
 
-def remove(model: Doomed, folder: Path) -> None:
+def remove(model: Removal, folder: Path) -> None:
     """Removes its files, and the folders that are empty then. A link is removed, not what it leads to. Raises OSError."""
     for path in model.paths:
         path.unlink()

@@ -15,7 +15,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.engine_build import engine_offloads, unused_gpu
-from orchestrator.machine.machine import Costs, Machine
+from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
 from orchestrator.model.offloading import layers_on, noted, offload_of, room_beside, suited, usable
@@ -109,9 +109,9 @@ def stores_now(paths: Paths, governor: GovernorSettings, *, kv_in_ram: bool) -> 
     return stores_of(available, free, governor.stores, kv_in_ram=kv_in_ram)
 
 
-def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> Costs:
+def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> ModelCosts:
     cost = embedding.file.cost if embedding.file is not None else None
-    return Costs(model.shape, offload.plan, offload.context, offload, cost)
+    return ModelCosts(model.shape, offload.plan, offload.context, offload, cost)
 
 
 def gpus_of(settings: Settings, sensors: Sensors) -> tuple[GpuReading, ...]:

@@ -20,14 +20,14 @@ from formatters.context import Evidence, StateView, TurnContext
 from formatters.template import PromptPart, parts
 from governor.ctc import Claim, Kind
 from orchestrator.prompt.composing import Composed
-from orchestrator.prompt.evidence import Counter, written
+from orchestrator.prompt.evidence import TokenCounter, written
 
 STUB = "(left out to save room; search for it again)"
 CONSTRAINTS = "Active Constraints"
 _ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of formatters.karma
 
 
-class What(Enum):
+class SourceKind(Enum):
     """What a claim stands for in the context."""
 
     FIXED = auto()  # nothing that could be taken away
@@ -39,22 +39,22 @@ class What(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class ClaimSource:
     """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: a heading."""
 
-    what: What = What.FIXED
+    what: SourceKind = SourceKind.FIXED
     turn: int = 0
     at: int = 0
     name: str = ""
 
 
 @dataclass(frozen=True)
-class Entry:
+class SourcedClaim:
     claim: Claim
-    place: Place
+    place: ClaimSource
 
 
-async def entries_of(turn: TurnContext, composed: Composed, tokens: Counter, gone: int = 0) -> list[Entry]:
+async def entries_of(turn: TurnContext, composed: Composed, tokens: TokenCounter, gone: int = 0) -> list[SourcedClaim]:
     """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
     rest = [part for part in _parts(composed) if part.block not in FLOOR]
     counts = await tokens.count([part.text for part in rest if part.item])
@@ -94,62 +94,62 @@ class _Sorter:
         self._first = gone + 1  # the number of the first turn that is left, as it is told
         self._stubs = stubs
         self._exchanges = exchanges_of(state)
-        self._found: dict[Place, list[tuple[Item, int]]] = {}
+        self._found: dict[ClaimSource, list[tuple[Item, int]]] = {}
 
     def take(self, part: PromptPart, count: int) -> None:
         assert part.item is not None
         place = self._place(part.block, part.item)
         self._found.setdefault(place, []).append((part.item, count))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[SourcedClaim]:
         found = enumerate(self._found.items())
-        return [Entry(self._claim(place, items, order), place) for order, (place, items) in found]
+        return [SourcedClaim(self._claim(place, items, order), place) for order, (place, items) in found]
 
-    def _place(self, block: BlockKind, item: Item) -> Place:
+    def _place(self, block: BlockKind, item: Item) -> ClaimSource:
         if block is BlockKind.KARMA:
             return self._memory(item)
         if block is not BlockKind.STATE or item.pinned or item.node == "codex":
-            return Place(turn=item.turn, name=item.source or block.value)
+            return ClaimSource(turn=item.turn, name=item.source or block.value)
         if item.turn == len(self._state.turns):
-            return self._fetched(item, self._state.evidence, What.EVIDENCE)
+            return self._fetched(item, self._state.evidence, SourceKind.EVIDENCE)
         if item.role is Role.TOOL:
-            return Place(What.RESULT, item.turn)
+            return ClaimSource(SourceKind.RESULT, item.turn)
         if item.role is None and item.node == "evidence":
-            return self._fetched(item, self._state.turns[item.turn].evidence, What.TOLD)
+            return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.TOLD)
         return self._exchange(item.turn)
 
-    def _memory(self, item: Item) -> Place:
+    def _memory(self, item: Item) -> ClaimSource:
         """An entry by its heading and place under it, as its key has them; the heading's own line is fixed."""
         entry = _ENTRY.fullmatch(item.key)
         kept = item.pinned or item.verbatim or item.node == "censors"
         if entry is None or kept or entry["heading"] == CONSTRAINTS:
-            return Place(name="karma")
-        return Place(What.MEMORY, at=int(entry["place"]), name=entry["heading"])
+            return ClaimSource(name="karma")
+        return ClaimSource(SourceKind.MEMORY, at=int(entry["place"]), name=entry["heading"])
 
-    def _fetched(self, item: Item, evidence: Sequence[Evidence], what: What) -> Place:
+    def _fetched(self, item: Item, evidence: Sequence[Evidence], what: SourceKind) -> ClaimSource:
         """A passage by its rank; the line that introduces passages goes with its turn."""
         for rank, one in enumerate(evidence):
             if item.source == _where(one):
-                return Place(what, item.turn, rank)
-        return self._exchange(item.turn) if what is What.TOLD else Place(turn=item.turn, name=item.source)
+                return ClaimSource(what, item.turn, rank)
+        return self._exchange(item.turn) if what is SourceKind.TOLD else ClaimSource(turn=item.turn, name=item.source)
 
-    def _exchange(self, turn: int) -> Place:
-        return Place(What.EXCHANGE, at=self._exchanges[turn])
+    def _exchange(self, turn: int) -> ClaimSource:
+        return ClaimSource(SourceKind.EXCHANGE, at=self._exchanges[turn])
 
-    def _claim(self, place: Place, items: list[tuple[Item, int]], order: int) -> Claim:
+    def _claim(self, place: ClaimSource, items: list[tuple[Item, int]], order: int) -> Claim:
         tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
         exchange = self._exchanges[place.turn] if place.turn < len(self._exchanges) else None
-        if place.what is What.MEMORY:
+        if place.what is SourceKind.MEMORY:
             name = f"memory {place.at + 1} of {place.name}"
             return Claim(name, Kind.MEMORY, tokens, characters, weight=-order)
-        if place.what is What.EXCHANGE:
+        if place.what is SourceKind.EXCHANGE:
             return Claim(
                 f"turn {place.at + self._first}", Kind.TURN, tokens, characters, weight=place.at, turn=place.at
             )
-        if place.what is What.EVIDENCE:
+        if place.what is SourceKind.EVIDENCE:
             return Claim(items[0][0].source, Kind.EVIDENCE, tokens, characters, weight=-place.at)
-        if place.what in (What.TOLD, What.RESULT):
-            name = items[0][0].source if place.what is What.TOLD else "tool result"
+        if place.what in (SourceKind.TOLD, SourceKind.RESULT):
+            name = items[0][0].source if place.what is SourceKind.TOLD else "tool result"
             floor = min(tokens, self._stubs[items[0][0].text])
             return Claim(
                 f"{name} of turn {(exchange or 0) + self._first}",
@@ -162,18 +162,18 @@ class _Sorter:
         return _fixed(place.name, tokens, characters).claim
 
 
-def _floor(composed: Composed) -> Entry:
+def _floor(composed: Composed) -> SourcedClaim:
     characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
     claim = Claim("identity and codex", Kind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
-    return Entry(claim, Place(name="floor"))
+    return SourcedClaim(claim, ClaimSource(name="floor"))
 
 
-def _fixed(name: str, tokens: int, characters: int) -> Entry:
+def _fixed(name: str, tokens: int, characters: int) -> SourcedClaim:
     kind = Kind.QUERY if name == "user" else Kind.INSTRUCTION
-    return Entry(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), Place(name=name))
+    return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), ClaimSource(name=name))
 
 
-async def _stub_counts(state: StateView, tokens: Counter) -> dict[str, int]:
+async def _stub_counts(state: StateView, tokens: TokenCounter) -> dict[str, int]:
     """Tokens of the stub for each text that has one, by the text it stands for."""
     stubs = {written(one): written(stub_of(one)) for turn in state.turns for one in turn.evidence}
     stubs |= {turn.text: result_stub(turn.text) for turn in state.turns if turn.role is Role.TOOL}

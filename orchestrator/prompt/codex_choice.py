@@ -21,7 +21,7 @@ from orchestrator.service import BARE
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ReadableCodex:
     """A loaded codex that the asker may read; `root` is a folder or a single file, absolute, or a URL."""
 
     name: str
@@ -29,7 +29,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Conversation:
+class SessionCodex:
     """A session that exists: its codex stays what it was. `codex` None: the bare model."""
 
     name: str
@@ -37,7 +37,7 @@ class Conversation:
 
 
 def choose_codex(
-    asked: str | None, cwd: str, candidates: Sequence[Candidate], conversation: Conversation | None = None
+    asked: str | None, cwd: str, candidates: Sequence[ReadableCodex], conversation: SessionCodex | None = None
 ) -> str | None:
     """The codex's name, or None for the bare model."""
     if conversation is not None:
@@ -49,7 +49,7 @@ def choose_codex(
     return _around(cwd, candidates) or _only(candidates)
 
 
-def _kept(asked: str | None, candidates: Sequence[Candidate], conversation: Conversation) -> str | None:
+def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: SessionCodex) -> str | None:
     kept = conversation.codex or BARE
     if asked is not None and asked != kept:
         raise InvalidRequest(
@@ -59,7 +59,7 @@ def _kept(asked: str | None, candidates: Sequence[Candidate], conversation: Conv
     return None if kept == BARE else _named(kept, candidates)
 
 
-def _named(name: str, candidates: Sequence[Candidate]) -> str:
+def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
     names = sorted({candidate.name for candidate in candidates})
     if name in names:
         return name
@@ -67,7 +67,7 @@ def _named(name: str, candidates: Sequence[Candidate]) -> str:
     raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH --name {name}")
 
 
-def _around(cwd: str, candidates: Sequence[Candidate]) -> str | None:
+def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> str | None:
     if not cwd:
         return None
     holding = [candidate for candidate in candidates if PurePosixPath(cwd).is_relative_to(candidate.root)]
@@ -77,7 +77,7 @@ def _around(cwd: str, candidates: Sequence[Candidate]) -> str | None:
     return deepest.name if deepest else None
 
 
-def _only(candidates: Sequence[Candidate]) -> str:
+def _only(candidates: Sequence[ReadableCodex]) -> str:
     names = sorted({candidate.name for candidate in candidates})  # one of several roots is several candidates
     if len(names) == 1:
         return names[0]

@@ -23,7 +23,7 @@ from orchestrator.errors import InvalidRequest, OverBudget
 Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16
 
 
-class FloorTier(StrEnum):
+class Coverage(StrEnum):
     FULL = "full"
     SKELETON = "skeleton+hot"
     MAP = "map"
@@ -34,11 +34,11 @@ class FloorTier(StrEnum):
         return _RANKS[self]
 
 
-_RANKS = {FloorTier.NONE: 0, FloorTier.MAP: 1, FloorTier.SKELETON: 2, FloorTier.FULL: 3}
+_RANKS = {Coverage.NONE: 0, Coverage.MAP: 1, Coverage.SKELETON: 2, Coverage.FULL: 3}
 
 
 @dataclass(frozen=True)
-class TierSettings:
+class CoverageSettings:
     """Shares are of the window, sizes in tokens."""
 
     overhead_share: float = 0.25  # system, tools, turns and output
@@ -50,7 +50,7 @@ class TierSettings:
 
 
 @dataclass(frozen=True)
-class TierSizes:
+class CoverageSizes:
     """Tokens of a codex at each tier; None where a tier is not made for this codex. Exact but for the tiers `estimated`."""
 
     full: int
@@ -65,7 +65,7 @@ class TierSizes:
 
 
 @dataclass(frozen=True)
-class Room:
+class FloorRoom:
     """What a floor may take, in tokens: the governor's window, the identity's size, the KV that can be granted to it.
 
     `kv_bytes_per_token` and `kv_type` are for the sentence and the hint only.
@@ -79,10 +79,10 @@ class Room:
 
 
 @dataclass(frozen=True)
-class TierDecision:
+class CoverageDecision:
     """`tokens`: what the tier will hold at most, `hot_tokens` of them for whole bodies; `reason` has the numbers."""
 
-    tier: FloorTier
+    tier: Coverage
     row: int
     tokens: int
     limit: int
@@ -92,17 +92,17 @@ class TierDecision:
     steps: tuple[str, ...] = ()
 
 
-SHIPPED = TierSettings()
+SHIPPED = CoverageSettings()
 
 
-def decide_tier(
-    sizes: TierSizes,
-    room: Room,
-    settings: TierSettings = SHIPPED,
-    forced: FloorTier | None = None,
+def decide_coverage(
+    sizes: CoverageSizes,
+    room: FloorRoom,
+    settings: CoverageSettings = SHIPPED,
+    forced: Coverage | None = None,
     slack: float = 0.0,
     why: str = "was forced",
-) -> TierDecision:
+) -> CoverageDecision:
     """The tier by the table above. With `slack`, every limit must be met with that share of room beyond it. `why` it has to
     be the forced one, for the refusal."""
     if forced is not None:
@@ -118,21 +118,21 @@ def decide_tier(
     return _none(4, sizes, room, settings, limit)
 
 
-def tier_named(name: str) -> FloorTier:
+def coverage_named(name: str) -> Coverage:
     """The tier a person or a file names, in any case; 'skeleton' is enough. InvalidRequest lists the names."""
     said = name.strip().lower()
-    for tier in FloorTier:
+    for tier in Coverage:
         if said in (tier.value, tier.value.partition("+")[0]):
             return tier
-    raise InvalidRequest(f"{name!r} is no tier", f"one of: {', '.join(FloorTier)}")
+    raise InvalidRequest(f"{name!r} is no tier", f"one of: {', '.join(Coverage)}")
 
 
-def available(room: Room, settings: TierSettings = SHIPPED) -> int:
+def available(room: FloorRoom, settings: CoverageSettings = SHIPPED) -> int:
     """Tokens that the window leaves a floor's codex: without identity and overhead, never negative."""
     return max(0, share(room.window, 1 - settings.overhead_share) - room.identity)
 
 
-def limit_of(room: Room, settings: TierSettings = SHIPPED) -> int:
+def limit_of(room: FloorRoom, settings: CoverageSettings = SHIPPED) -> int:
     return max(0, min(available(room, settings), share(room.window, settings.window_share), room.kv_tokens))
 
 
@@ -144,12 +144,12 @@ def share(tokens: int, fraction: float) -> int:
 # ---- one decision per tier, with its sentence ----------------------------------------------------------------------
 
 
-def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSettings, why: str) -> TierDecision:
+def _forced(
+    forced: Coverage, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, why: str
+) -> CoverageDecision:
     limit = limit_of(room, settings)
-    needed = {FloorTier.FULL: sizes.full, FloorTier.SKELETON: sizes.skeleton, FloorTier.MAP: 1, FloorTier.NONE: 0}[
-        forced
-    ]
-    if needed is None or (forced is FloorTier.MAP and sizes.map is None):
+    needed = {Coverage.FULL: sizes.full, Coverage.SKELETON: sizes.skeleton, Coverage.MAP: 1, Coverage.NONE: 0}[forced]
+    if needed is None or (forced is Coverage.MAP and sizes.map is None):
         raise InvalidRequest(
             f"tier {forced} is not made for this codex", "choose another tier, or none to let it be chosen"
         )
@@ -158,16 +158,16 @@ def _forced(forced: FloorTier, sizes: TierSizes, room: Room, settings: TierSetti
             f"tier {forced} {why}, but {_too_large(needed, room, settings)}",
             _hint(needed, room, settings) or "load fewer files (--exclude), or let the tier be chosen",
         )
-    if forced is FloorTier.FULL:
+    if forced is Coverage.FULL:
         return _full(0, sizes, room, limit)
-    if forced is FloorTier.SKELETON:
+    if forced is Coverage.SKELETON:
         return _skeleton(0, needed, sizes, room, settings, limit)
-    return (_map if forced is FloorTier.MAP else _none)(0, sizes, room, settings, limit)
+    return (_map if forced is Coverage.MAP else _none)(0, sizes, room, settings, limit)
 
 
-def _full(row: int, sizes: TierSizes, room: Room, limit: int) -> TierDecision:
-    return TierDecision(
-        FloorTier.FULL,
+def _full(row: int, sizes: CoverageSizes, room: FloorRoom, limit: int) -> CoverageDecision:
+    return CoverageDecision(
+        Coverage.FULL,
         row,
         sizes.full,
         limit,
@@ -177,10 +177,12 @@ def _full(row: int, sizes: TierSizes, room: Room, limit: int) -> TierDecision:
     )
 
 
-def _skeleton(row: int, tokens: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
+def _skeleton(
+    row: int, tokens: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int
+) -> CoverageDecision:
     hot = min(limit, sizes.full) - tokens
-    return TierDecision(
-        FloorTier.SKELETON,
+    return CoverageDecision(
+        Coverage.SKELETON,
         row,
         tokens + max(0, hot),
         limit,
@@ -194,10 +196,10 @@ def _skeleton(row: int, tokens: int, sizes: TierSizes, room: Room, settings: Tie
     )
 
 
-def _map(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
+def _map(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> CoverageDecision:
     tokens = _map_tokens(sizes, room, settings, limit)
-    return TierDecision(
-        FloorTier.MAP,
+    return CoverageDecision(
+        Coverage.MAP,
         row,
         tokens,
         limit,
@@ -207,9 +209,9 @@ def _map(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: 
     )
 
 
-def _none(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> TierDecision:
-    return TierDecision(
-        FloorTier.NONE,
+def _none(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> CoverageDecision:
+    return CoverageDecision(
+        Coverage.NONE,
         row,
         0,
         limit,
@@ -219,7 +221,7 @@ def _none(row: int, sizes: TierSizes, room: Room, settings: TierSettings, limit:
     )
 
 
-def _map_tokens(sizes: TierSizes, room: Room, settings: TierSettings, limit: int) -> int:
+def _map_tokens(sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> int:
     return 0 if sizes.map is None else min(sizes.map, share(room.window, settings.map_share), limit)
 
 
@@ -227,7 +229,7 @@ def _by_force(row: int) -> str:
     return " as forced" if row == 0 else ""
 
 
-def _because(row: int, sizes: TierSizes, room: Room, settings: TierSettings) -> str:
+def _because(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings) -> str:
     """Why not all of it stands; what is forced needs no reason, and may be less than what would fit."""
     large = _too_large(sizes.full, room, settings, sizes.about)
     if row == 0 and sizes.full <= limit_of(room, settings):
@@ -235,7 +237,7 @@ def _because(row: int, sizes: TierSizes, room: Room, settings: TierSettings) -> 
     return f"{_by_force(row)}, because {large}"
 
 
-def _too_large(tokens: int, room: Room, settings: TierSettings, about: str = "") -> str:
+def _too_large(tokens: int, room: FloorRoom, settings: CoverageSettings, about: str = "") -> str:
     """What the codex needs against what there is: in bytes where KV is the bound, else in tokens of the window."""
     limit = limit_of(room, settings)
     if tokens <= limit:
@@ -246,7 +248,7 @@ def _too_large(tokens: int, room: Room, settings: TierSettings, about: str = "")
     return f"{about}{short_count(tokens)} tokens need {size(need)} of KV and {size(free)} are free"
 
 
-def _hint(tokens: int, room: Room, settings: TierSettings) -> str:
+def _hint(tokens: int, room: FloorRoom, settings: CoverageSettings) -> str:
     """What would make it fit, as far as it can be said; empty when it fits or nothing here helps."""
     by_window = min(available(room, settings), share(room.window, settings.window_share))
     if tokens <= limit_of(room, settings):
@@ -258,6 +260,6 @@ def _hint(tokens: int, room: Room, settings: TierSettings) -> str:
     return f"{size((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
 
 
-def _window_for(tokens: int, room: Room, settings: TierSettings) -> int:
+def _window_for(tokens: int, room: FloorRoom, settings: CoverageSettings) -> int:
     by_overhead = (tokens + room.identity) / (1 - settings.overhead_share)
     return math.ceil(max(by_overhead, tokens / settings.window_share))

@@ -20,7 +20,7 @@ HEADLINE = 40  # tokens kept for the line that introduces the passages; longer t
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class FoundPassage:
     """A passage that was found: lines start to end of a file, from 1 and inclusive, and their text."""
 
     path: str
@@ -32,10 +32,10 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPassages:
     """Hits, best first, and what the search could not see."""
 
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[FoundPassage, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -45,10 +45,10 @@ class Searcher(Protocol):
     `graph`: among them what calls, or is called by, what was found.
     """
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found: ...
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages: ...
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Counts tokens of texts as content, one figure each, in order. `tokens.TokenCache` is one."""
 
     async def count(self, texts: Sequence[str]) -> list[int]: ...
@@ -70,7 +70,7 @@ class Gathered:
 
 async def gather(
     searcher: Searcher,
-    tokens: Counter,
+    tokens: TokenCounter,
     codex: str,
     question: str,
     budget: int,
@@ -96,9 +96,9 @@ def written(one: Evidence) -> str:
     return passage(f"{where} {one.symbol}" if one.symbol else where, one.text)
 
 
-def joined(hits: Sequence[Hit]) -> list[Hit]:
+def joined(hits: Sequence[FoundPassage]) -> list[FoundPassage]:
     """Passages that overlap or touch as one, at the rank of the better one; the order of ranks is kept."""
-    merged: list[Hit] = []
+    merged: list[FoundPassage] = []
     for hit in hits:
         touching = [other for other in merged if _touch(hit, other)]
         if not touching:
@@ -113,7 +113,7 @@ def joined(hits: Sequence[Hit]) -> list[Hit]:
     return merged
 
 
-async def _filled(passages: Sequence[Evidence], tokens: Counter, budget: int) -> tuple[list[Evidence], int]:
+async def _filled(passages: Sequence[Evidence], tokens: TokenCounter, budget: int) -> tuple[list[Evidence], int]:
     counts = await tokens.count([written(one) for one in passages])
     taken, used = [], 0
     for one, count in zip(passages, counts, strict=True):
@@ -125,7 +125,7 @@ async def _filled(passages: Sequence[Evidence], tokens: Counter, budget: int) ->
     return taken, used
 
 
-async def _cut(one: Evidence, count: int, tokens: Counter, budget: int) -> tuple[list[Evidence], int]:
+async def _cut(one: Evidence, count: int, tokens: TokenCounter, budget: int) -> tuple[list[Evidence], int]:
     """The first lines that fit. Each try is shorter than the last, so it ends."""
     lines = one.text.splitlines(keepends=True)
     while count > budget:
@@ -142,15 +142,15 @@ def _how_many(budget: int) -> int:
     return max(4, min(MOST_PASSAGES, budget // TOKENS_OF_A_PASSAGE))
 
 
-def _covered(hit: Hit, told: Sequence[Evidence]) -> bool:
+def _covered(hit: FoundPassage, told: Sequence[Evidence]) -> bool:
     return any(one.path == hit.path and one.start <= hit.start and hit.end <= one.end for one in told)
 
 
-def _touch(one: Hit, other: Hit) -> bool:
+def _touch(one: FoundPassage, other: FoundPassage) -> bool:
     return one.path == other.path and one.start <= other.end + 1 and other.start <= one.end + 1
 
 
-def _union(one: Hit, other: Hit) -> Hit:
+def _union(one: FoundPassage, other: FoundPassage) -> FoundPassage:
     """Both ranges' lines, each once. They touch, so there is no hole between them."""
     first, second = sorted((one, other), key=lambda hit: (hit.start, -hit.end))
     score = max(first.score, second.score)
@@ -162,5 +162,5 @@ def _union(one: Hit, other: Hit) -> Hit:
     return replace(first, end=second.end, text=above + "".join(new), symbol=symbol, score=score)
 
 
-def _evidence(hit: Hit) -> Evidence:
+def _evidence(hit: FoundPassage) -> Evidence:
     return Evidence(path=hit.path, start=hit.start, end=hit.end, text=hit.text, symbol=hit.symbol)

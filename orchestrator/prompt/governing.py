@@ -13,7 +13,7 @@ from governor.ctc import Limits, settle
 from orchestrator.errors import OverBudget
 from orchestrator.prompt.claims import entries_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
-from orchestrator.prompt.evidence import Counter as TokenCounter
+from orchestrator.prompt.evidence import TokenCounter
 from orchestrator.prompt.shortening import shortened
 from orchestrator.prompt.telling import told, told_gone
 

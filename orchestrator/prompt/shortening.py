@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from formatters.context import AmendmentView, AttachmentView, KarmaView, StateView, TurnContext, TurnView
 from governor.ctc import Action, Settlement, Verdict
-from orchestrator.prompt.claims import Entry, What, exchanges_of, result_stub, stub_of
+from orchestrator.prompt.claims import SourcedClaim, SourceKind, exchanges_of, result_stub, stub_of
 
 Artful = TypeVar("Artful", TurnView, StateView)
 
 
-def shortened(turn: TurnContext, entries: Iterable[Entry], settlement: Settlement) -> TurnContext:
+def shortened(turn: TurnContext, entries: Iterable[SourcedClaim], settlement: Settlement) -> TurnContext:
     """The context without what the verdicts took."""
     cut = [entry.place for entry, verdict in zip(entries, settlement.verdicts, strict=True) if _lost(verdict)]
-    gone = {place.at for place in cut if place.what is What.EXCHANGE}
-    stubbed = {(place.turn, place.at) for place in cut if place.what is What.TOLD}
-    results = {place.turn for place in cut if place.what is What.RESULT}
-    left_out = {place.at for place in cut if place.what is What.EVIDENCE}
-    forgotten = {(place.name, place.at) for place in cut if place.what is What.MEMORY}
+    gone = {place.at for place in cut if place.what is SourceKind.EXCHANGE}
+    stubbed = {(place.turn, place.at) for place in cut if place.what is SourceKind.TOLD}
+    results = {place.turn for place in cut if place.what is SourceKind.RESULT}
+    left_out = {place.at for place in cut if place.what is SourceKind.EVIDENCE}
+    forgotten = {(place.name, place.at) for place in cut if place.what is SourceKind.MEMORY}
     state = _shorter_state(turn.state, gone, stubbed, results, left_out)
     karma = _shorter_karma(turn.karma, forgotten) if forgotten else turn.karma
     return turn.model_copy(update={"state": state, "karma": karma})

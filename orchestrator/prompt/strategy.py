@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from governor.sizes import size
 from orchestrator.errors import InvalidRequest
-from orchestrator.prompt.coverage import FloorTier, Room, TierDecision, TierSizes, decide_tier, share
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
 from orchestrator.prompt.steps import steps_of
 from orchestrator.prompt.tasks import Task
 
@@ -42,7 +42,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True)
-class StrategySettings:
+class StrategyParameters:
     """Sizes in tokens; shares are of what the window has left."""
 
     small_content: int = 32_000
@@ -55,16 +55,16 @@ class StrategySettings:
 
 
 @dataclass(frozen=True)
-class Standing:
+class FloorCoverage:
     """The floor that the question meets: `content` tokens of the codex as a whole, `tokens` of it in the prefix."""
 
-    tier: FloorTier
+    tier: Coverage
     content: int
     tokens: int
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionFigures:
     """The numbers of one question. `used`: tokens of the window that floor, conversation, question and answer take."""
 
     task: Task
@@ -84,7 +84,7 @@ class Decision:
     """`needs_tier` is set when a forced strategy cannot be had on the floor that stands; `cost` says what it takes."""
 
     strategy: Strategy
-    tier: FloorTier
+    tier: Coverage
     retrieval: Retrieval
     row: int
     confidence: float
@@ -96,7 +96,7 @@ class Decision:
     used_tokens: int
     retrieval_budget: int
     steps: tuple[str, ...] = ()
-    needs_tier: FloorTier | None = None
+    needs_tier: Coverage | None = None
     cost: str = ""
 
 
@@ -107,19 +107,19 @@ class _Row:
     retrieval: Retrieval
     confidence: float
     because: str
-    tier: FloorTier
+    tier: Coverage
 
 
-SHIPPED = StrategySettings()
+SHIPPED = StrategyParameters()
 
 
 def decide(
-    floor: Standing | None,
-    asked: Asked,
-    settings: StrategySettings = SHIPPED,
+    floor: FloorCoverage | None,
+    asked: QuestionFigures,
+    settings: StrategyParameters = SHIPPED,
     forced: str | None = None,
-    sizes: TierSizes | None = None,
-    room: Room | None = None,
+    sizes: CoverageSizes | None = None,
+    room: FloorRoom | None = None,
 ) -> Decision:
     """The strategy by the table above; `sizes` and `room` price another floor, which only a forced one may need.
 
@@ -142,7 +142,9 @@ def strategy_named(name: str) -> Strategy:
     raise InvalidRequest(f"{name!r} is no strategy", f"one of: {', '.join(forceable)}")
 
 
-def retrieval_budget(strategy: Strategy, retrieval: Retrieval, left: int, settings: StrategySettings = SHIPPED) -> int:
+def retrieval_budget(
+    strategy: Strategy, retrieval: Retrieval, left: int, settings: StrategyParameters = SHIPPED
+) -> int:
     """Tokens that retrieved text may take of the `left` ones; never more than there are."""
     if retrieval is Retrieval.NONE or left <= 0:
         return 0
@@ -152,10 +154,10 @@ def retrieval_budget(strategy: Strategy, retrieval: Retrieval, left: int, settin
     return min(left, max(settings.least_budget, share(left, fraction)))
 
 
-def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
+def _row_of(floor: FloorCoverage, task: Task, settings: StrategyParameters) -> _Row:
     content, tier = floor.content, floor.tier
     amount = f"{content:,} tokens"
-    if tier is FloorTier.FULL:
+    if tier is Coverage.FULL:
         whole = f"all {amount} of the codex stand in the prefix"
         if task is Task.RAG_CRITICAL:
             return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", tier)
@@ -166,7 +168,7 @@ def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
     if content > settings.graph_content:
         because = f"{amount} of codex are more than {settings.graph_content:,}"
         return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, tier)
-    if tier is FloorTier.SKELETON:
+    if tier is Coverage.SKELETON:
         near = content <= settings.medium_content and task in (Task.HYBRID, Task.STUFF_FRIENDLY)
         because = f"{floor.tokens:,} of {amount} stand in the prefix, the rest is searched"
         return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, tier)
@@ -176,10 +178,10 @@ def _row_of(floor: Standing, task: Task, settings: StrategySettings) -> _Row:
 
 def _decision(
     row: _Row,
-    floor: Standing,
-    asked: Asked,
-    settings: StrategySettings,
-    needs: FloorTier | None = None,
+    floor: FloorCoverage,
+    asked: QuestionFigures,
+    settings: StrategyParameters,
+    needs: Coverage | None = None,
     cost: str = "",
 ) -> Decision:
     budget = retrieval_budget(row.strategy, row.retrieval, asked.left, settings)
@@ -207,14 +209,14 @@ def _decision(
     )
 
 
-def _bare(asked: Asked, forced: str | None) -> Decision:
+def _bare(asked: QuestionFigures, forced: str | None) -> Decision:
     if forced is not None:
         raise InvalidRequest(
             f"strategy {strategy_named(forced)} needs a codex, and none was chosen", "name one with -c"
         )
     return Decision(
         strategy=Strategy.NONE,
-        tier=FloorTier.NONE,
+        tier=Coverage.NONE,
         retrieval=Retrieval.NONE,
         row=0,
         confidence=1.0,
@@ -233,11 +235,11 @@ def _bare(asked: Asked, forced: str | None) -> Decision:
 
 def _as_forced(
     strategy: Strategy,
-    floor: Standing,
-    asked: Asked,
-    settings: StrategySettings,
-    sizes: TierSizes | None,
-    room: Room | None,
+    floor: FloorCoverage,
+    asked: QuestionFigures,
+    settings: StrategyParameters,
+    sizes: CoverageSizes | None,
+    room: FloorRoom | None,
 ) -> Decision:
     tier = _tier_for(strategy, floor.tier, sizes)
     if tier is floor.tier:
@@ -245,46 +247,47 @@ def _as_forced(
         return _decision(row, floor, asked, settings)
     if sizes is None or room is None:
         raise InvalidRequest(
-            f"strategy {strategy} needs the tier {tiers_of(strategy)}, and {floor.tier} stands", "load the codex again"
+            f"strategy {strategy} needs the tier {coverages_of(strategy)}, and {floor.tier} stands",
+            "load the codex again",
         )
-    other = decide_tier(sizes, room, forced=tier, why=f"is what the strategy {strategy} needs")
-    because = f"it was asked for; it needs the tier {tiers_of(strategy)}, and {floor.tier} stands"
+    other = decide_coverage(sizes, room, forced=tier, why=f"is what the strategy {strategy} needs")
+    because = f"it was asked for; it needs the tier {coverages_of(strategy)}, and {floor.tier} stands"
     row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, because, tier)
     instead = replace(asked, used=asked.used - floor.tokens + other.tokens)
     return _decision(row, floor, instead, settings, tier, _cost(other, room))
 
 
-def _tier_for(strategy: Strategy, standing: FloorTier, sizes: TierSizes | None) -> FloorTier:
+def _tier_for(strategy: Strategy, standing: Coverage, sizes: CoverageSizes | None) -> Coverage:
     """The tier that a forced strategy needs: the standing one where it serves."""
     serving = _SERVING[strategy]
     if standing in serving:
         return standing
     skeleton = sizes is not None and sizes.skeleton is not None
-    return FloorTier.SKELETON if strategy is Strategy.HYBRID and skeleton else serving[0]
+    return Coverage.SKELETON if strategy is Strategy.HYBRID and skeleton else serving[0]
 
 
 _SERVING = {
-    Strategy.CAG: (FloorTier.FULL,),
-    Strategy.HYBRID: (FloorTier.FULL, FloorTier.SKELETON),
-    Strategy.RAG: (FloorTier.NONE, FloorTier.MAP),
-    Strategy.RAG_GRAPH: tuple(FloorTier),
+    Strategy.CAG: (Coverage.FULL,),
+    Strategy.HYBRID: (Coverage.FULL, Coverage.SKELETON),
+    Strategy.RAG: (Coverage.NONE, Coverage.MAP),
+    Strategy.RAG_GRAPH: tuple(Coverage),
 }
 
 
-def tiers_of(strategy: Strategy) -> str:
+def coverages_of(strategy: Strategy) -> str:
     """The tiers that it works on, in words."""
     return " or ".join(_SERVING[strategy])
 
 
-def _retrieval_for(strategy: Strategy, tier: FloorTier) -> Retrieval:
+def _retrieval_for(strategy: Strategy, tier: Coverage) -> Retrieval:
     if strategy is Strategy.RAG_GRAPH:
         return Retrieval.GRAPH
-    if strategy is Strategy.HYBRID and tier is FloorTier.FULL:
+    if strategy is Strategy.HYBRID and tier is Coverage.FULL:
         return Retrieval.VERIFY
     return Retrieval.NONE if strategy is Strategy.CAG else Retrieval.SEARCH
 
 
-def _cost(other: TierDecision, room: Room) -> str:
+def _cost(other: CoverageDecision, room: FloorRoom) -> str:
     tokens = room.identity + other.tokens
     kv = f", {size(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
     return f"{tokens:,} tokens to compute{kv}"

@@ -3,22 +3,22 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from governor.ctc import Action, Settlement, Verdict
-from orchestrator.prompt.claims import Entry, What
+from orchestrator.prompt.claims import SourcedClaim, SourceKind
 
 FEW = 8  # things of one kind that are told one by one
 
 # The rows that shorten say how; what has no shorter form went whole, and its sentence must not claim otherwise.
 _WHOLE = {"memories to micro": "memories", "older turns into a gist": "older turns"}
 _MANY = {
-    What.FIXED: "parts",
-    What.MEMORY: "memories",
-    What.EXCHANGE: "turns",
-    What.TOLD: "passages of earlier turns",
-    What.RESULT: "tool results of earlier turns",
-    What.EVIDENCE: "passages",
+    SourceKind.FIXED: "parts",
+    SourceKind.MEMORY: "memories",
+    SourceKind.EXCHANGE: "turns",
+    SourceKind.TOLD: "passages of earlier turns",
+    SourceKind.RESULT: "tool results of earlier turns",
+    SourceKind.EVIDENCE: "passages",
 }
 
-_Loss = tuple[Entry, Verdict]
+_Loss = tuple[SourcedClaim, Verdict]
 
 
 def told_gone(turns: int) -> tuple[str, ...]:
@@ -28,9 +28,9 @@ def told_gone(turns: int) -> tuple[str, ...]:
     return (f"{_turns(1, turns)} left out (older than what may stand in a prompt)",)
 
 
-def told(entries: Iterable[Entry], settlement: Settlement, gone: int = 0) -> tuple[str, ...]:
+def told(entries: Iterable[SourcedClaim], settlement: Settlement, gone: int = 0) -> tuple[str, ...]:
     """What each claim lost: turns together, and what is many of its kind. `gone`: turns before the first of these."""
-    alike: dict[tuple[What, Action, str], list[_Loss]] = {}
+    alike: dict[tuple[SourceKind, Action, str], list[_Loss]] = {}
     for entry, verdict in zip(entries, settlement.verdicts, strict=True):
         if verdict.action is not Action.KEEP:
             alike.setdefault((entry.place.what, verdict.action, verdict.reason), []).append((entry, verdict))
@@ -39,15 +39,15 @@ def told(entries: Iterable[Entry], settlement: Settlement, gone: int = 0) -> tup
 
 def _sentences(losses: Sequence[_Loss], gone: int) -> Iterator[str]:
     what = losses[0][0].place.what
-    if len(losses) > (1 if what is What.EXCHANGE else FEW):
+    if len(losses) > (1 if what is SourceKind.EXCHANGE else FEW):
         yield _sentence(_together(what, losses, gone), losses)
     else:
         yield from (_sentence(entry.claim.id, [(entry, verdict)]) for entry, verdict in losses)
 
 
-def _together(what: What, losses: Sequence[_Loss], gone: int) -> str:
+def _together(what: SourceKind, losses: Sequence[_Loss], gone: int) -> str:
     first, last = losses[0][0].place.at + 1, losses[-1][0].place.at + 1
-    if what is What.EXCHANGE and last - first + 1 == len(losses):
+    if what is SourceKind.EXCHANGE and last - first + 1 == len(losses):
         return _turns(gone + first, gone + last)
     return f"{len(losses):,} {_MANY[what]}"
 

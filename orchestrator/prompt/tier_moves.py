@@ -5,7 +5,15 @@ Pure: the clock's reading is handed in. Levels are the governor's words: calm, e
 
 from dataclasses import dataclass, replace
 
-from orchestrator.prompt.coverage import SHIPPED, FloorTier, Room, TierDecision, TierSettings, TierSizes, decide_tier
+from orchestrator.prompt.coverage import (
+    SHIPPED,
+    Coverage,
+    CoverageDecision,
+    CoverageSettings,
+    CoverageSizes,
+    FloorRoom,
+    decide_coverage,
+)
 
 NO_STEP_UP = frozenset({"high", "critical"})
 DOWN_AFTER_S = 10.0
@@ -16,7 +24,7 @@ UP_AFTER_S = 60.0
 class Move:
     """What should stand now. `evict`: nobody uses the floor and memory is scarce, so its cells are to be given back."""
 
-    decision: TierDecision
+    decision: CoverageDecision
     evict: bool = False
 
 
@@ -24,17 +32,17 @@ class Move:
 class Pending:
     """A wish for another tier and since when it lasts, in the seconds of the caller's clock."""
 
-    tier: FloorTier
+    tier: Coverage
     since: float
 
 
 def redecide(
-    current: TierDecision,
-    sizes: TierSizes,
-    room: Room,
+    current: CoverageDecision,
+    sizes: CoverageSizes,
+    room: FloorRoom,
     level: str = "calm",
     idle: bool = False,
-    settings: TierSettings = SHIPPED,
+    settings: CoverageSettings = SHIPPED,
 ) -> Move:
     """The tier for the room that there is now: the current one unless it must shrink, or may grow.
 
@@ -42,7 +50,7 @@ def redecide(
     fits: a resized floor would be a new prefix.
     """
     evict = level == "critical" and idle
-    plain = decide_tier(sizes, room, settings)
+    plain = decide_coverage(sizes, room, settings)
     if plain.tier.rank < current.tier.rank:
         return Move(plain, evict)
     if plain.tier is current.tier:
@@ -53,8 +61,8 @@ def redecide(
 
 def due(
     pending: Pending | None,
-    current: FloorTier,
-    wanted: FloorTier,
+    current: Coverage,
+    wanted: Coverage,
     now: float,
     down_after_s: float = DOWN_AFTER_S,
     up_after_s: float = UP_AFTER_S,
@@ -69,7 +77,7 @@ def due(
 
 def left(
     pending: Pending,
-    current: FloorTier,
+    current: Coverage,
     now: float,
     down_after_s: float = DOWN_AFTER_S,
     up_after_s: float = UP_AFTER_S,
@@ -79,17 +87,22 @@ def left(
     return pending.since + dwell - now
 
 
-def _stands(current: TierDecision, sizes: TierSizes, limit: int) -> bool:
-    grown = current.tier is FloorTier.FULL and current.tokens != sizes.full
+def _stands(current: CoverageDecision, sizes: CoverageSizes, limit: int) -> bool:
+    grown = current.tier is Coverage.FULL and current.tokens != sizes.full
     return not grown and current.tokens <= limit
 
 
 def _upwards(
-    current: TierDecision, plain: TierDecision, sizes: TierSizes, room: Room, level: str, settings: TierSettings
-) -> TierDecision:
+    current: CoverageDecision,
+    plain: CoverageDecision,
+    sizes: CoverageSizes,
+    room: FloorRoom,
+    level: str,
+    settings: CoverageSettings,
+) -> CoverageDecision:
     if level in NO_STEP_UP:
         return replace(current, reason=f"stays {current.tier}: {plain.tier} would fit, but memory pressure is {level}")
-    careful = decide_tier(sizes, room, settings, slack=settings.step_up_share)
+    careful = decide_coverage(sizes, room, settings, slack=settings.step_up_share)
     if careful.tier.rank > current.tier.rank:
         return careful
     return replace(

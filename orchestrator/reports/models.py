@@ -14,7 +14,7 @@ from governor.shape import ModelShape
 from governor.told import no_chat, no_embedding, told_of, vector_length
 from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
-from orchestrator.model.at_hand import AtHand, Header
+from orchestrator.model.at_hand import AtHand, FileHeader
 from orchestrator.model.placement import placement_of
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
@@ -24,7 +24,7 @@ NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
 
 
-def row(model: AtHand, header: Header, chosen: Offload, ground: Ground, *, loaded: bool) -> dict[str, Any]:
+def row(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground, *, loaded: bool) -> dict[str, Any]:
     """One line of the list; its keys stand in every report of a model."""
     known = answer(model, header, chosen, ground)
     return {
@@ -38,7 +38,7 @@ def row(model: AtHand, header: Header, chosen: Offload, ground: Ground, *, loade
     }
 
 
-def answer(model: AtHand, header: Header, chosen: Offload, ground: Ground) -> Fitting:
+def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground) -> Fitting:
     if model.embeds and model.about:
         return Fitting(None, None, f"{EMBEDS}; it is made on first need")
     if model.about:
@@ -53,7 +53,7 @@ def answer(model: AtHand, header: Header, chosen: Offload, ground: Ground) -> Fi
 
 
 def described(
-    model: AtHand, header: Header, chosen: Offload, ground: Ground, *, gpus: Sequence[Gpu], loaded: bool
+    model: AtHand, header: FileHeader, chosen: Offload, ground: Ground, *, gpus: Sequence[Gpu], loaded: bool
 ) -> dict[str, Any]:
     """Everything about one model."""
     report = row(model, header, chosen, ground, loaded=loaded)

@@ -19,7 +19,7 @@ from orchestrator.codices.watching import Watching
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.codex_choice import choose_codex
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 
@@ -35,7 +35,7 @@ class Operations:
     tending: Tending
     gauge: Gauge
     embedded: Callable[[str], Mapping[str, Any] | None]
-    voice: Callable[[], "asyncio.Future[Voice]"]
+    voice: Callable[[], "asyncio.Future[ChatModel]"]
 
     # -- loading
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
-from orchestrator.answering.pump import pumped
+from orchestrator.answering.pump import own_task
 from orchestrator.answering.sessions.store import SessionStore
 from orchestrator.codices.shelf import Shelf
 from orchestrator.codices.tending import Tending
@@ -21,7 +21,7 @@ from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.machine.machine import Machine
 from orchestrator.model.arriving import why_waiting
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.using import setting_of
 from orchestrator.reports.about import About
@@ -38,14 +38,14 @@ class Awaited:
     """The voice that everybody waits for: a future that is done when the model is first ready, or is given up."""
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[Voice] | None = None
+        self._future: asyncio.Future[ChatModel] | None = None
 
-    def __call__(self) -> "asyncio.Future[Voice]":
+    def __call__(self) -> "asyncio.Future[ChatModel]":
         if self._future is None:
             self._future = asyncio.get_running_loop().create_future()
         return self._future
 
-    def succeed(self, voice: Voice) -> None:
+    def succeed(self, voice: ChatModel) -> None:
         if not self().done():
             self().set_result(voice)
 
@@ -72,7 +72,7 @@ class Program:
     library: Library
     session_store: SessionStore
     voice: Awaited
-    speak: Callable[[], Voice]
+    speak: Callable[[], ChatModel]
     closing: Sequence[Callable[[], None]] = ()
     exchange: Callable[[str], AsyncIterator[Report]] | None = None  # to another model; set by who can
     waking: Waking = field(default_factory=Waking)
@@ -153,7 +153,7 @@ class Program:
     # -- the service
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
-        return pumped(self.answers.ask(ask))
+        return own_task(self.answers.ask(ask))
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
         return await self.answers.plan(ask, prompt=prompt)

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
-from orchestrator.prompt.coverage import TierSettings
-from orchestrator.prompt.strategy import StrategySettings as Decision
+from orchestrator.prompt.coverage import CoverageSettings
+from orchestrator.prompt.strategy import StrategyParameters as Decision
 from orchestrator.settings.codex import CodexSettings
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.settings.slices import Slice, unit
@@ -156,10 +156,10 @@ class StrategySettings(Slice):
 
     tier: Tier = Field("auto", description="what of a codex stands in the cached prefix")
     window_share: float = Field(
-        TierSettings.window_share, gt=0, le=1, description="most of the window that a codex may take"
+        CoverageSettings.window_share, gt=0, le=1, description="most of the window that a codex may take"
     )
     overhead: float = Field(
-        TierSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
+        CoverageSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
     )
     small_content: int = Field(
         Decision.small_content,

@@ -16,8 +16,8 @@ from governor.settings import (
     SamplerSettings,
     StoreSettings,
 )
-from orchestrator.prompt.coverage import TierSettings
-from orchestrator.prompt.strategy import StrategySettings
+from orchestrator.prompt.coverage import CoverageSettings
+from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings.model import Settings
 
 
@@ -64,14 +64,14 @@ def codex(settings: Settings) -> LibrarySettings:
     )
 
 
-def tier(settings: Settings) -> TierSettings:
+def tier(settings: Settings) -> CoverageSettings:
     given = settings.strategy
-    return TierSettings(overhead_share=given.overhead, window_share=given.window_share)
+    return CoverageSettings(overhead_share=given.overhead, window_share=given.window_share)
 
 
-def strategy(settings: Settings) -> StrategySettings:
+def strategy(settings: Settings) -> StrategyParameters:
     given = settings.strategy
-    return StrategySettings(
+    return StrategyParameters(
         small_content=given.small_content,
         graph_content=given.graph_content,
         hybrid_share=given.hybrid_share,

@@ -43,7 +43,7 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.prompt.claims import Entry, Place, What
+from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
 from orchestrator.prompt.naming import named_documents
 from orchestrator.prompt.phrases import shipped
 from orchestrator.prompt.reach import Reach, within_reach
@@ -235,8 +235,8 @@ def _left_out(messages: list[Message]) -> None:
     _, gone = within_reach(_context(messages), Reach(depth=20, messages=1_000))
     turns = [Claim(f"turn {at}", Kind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
     stubs = [Claim(f"{at}", Kind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
-    entries = [Entry(claim, Place(What.EXCHANGE, at=claim.turn or 0)) for claim in turns]
-    entries += [Entry(claim, Place(What.RESULT, turn=claim.turn or 0)) for claim in stubs]
+    entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]
+    entries += [SourcedClaim(claim, ClaimSource(SourceKind.RESULT, turn=claim.turn or 0)) for claim in stubs]
     told(entries, settle([entry.claim for entry in entries], Limits(10, 1_000, 20)), gone)
 
 

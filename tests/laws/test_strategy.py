@@ -5,63 +5,63 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prompt.coverage import FloorTier, Room, TierSizes, decide_tier, limit_of
+from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom, decide_coverage, limit_of
 from orchestrator.prompt.prefetch import decide_prefetch
-from orchestrator.prompt.strategy import Asked, Retrieval, Standing, Strategy, decide, retrieval_budget
+from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Retrieval, Strategy, decide, retrieval_budget
 from orchestrator.prompt.tasks import Task, classify
 from orchestrator.prompt.tier_moves import redecide
 
 TOKENS = st.integers(0, 3_000_000)
 SIZES = st.tuples(TOKENS, TOKENS, TOKENS).map(
-    lambda three: TierSizes(full=max(three), skeleton=sorted(three)[1], map=min(three))
+    lambda three: CoverageSizes(full=max(three), skeleton=sorted(three)[1], map=min(three))
 )
 ROOMS = st.builds(
-    Room,
+    FloorRoom,
     window=TOKENS,
     identity=st.integers(0, 5_000),
     kv_tokens=TOKENS,
     kv_bytes_per_token=st.sampled_from([0.0, 4_096.0, 131_072.0]),
 )
-FLOORS = st.builds(Standing, st.sampled_from(FloorTier), TOKENS, TOKENS)
-ASKED = st.builds(Asked, st.sampled_from(Task), TOKENS, TOKENS)
+FLOORS = st.builds(FloorCoverage, st.sampled_from(Coverage), TOKENS, TOKENS)
+ASKED = st.builds(QuestionFigures, st.sampled_from(Task), TOKENS, TOKENS)
 
 
 @given(SIZES, ROOMS)
-def test_what_a_tier_holds_never_exceeds_the_limit(sizes: TierSizes, room: Room) -> None:
-    decision = decide_tier(sizes, room)
+def test_what_a_tier_holds_never_exceeds_the_limit(sizes: CoverageSizes, room: FloorRoom) -> None:
+    decision = decide_coverage(sizes, room)
     assert decision.tokens <= decision.limit == limit_of(room)
     assert 0 <= decision.hot_tokens <= decision.tokens
 
 
 @given(SIZES, ROOMS, TOKENS)
-def test_a_larger_window_never_gives_a_smaller_tier(sizes: TierSizes, room: Room, more: int) -> None:
+def test_a_larger_window_never_gives_a_smaller_tier(sizes: CoverageSizes, room: FloorRoom, more: int) -> None:
     larger = replace(room, window=room.window + more)
-    assert decide_tier(sizes, larger).tier.rank >= decide_tier(sizes, room).tier.rank
+    assert decide_coverage(sizes, larger).tier.rank >= decide_coverage(sizes, room).tier.rank
 
 
 @given(SIZES, ROOMS, TOKENS)
-def test_more_kv_never_gives_a_smaller_tier(sizes: TierSizes, room: Room, more: int) -> None:
+def test_more_kv_never_gives_a_smaller_tier(sizes: CoverageSizes, room: FloorRoom, more: int) -> None:
     larger = replace(room, kv_tokens=room.kv_tokens + more)
-    assert decide_tier(sizes, larger).tier.rank >= decide_tier(sizes, room).tier.rank
+    assert decide_coverage(sizes, larger).tier.rank >= decide_coverage(sizes, room).tier.rank
 
 
 @given(SIZES, ROOMS, ROOMS, st.sampled_from(["calm", "elevated", "high", "critical"]))
 def test_a_floor_that_moved_still_fits_and_never_moves_twice(
-    sizes: TierSizes, before: Room, now: Room, level: str
+    sizes: CoverageSizes, before: FloorRoom, now: FloorRoom, level: str
 ) -> None:
-    moved = redecide(decide_tier(sizes, before), sizes, now, level).decision
+    moved = redecide(decide_coverage(sizes, before), sizes, now, level).decision
     assert moved.tokens <= limit_of(now)
     assert redecide(moved, sizes, now, level).decision.tier is moved.tier
 
 
 @given(SIZES, ROOMS, ROOMS)
-def test_under_pressure_no_floor_grows(sizes: TierSizes, before: Room, now: Room) -> None:
-    current = decide_tier(sizes, before)
+def test_under_pressure_no_floor_grows(sizes: CoverageSizes, before: FloorRoom, now: FloorRoom) -> None:
+    current = decide_coverage(sizes, before)
     assert redecide(current, sizes, now, "high").decision.tier.rank <= current.tier.rank
 
 
 @given(FLOORS, ASKED)
-def test_a_budget_is_never_more_than_is_left(floor: Standing, asked: Asked) -> None:
+def test_a_budget_is_never_more_than_is_left(floor: FloorCoverage, asked: QuestionFigures) -> None:
     decision = decide(floor, asked)
     assert 0 <= decision.retrieval_budget <= decision.available_tokens <= max(0, asked.window - asked.used)
 
@@ -72,20 +72,20 @@ def test_more_room_never_gives_a_smaller_budget(strategy: Strategy, retrieval: R
 
 
 @given(FLOORS, ASKED)
-def test_names_follow_from_floor_and_retrieval(floor: Standing, asked: Asked) -> None:
+def test_names_follow_from_floor_and_retrieval(floor: FloorCoverage, asked: QuestionFigures) -> None:
     decision = decide(floor, asked)
     if decision.retrieval is Retrieval.GRAPH:
         assert decision.strategy is Strategy.RAG_GRAPH
     elif decision.retrieval is Retrieval.NONE:
-        assert (decision.strategy, decision.tier) == (Strategy.CAG, FloorTier.FULL)
+        assert (decision.strategy, decision.tier) == (Strategy.CAG, Coverage.FULL)
     else:
-        large = decision.tier in (FloorTier.FULL, FloorTier.SKELETON)
+        large = decision.tier in (Coverage.FULL, Coverage.SKELETON)
         assert decision.strategy is (Strategy.HYBRID if large else Strategy.RAG)
 
 
 @given(FLOORS, ASKED)
 def test_an_automatic_decision_keeps_the_floor_and_names_only_tools_that_are_there(
-    floor: Standing, asked: Asked
+    floor: FloorCoverage, asked: QuestionFigures
 ) -> None:
     decision = decide(floor, asked)
     assert (decision.tier, decision.needs_tier) == (floor.tier, None)

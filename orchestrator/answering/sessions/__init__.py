@@ -3,7 +3,7 @@
 Knows no model and no prompt. One SQLite file; history is only ever added to.
 """
 
-from orchestrator.answering.sessions.records import Session, Turn
+from orchestrator.answering.sessions.records import Session, StoredTurn
 from orchestrator.answering.sessions.store import SessionStore
 
-__all__ = ["Session", "SessionStore", "Turn"]
+__all__ = ["Session", "SessionStore", "StoredTurn"]

@@ -18,7 +18,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Turn:
+class StoredTurn:
     """One message. `ids` are its token ids as generated (uint32 in native order), so that it can be replayed exactly:
     text encoded again may give other tokens. `evidence` is the retrieved text that stood beside it, word for word.
     """

@@ -17,7 +17,7 @@ from typing import Any
 from codex.databases import transaction
 from codex.databases import translated as faults_of
 from orchestrator.answering.sessions.names import checked, fresh
-from orchestrator.answering.sessions.records import Session, Turn
+from orchestrator.answering.sessions.records import Session, StoredTurn
 from orchestrator.answering.sessions.schema import opened
 from orchestrator.codices.faults import translated
 from orchestrator.errors import Conflict, NotFound
@@ -80,7 +80,7 @@ class SessionStore:
         found = self.select("WHERE uid = ? AND codex IS ? ORDER BY used DESC, id DESC LIMIT 1", uid, codex)
         return found[0] if found else None
 
-    def append(self, session: int, turns: Sequence[Turn]) -> None:
+    def append(self, session: int, turns: Sequence[StoredTurn]) -> None:
         """Adds turns at the end, all or none. The first user's message becomes the title. Raises NotFound."""
         with self.writing() as database:
             if not self.select("WHERE id = ?", session):
@@ -97,14 +97,14 @@ class SessionStore:
                 (now, title, session),
             )
 
-    def turns(self, session: int) -> list[Turn]:
+    def turns(self, session: int) -> list[StoredTurn]:
         """All of them, in their order."""
         rows = self.read(
             "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
             " FROM turns WHERE session = ? ORDER BY number",
             session,
         )
-        return [Turn(*row) for row in rows]
+        return [StoredTurn(*row) for row in rows]
 
     def rename(self, uid: int, name: str, new: str) -> None:
         """Raises NotFound, Conflict or InvalidRequest."""
@@ -166,7 +166,7 @@ def report(session: Session) -> dict[str, Any]:
     return {key: value for key, value in asdict(session).items() if key not in ("id", "uid")}
 
 
-def stored(turn: Turn) -> tuple[object, ...]:
+def stored(turn: StoredTurn) -> tuple[object, ...]:
     return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
 
 

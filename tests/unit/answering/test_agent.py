@@ -18,14 +18,14 @@ from orchestrator.answering.tools import SearchArchive
 from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, Outcome, PrefillProgress, Reason
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.prompt.composing import Composer
-from orchestrator.prompt.evidence import Found, Hit
+from orchestrator.prompt.evidence import FoundPassage, FoundPassages
 from orchestrator.prompt.tokens import TokenCache
 from orchestrator.service import Text, Thought, ToolCall
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
 CALL = '<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>'
-HIT = Hit("a.py", 1, 2, "def main():\n    pass\n", "main", 1.0)
+HIT = FoundPassage("a.py", 1, 2, "def main():\n    pass\n", "main", 1.0)
 
 
 @dataclass
@@ -59,15 +59,15 @@ class ScriptedEngine:
 class Archive:
     """A searcher with a few passages, or a fault."""
 
-    hits: Sequence[Hit] = (HIT,)
+    hits: Sequence[FoundPassage] = (HIT,)
     fault: CodexError | None = None
     queries: list[tuple[str, str]] = field(default_factory=list)
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         self.queries.append((codex, query))
         if self.fault:
             raise self.fault
-        return Found(tuple(self.hits[:n]))
+        return FoundPassages(tuple(self.hits[:n]))
 
 
 @dataclass

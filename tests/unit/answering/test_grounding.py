@@ -20,7 +20,7 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from orchestrator.answering.grounding import Ground, citations_of, used_of
+from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.passages import Passage
 from orchestrator.answering.pointing import NAME
 
@@ -36,7 +36,7 @@ def ground(
     running: Sequence[TurnView] = (),
     query: str = "?",
     lines: Mapping[str, int] = LINES,
-) -> Ground:
+) -> AnswerSources:
     codex = CodexView(name="c", pieces=pieces) if pieces else None
     turn = TurnContext(
         identity=IdentityView(name="i"),
@@ -45,15 +45,15 @@ def ground(
         state=state or StateView(),
         query=query,
     )
-    return Ground(turn, running, log, Files(lines))
+    return AnswerSources(turn, running, log, Files(lines))
 
 
-def said(answer: str, on: Ground) -> list[tuple[str, str]]:
+def said(answer: str, on: AnswerSources) -> list[tuple[str, str]]:
     """Each place with what is wrong with it."""
     return [(f"{one.path}:{one.start}-{one.end}", one.why) for one in citations_of(answer, on)]
 
 
-def valid(answer: str, on: Ground) -> bool:
+def valid(answer: str, on: AnswerSources) -> bool:
     return all(one.valid for one in citations_of(answer, on))
 
 

@@ -12,7 +12,7 @@ from formatters.context import CodexView
 from orchestrator.answering.passages import Passage
 from orchestrator.answering.pointing import lines_of, pointed, pointing
 from orchestrator.codices.standing import Standing
-from orchestrator.prompt.coverage import FloorTier, TierDecision, TierSizes
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes
 
 TEXT = "import os\n\n\ndef run():\n    return os.name\n"
 DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
@@ -25,8 +25,8 @@ def standing():
         roots=("/src/demo",),
         generation=generation,
         view=CodexView(name="demo", root="/src/demo", generation=1),
-        sizes=TierSizes(10, None, None),
-        decision=TierDecision(FloorTier.FULL, 1, 10, 100, "it fits"),
+        sizes=CoverageSizes(10, None, None),
+        decision=CoverageDecision(Coverage.FULL, 1, 10, 100, "it fits"),
         tokens=10,
         files=Files({"src/app/main.py": 5}),
     )

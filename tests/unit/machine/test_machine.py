@@ -15,7 +15,7 @@ from governor.shape import Layer
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import EngineSpec
-from orchestrator.machine.machine import Costs, Machine
+from orchestrator.machine.machine import Machine, ModelCosts
 
 pytestmark = pytest.mark.anyio
 SHAPE = shape(
@@ -48,7 +48,7 @@ class Watched:
 
     def __init__(self, embedding=None, fault=None):
         self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
-        self.machine = Machine(self.card, SETTINGS, Costs(SHAPE, KvPlan(), embedding=embedding))
+        self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding))
         self.client = EngineClient(EngineSpec("fake"))
         self.moved = Told()
         self.machine.bind(self.client, self.follow, self.rest)

@@ -3,11 +3,11 @@
 import pytest
 
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.prompt.codex_choice import Candidate, Conversation, choose_codex
+from orchestrator.prompt.codex_choice import ReadableCodex, SessionCodex, choose_codex
 
-OUTER = Candidate("outer", "/src")
-INNER = Candidate("inner", "/src/inner")
-OTHER = Candidate("other", "/other")
+OUTER = ReadableCodex("outer", "/src")
+INNER = ReadableCodex("inner", "/src/inner")
+OTHER = ReadableCodex("other", "/other")
 ALL = (OUTER, INNER, OTHER)
 
 
@@ -41,7 +41,7 @@ def test_the_deepest_root_that_holds_the_working_directory_is_taken(cwd: str, na
 
 
 def test_a_single_file_is_not_meant_by_who_stands_in_its_folder() -> None:
-    file = Candidate("clients.md", "/src/inner/docs/clients.md")
+    file = ReadableCodex("clients.md", "/src/inner/docs/clients.md")
     assert choose_codex(None, "/src/inner/docs", (*ALL, file)) == "inner"
     assert choose_codex(None, "/src/inner/docs", (file,)) == "clients.md"  # there is no other
 
@@ -69,17 +69,17 @@ def test_without_any_codex_the_way_out_is_told() -> None:
 
 
 def test_a_conversation_keeps_its_codex() -> None:
-    assert choose_codex(None, "/other", ALL, Conversation("s", "inner")) == "inner"
-    assert choose_codex("inner", "/other", ALL, Conversation("s", "inner")) == "inner"
-    assert choose_codex(None, "/other", ALL, Conversation("s", None)) is None
+    assert choose_codex(None, "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert choose_codex("inner", "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert choose_codex(None, "/other", ALL, SessionCodex("s", None)) is None
 
 
 @pytest.mark.parametrize(("asked", "kept"), [("other", "inner"), ("none", "inner"), ("inner", None)])
 def test_a_conversation_is_not_moved_to_another_codex(asked: str, kept: str | None) -> None:
     with pytest.raises(InvalidRequest):
-        choose_codex(asked, "/src", ALL, Conversation("s", kept))
+        choose_codex(asked, "/src", ALL, SessionCodex("s", kept))
 
 
 def test_a_conversation_whose_codex_was_dropped_says_so() -> None:
     with pytest.raises(NotFound):
-        choose_codex(None, "/src", ALL, Conversation("s", "gone"))
+        choose_codex(None, "/src", ALL, SessionCodex("s", "gone"))

@@ -11,7 +11,7 @@ from codex.errors import CodexError
 from formatters.blocks import BlockKind
 from formatters.context import Evidence, StateView, TurnContext
 from orchestrator.prompt.composing import Composer, context_of
-from orchestrator.prompt.evidence import HEADLINE, Found, Hit, gather, joined, written
+from orchestrator.prompt.evidence import HEADLINE, FoundPassage, FoundPassages, gather, joined, written
 from orchestrator.prompt.tokens import TokenCache
 
 pytestmark = pytest.mark.anyio
@@ -21,22 +21,22 @@ def lines(path: str, start: int, end: int) -> str:
     return "".join(f"{path} line {number}\n" for number in range(start, end + 1))
 
 
-def hit(path: str = "a.py", start: int = 1, end: int = 5, score: float = 1.0, symbol: str = "") -> Hit:
+def hit(path: str = "a.py", start: int = 1, end: int = 5, score: float = 1.0, symbol: str = "") -> FoundPassage:
     text = lines(path, start, end)
-    return Hit(path, start, end, text, symbol, score)
+    return FoundPassage(path, start, end, text, symbol, score)
 
 
 @dataclass
 class Archive:
-    hits: Sequence[Hit] = ()
+    hits: Sequence[FoundPassage] = ()
     fault: CodexError | None = None
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         self.asked.append((query, codex, n))
         if self.fault:
             raise self.fault
-        return Found(tuple(self.hits[:n]), ("3 files are not indexed yet",))
+        return FoundPassages(tuple(self.hits[:n]), ("3 files are not indexed yet",))
 
 
 async def test_passages_are_taken_by_rank_while_they_fit(tokens: TokenCache) -> None:
@@ -47,7 +47,7 @@ async def test_passages_are_taken_by_rank_while_they_fit(tokens: TokenCache) -> 
     assert (found.tokens, found.found) == (first + last + HEADLINE, 3)
 
 
-def evidence(one: Hit) -> Evidence:
+def evidence(one: FoundPassage) -> Evidence:
     return Evidence(path=one.path, start=one.start, end=one.end, text=one.text, symbol=one.symbol)
 
 
@@ -130,7 +130,7 @@ def test_a_joined_passage_has_the_better_rank() -> None:
 
 
 def test_a_passage_without_a_last_newline_is_joined_at_the_line() -> None:
-    first, last = Hit("a.py", 1, 1, "one"), Hit("a.py", 2, 2, "two")
+    first, last = FoundPassage("a.py", 1, 1, "one"), FoundPassage("a.py", 2, 2, "two")
     assert joined([first, last])[0].text == "one\ntwo"
 
 

@@ -5,45 +5,53 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import InvalidRequest, OverBudget
-from orchestrator.prompt.coverage import FloorTier, Room, TierSizes
-from orchestrator.prompt.strategy import Asked, Decision, Retrieval, Standing, Strategy, decide, strategy_named
+from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
+from orchestrator.prompt.strategy import (
+    Decision,
+    FloorCoverage,
+    QuestionFigures,
+    Retrieval,
+    Strategy,
+    decide,
+    strategy_named,
+)
 from orchestrator.prompt.tasks import Task
 
-ASKED = Asked(Task.UNKNOWN, window=100_000, used=40_000, tools=frozenset({"search_archive"}))
-ROOM = Room(window=100_000, identity=200, kv_tokens=80_000, kv_bytes_per_token=1_024)
+ASKED = QuestionFigures(Task.UNKNOWN, window=100_000, used=40_000, tools=frozenset({"search_archive"}))
+ROOM = FloorRoom(window=100_000, identity=200, kv_tokens=80_000, kv_bytes_per_token=1_024)
 
 
-def floor(tier: FloorTier, content: int) -> Standing:
-    return Standing(tier, content, content if tier is FloorTier.FULL else content // 100)
+def floor(tier: Coverage, content: int) -> FloorCoverage:
+    return FloorCoverage(tier, content, content if tier is Coverage.FULL else content // 100)
 
 
-def decided(tier: FloorTier, content: int, task: Task) -> Decision:
+def decided(tier: Coverage, content: int, task: Task) -> Decision:
     return decide(floor(tier, content), replace(ASKED, task=task))
 
 
 @pytest.mark.parametrize(
     ("tier", "content", "task", "row", "strategy", "retrieval", "confidence"),
     [
-        (FloorTier.FULL, 1_000, Task.RAG_CRITICAL, 1, "HYBRID", "verify", 0.85),
-        (FloorTier.FULL, 60_000, Task.RAG_CRITICAL, 1, "HYBRID", "verify", 0.85),
-        (FloorTier.FULL, 32_000, Task.UNKNOWN, 2, "CAG", "none", 0.95),
-        (FloorTier.FULL, 32_000, Task.STUFF_FRIENDLY, 2, "CAG", "none", 0.95),
-        (FloorTier.FULL, 32_001, Task.STUFF_FRIENDLY, 3, "CAG", "none", 0.85),
-        (FloorTier.FULL, 32_001, Task.HYBRID, 4, "CAG", "none", 0.75),
-        (FloorTier.FULL, 2_000_000, Task.UNKNOWN, 4, "CAG", "none", 0.75),
-        (FloorTier.SKELETON, 1_000_001, Task.HYBRID, 5, "RAG+GRAPH", "graph", 0.70),
-        (FloorTier.MAP, 1_000_001, Task.UNKNOWN, 5, "RAG+GRAPH", "graph", 0.70),
-        (FloorTier.SKELETON, 128_000, Task.HYBRID, 6, "HYBRID", "search", 0.75),
-        (FloorTier.SKELETON, 128_000, Task.STUFF_FRIENDLY, 6, "HYBRID", "search", 0.75),
-        (FloorTier.SKELETON, 128_001, Task.HYBRID, 7, "HYBRID", "search", 0.65),
-        (FloorTier.SKELETON, 128_000, Task.UNKNOWN, 7, "HYBRID", "search", 0.65),
-        (FloorTier.SKELETON, 128_000, Task.RAG_CRITICAL, 7, "HYBRID", "search", 0.65),
-        (FloorTier.MAP, 1_000_000, Task.UNKNOWN, 8, "RAG", "search", 0.80),
-        (FloorTier.NONE, 500, Task.HYBRID, 8, "RAG", "search", 0.80),
+        (Coverage.FULL, 1_000, Task.RAG_CRITICAL, 1, "HYBRID", "verify", 0.85),
+        (Coverage.FULL, 60_000, Task.RAG_CRITICAL, 1, "HYBRID", "verify", 0.85),
+        (Coverage.FULL, 32_000, Task.UNKNOWN, 2, "CAG", "none", 0.95),
+        (Coverage.FULL, 32_000, Task.STUFF_FRIENDLY, 2, "CAG", "none", 0.95),
+        (Coverage.FULL, 32_001, Task.STUFF_FRIENDLY, 3, "CAG", "none", 0.85),
+        (Coverage.FULL, 32_001, Task.HYBRID, 4, "CAG", "none", 0.75),
+        (Coverage.FULL, 2_000_000, Task.UNKNOWN, 4, "CAG", "none", 0.75),
+        (Coverage.SKELETON, 1_000_001, Task.HYBRID, 5, "RAG+GRAPH", "graph", 0.70),
+        (Coverage.MAP, 1_000_001, Task.UNKNOWN, 5, "RAG+GRAPH", "graph", 0.70),
+        (Coverage.SKELETON, 128_000, Task.HYBRID, 6, "HYBRID", "search", 0.75),
+        (Coverage.SKELETON, 128_000, Task.STUFF_FRIENDLY, 6, "HYBRID", "search", 0.75),
+        (Coverage.SKELETON, 128_001, Task.HYBRID, 7, "HYBRID", "search", 0.65),
+        (Coverage.SKELETON, 128_000, Task.UNKNOWN, 7, "HYBRID", "search", 0.65),
+        (Coverage.SKELETON, 128_000, Task.RAG_CRITICAL, 7, "HYBRID", "search", 0.65),
+        (Coverage.MAP, 1_000_000, Task.UNKNOWN, 8, "RAG", "search", 0.80),
+        (Coverage.NONE, 500, Task.HYBRID, 8, "RAG", "search", 0.80),
     ],
 )
 def test_the_first_row_that_holds_decides(
-    tier: FloorTier, content: int, task: Task, row: int, strategy: str, retrieval: str, confidence: float
+    tier: Coverage, content: int, task: Task, row: int, strategy: str, retrieval: str, confidence: float
 ) -> None:
     decision = decided(tier, content, task)
     got = (decision.row, decision.strategy, decision.retrieval, decision.confidence, decision.tier)
@@ -53,32 +61,32 @@ def test_the_first_row_that_holds_decides(
 @pytest.mark.parametrize(
     ("tier", "content", "task", "left", "budget"),
     [
-        (FloorTier.FULL, 1_000, Task.UNKNOWN, 60_000, 0),
-        (FloorTier.FULL, 1_000, Task.RAG_CRITICAL, 60_000, 512),
-        (FloorTier.FULL, 1_000, Task.RAG_CRITICAL, 300, 300),
-        (FloorTier.SKELETON, 1_000, Task.UNKNOWN, 60_000, 18_000),
-        (FloorTier.SKELETON, 1_000, Task.UNKNOWN, 10_000, 4_000),
-        (FloorTier.MAP, 1_000, Task.UNKNOWN, 60_000, 42_000),
-        (FloorTier.MAP, 1_000, Task.UNKNOWN, 5_000, 4_000),
-        (FloorTier.MAP, 1_000, Task.UNKNOWN, 3_000, 3_000),
-        (FloorTier.MAP, 1_000, Task.UNKNOWN, 0, 0),
-        (FloorTier.SKELETON, 2_000_000, Task.UNKNOWN, 60_000, 42_000),
+        (Coverage.FULL, 1_000, Task.UNKNOWN, 60_000, 0),
+        (Coverage.FULL, 1_000, Task.RAG_CRITICAL, 60_000, 512),
+        (Coverage.FULL, 1_000, Task.RAG_CRITICAL, 300, 300),
+        (Coverage.SKELETON, 1_000, Task.UNKNOWN, 60_000, 18_000),
+        (Coverage.SKELETON, 1_000, Task.UNKNOWN, 10_000, 4_000),
+        (Coverage.MAP, 1_000, Task.UNKNOWN, 60_000, 42_000),
+        (Coverage.MAP, 1_000, Task.UNKNOWN, 5_000, 4_000),
+        (Coverage.MAP, 1_000, Task.UNKNOWN, 3_000, 3_000),
+        (Coverage.MAP, 1_000, Task.UNKNOWN, 0, 0),
+        (Coverage.SKELETON, 2_000_000, Task.UNKNOWN, 60_000, 42_000),
     ],
 )
 def test_the_retrieval_budget_follows_the_strategy(
-    tier: FloorTier, content: int, task: Task, left: int, budget: int
+    tier: Coverage, content: int, task: Task, left: int, budget: int
 ) -> None:
     asked = replace(ASKED, task=task, used=ASKED.window - left)
     assert decide(floor(tier, content), asked).retrieval_budget == budget
 
 
 def test_a_window_that_is_overfull_leaves_nothing() -> None:
-    assert decide(floor(FloorTier.MAP, 1_000), replace(ASKED, used=200_000)).available_tokens == 0
+    assert decide(floor(Coverage.MAP, 1_000), replace(ASKED, used=200_000)).available_tokens == 0
 
 
 def test_the_reason_is_one_sentence_with_the_numbers() -> None:
     asked = replace(ASKED, task=Task.HYBRID, because="explain")
-    assert decide(floor(FloorTier.MAP, 500_000), asked).reason == (
+    assert decide(floor(Coverage.MAP, 500_000), asked).reason == (
         "RAG, because 5,000 of 500,000 tokens stand in the prefix (tier map), so the answer is searched for; "
         "task hybrid ('explain'); 60,000 of 100,000 tokens are left, 42,000 of them for retrieval"
     )
@@ -86,7 +94,7 @@ def test_the_reason_is_one_sentence_with_the_numbers() -> None:
 
 def test_the_steps_name_documents_tools_and_the_budget() -> None:
     asked = replace(ASKED, task=Task.RAG_CRITICAL, documents=("src/a.py",))
-    assert decide(floor(FloorTier.MAP, 500_000), asked).steps == (
+    assert decide(floor(Coverage.MAP, 500_000), asked).steps == (
         "prefetch evidence of at most 42,000 tokens from the archive",
         "call search_archive where the evidence does not answer",
         "look into src/a.py first: the question names it",
@@ -95,7 +103,7 @@ def test_the_steps_name_documents_tools_and_the_budget() -> None:
 
 
 def test_a_tool_that_is_not_there_is_not_named() -> None:
-    decision = decide(floor(FloorTier.MAP, 500_000), replace(ASKED, tools=frozenset()))
+    decision = decide(floor(Coverage.MAP, 500_000), replace(ASKED, tools=frozenset()))
     assert not any("search_archive" in step for step in decision.steps)
 
 
@@ -114,48 +122,48 @@ def test_a_name_that_is_no_strategy_is_refused_with_the_names(name: str) -> None
 @pytest.mark.parametrize(
     ("forced", "standing", "retrieval", "needs"),
     [
-        ("cag", FloorTier.FULL, Retrieval.NONE, None),
-        ("hybrid", FloorTier.FULL, Retrieval.VERIFY, None),
-        ("hybrid", FloorTier.SKELETON, Retrieval.SEARCH, None),
-        ("rag", FloorTier.MAP, Retrieval.SEARCH, None),
-        ("rag+graph", FloorTier.FULL, Retrieval.GRAPH, None),
-        ("cag", FloorTier.MAP, Retrieval.NONE, FloorTier.FULL),
-        ("cag", FloorTier.SKELETON, Retrieval.NONE, FloorTier.FULL),
-        ("hybrid", FloorTier.MAP, Retrieval.SEARCH, FloorTier.SKELETON),
-        ("rag", FloorTier.FULL, Retrieval.SEARCH, FloorTier.NONE),
+        ("cag", Coverage.FULL, Retrieval.NONE, None),
+        ("hybrid", Coverage.FULL, Retrieval.VERIFY, None),
+        ("hybrid", Coverage.SKELETON, Retrieval.SEARCH, None),
+        ("rag", Coverage.MAP, Retrieval.SEARCH, None),
+        ("rag+graph", Coverage.FULL, Retrieval.GRAPH, None),
+        ("cag", Coverage.MAP, Retrieval.NONE, Coverage.FULL),
+        ("cag", Coverage.SKELETON, Retrieval.NONE, Coverage.FULL),
+        ("hybrid", Coverage.MAP, Retrieval.SEARCH, Coverage.SKELETON),
+        ("rag", Coverage.FULL, Retrieval.SEARCH, Coverage.NONE),
     ],
 )
 def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
-    forced: str, standing: FloorTier, retrieval: Retrieval, needs: FloorTier | None
+    forced: str, standing: Coverage, retrieval: Retrieval, needs: Coverage | None
 ) -> None:
-    sizes = TierSizes(full=20_000, skeleton=4_000, map=500)
+    sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
     decision = decide(floor(standing, 20_000), ASKED, forced=forced, sizes=sizes, room=ROOM)
     assert (decision.row, decision.confidence, decision.retrieval, decision.needs_tier) == (0, 1.0, retrieval, needs)
     assert bool(decision.cost) is (needs is not None)
 
 
 def test_a_strategy_that_works_on_several_floors_names_them_all() -> None:
-    sizes = TierSizes(full=20_000, skeleton=4_000, map=500)
-    decision = decide(floor(FloorTier.FULL, 20_000), ASKED, forced="rag", sizes=sizes, room=ROOM)
+    sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
+    decision = decide(floor(Coverage.FULL, 20_000), ASKED, forced="rag", sizes=sizes, room=ROOM)
     assert "it needs the tier none or map, and full stands" in decision.reason
 
 
 def test_a_floor_that_a_forced_strategy_cannot_have_is_not_called_a_forced_tier() -> None:
     with pytest.raises(OverBudget) as refusal:
-        decide(floor(FloorTier.MAP, 200_000), ASKED, forced="cag", sizes=TierSizes(full=200_000, map=500), room=ROOM)
+        decide(floor(Coverage.MAP, 200_000), ASKED, forced="cag", sizes=CoverageSizes(full=200_000, map=500), room=ROOM)
     assert refusal.value.message.startswith("tier full is what the strategy CAG needs, but 200")
 
 
 def test_the_price_of_another_floor_is_told_and_counted() -> None:
-    standing = Standing(FloorTier.MAP, 20_000, 500)
-    decision = decide(standing, ASKED, forced="cag", sizes=TierSizes(full=20_000, map=500), room=ROOM)
+    standing = FloorCoverage(Coverage.MAP, 20_000, 500)
+    decision = decide(standing, ASKED, forced="cag", sizes=CoverageSizes(full=20_000, map=500), room=ROOM)
     assert decision.cost == "20,200 tokens to compute, 20 MiB of KV"
     assert decision.used_tokens == 40_000 - 500 + 20_000
 
 
 def test_a_forced_strategy_that_cannot_fit_is_refused_with_the_numbers() -> None:
     with pytest.raises(OverBudget) as refusal:
-        decide(floor(FloorTier.MAP, 90_000), ASKED, forced="CAG", sizes=TierSizes(full=90_000, map=500), room=ROOM)
+        decide(floor(Coverage.MAP, 90_000), ASKED, forced="CAG", sizes=CoverageSizes(full=90_000, map=500), room=ROOM)
     assert "90,000 tokens do not fit in the 70,000" in refusal.value.message
 
 

@@ -5,14 +5,22 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import InvalidRequest, OverBudget
-from orchestrator.prompt.coverage import FloorTier, Room, TierSizes, available, decide_tier, limit_of, tier_named
+from orchestrator.prompt.coverage import (
+    Coverage,
+    CoverageSizes,
+    FloorRoom,
+    available,
+    coverage_named,
+    decide_coverage,
+    limit_of,
+)
 from orchestrator.prompt.tier_moves import Pending, due, redecide
 
-SIZES = TierSizes(full=60_000, skeleton=12_000, map=5_000)
-ROOM = Room(window=100_000, identity=200, kv_tokens=1_000_000, kv_bytes_per_token=131_072)
+SIZES = CoverageSizes(full=60_000, skeleton=12_000, map=5_000)
+ROOM = FloorRoom(window=100_000, identity=200, kv_tokens=1_000_000, kv_bytes_per_token=131_072)
 
 
-def room(**changes: object) -> Room:
+def room(**changes: object) -> FloorRoom:
     return replace(ROOM, **changes)  # type: ignore[arg-type]
 
 
@@ -25,109 +33,109 @@ def test_the_limit_is_the_least_of_available_share_and_kv() -> None:
 
 
 def test_a_codex_that_fits_stands_whole() -> None:
-    decision = decide_tier(SIZES, ROOM)
-    assert (decision.tier, decision.row, decision.tokens) == (FloorTier.FULL, 1, 60_000)
+    decision = decide_coverage(SIZES, ROOM)
+    assert (decision.tier, decision.row, decision.tokens) == (Coverage.FULL, 1, 60_000)
     assert decision.reason == "full, because its 60,000 tokens fit in 70,000 of a window of 100,000"
 
 
 def test_exactly_fitting_is_fitting() -> None:
-    assert decide_tier(replace(SIZES, full=70_000), ROOM).tier is FloorTier.FULL
-    assert decide_tier(replace(SIZES, full=70_001), ROOM).tier is FloorTier.SKELETON
+    assert decide_coverage(replace(SIZES, full=70_000), ROOM).tier is Coverage.FULL
+    assert decide_coverage(replace(SIZES, full=70_001), ROOM).tier is Coverage.SKELETON
 
 
 def test_the_hot_bodies_fill_what_the_skeleton_leaves() -> None:
-    decision = decide_tier(replace(SIZES, full=90_000), ROOM)
+    decision = decide_coverage(replace(SIZES, full=90_000), ROOM)
     assert (decision.tier, decision.row, decision.tokens, decision.hot_tokens) == (
-        FloorTier.SKELETON,
+        Coverage.SKELETON,
         2,
         70_000,
         58_000,
     )
 
 
-@pytest.mark.parametrize(("window", "tier"), [(16_000, FloorTier.SKELETON), (15_999, FloorTier.MAP)])
-def test_a_skeleton_needs_a_window_of_16000(window: int, tier: FloorTier) -> None:
-    assert decide_tier(replace(SIZES, skeleton=4_000), room(window=window)).tier is tier
+@pytest.mark.parametrize(("window", "tier"), [(16_000, Coverage.SKELETON), (15_999, Coverage.MAP)])
+def test_a_skeleton_needs_a_window_of_16000(window: int, tier: Coverage) -> None:
+    assert decide_coverage(replace(SIZES, skeleton=4_000), room(window=window)).tier is tier
 
 
-@pytest.mark.parametrize(("window", "tier"), [(4_000, FloorTier.MAP), (3_999, FloorTier.NONE)])
-def test_a_map_needs_a_window_of_4000(window: int, tier: FloorTier) -> None:
-    assert decide_tier(SIZES, room(window=window)).tier is tier
+@pytest.mark.parametrize(("window", "tier"), [(4_000, Coverage.MAP), (3_999, Coverage.NONE)])
+def test_a_map_needs_a_window_of_4000(window: int, tier: Coverage) -> None:
+    assert decide_coverage(SIZES, room(window=window)).tier is tier
 
 
 def test_a_map_takes_at_most_a_tenth_of_the_window() -> None:
-    assert decide_tier(SIZES, room(window=8_000)).tokens == 800
-    assert decide_tier(replace(SIZES, map=300), room(window=8_000)).tokens == 300
+    assert decide_coverage(SIZES, room(window=8_000)).tokens == 800
+    assert decide_coverage(replace(SIZES, map=300), room(window=8_000)).tokens == 300
 
 
 def test_without_any_kv_nothing_stands() -> None:
-    assert decide_tier(SIZES, room(kv_tokens=0)).tier is FloorTier.NONE
+    assert decide_coverage(SIZES, room(kv_tokens=0)).tier is Coverage.NONE
 
 
 def test_a_tier_that_is_not_made_is_not_chosen() -> None:
-    assert decide_tier(TierSizes(full=90_000, map=5_000), ROOM).tier is FloorTier.MAP
-    assert decide_tier(TierSizes(full=90_000), ROOM).tier is FloorTier.NONE
+    assert decide_coverage(CoverageSizes(full=90_000, map=5_000), ROOM).tier is Coverage.MAP
+    assert decide_coverage(CoverageSizes(full=90_000), ROOM).tier is Coverage.NONE
 
 
 def test_missing_kv_is_told_in_bytes_with_what_would_help() -> None:
-    decision = decide_tier(TierSizes(full=100_000, map=5_000), room(window=200_000, kv_tokens=54_000))
+    decision = decide_coverage(CoverageSizes(full=100_000, map=5_000), room(window=200_000, kv_tokens=54_000))
     assert decision.reason == "map, because 100k tokens need 12.2 GiB of KV and 6.6 GiB are free"
     assert decision.hint == "KV type q8_0 would make it fit"
 
 
 def test_where_a_smaller_kv_type_does_not_help_the_missing_bytes_are_told() -> None:
-    decision = decide_tier(TierSizes(full=100_000), room(window=200_000, kv_tokens=50_000))
+    decision = decide_coverage(CoverageSizes(full=100_000), room(window=200_000, kv_tokens=50_000))
     assert decision.hint == "6.1 GiB more for KV would make it fit"
 
 
 def test_a_small_window_is_told_in_tokens_with_the_window_that_would_do() -> None:
-    decision = decide_tier(TierSizes(full=100_000, map=5_000), ROOM)
+    decision = decide_coverage(CoverageSizes(full=100_000, map=5_000), ROOM)
     assert decision.reason == "map, because 100,000 tokens do not fit in the 70,000 that a window of 100,000 leaves"
     assert decision.hint == "a model with a window of 142,858 would hold it"
-    assert decide_tier(TierSizes(full=100_000), room(window=142_858)).tier is FloorTier.FULL
+    assert decide_coverage(CoverageSizes(full=100_000), room(window=142_858)).tier is Coverage.FULL
 
 
-@pytest.mark.parametrize("tier", list(FloorTier))
-def test_a_forced_tier_that_fits_is_taken(tier: FloorTier) -> None:
-    decision = decide_tier(SIZES, ROOM, forced=tier)
+@pytest.mark.parametrize("tier", list(Coverage))
+def test_a_forced_tier_that_fits_is_taken(tier: Coverage) -> None:
+    decision = decide_coverage(SIZES, ROOM, forced=tier)
     assert (decision.tier, decision.row) == (tier, 0)
 
 
 def test_a_forced_tier_that_cannot_fit_is_refused_with_the_numbers() -> None:
     with pytest.raises(OverBudget) as refusal:
-        decide_tier(SIZES, room(kv_tokens=1_000), forced=FloorTier.FULL)
+        decide_coverage(SIZES, room(kv_tokens=1_000), forced=Coverage.FULL)
     assert refusal.value.message == "tier full was forced, but 60k tokens need 7.3 GiB of KV and 125 MiB are free"
 
 
 def test_a_forced_tier_that_is_not_made_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        decide_tier(TierSizes(full=10), ROOM, forced=FloorTier.SKELETON)
+        decide_coverage(CoverageSizes(full=10), ROOM, forced=Coverage.SKELETON)
 
 
 @pytest.mark.parametrize(
     ("name", "tier"),
     [
-        ("FULL", FloorTier.FULL),
-        ("skeleton", FloorTier.SKELETON),
-        ("Skeleton+Hot", FloorTier.SKELETON),
-        ("none", FloorTier.NONE),
+        ("FULL", Coverage.FULL),
+        ("skeleton", Coverage.SKELETON),
+        ("Skeleton+Hot", Coverage.SKELETON),
+        ("none", Coverage.NONE),
     ],
 )
-def test_a_tier_is_named_in_any_case(name: str, tier: FloorTier) -> None:
-    assert tier_named(name) is tier
+def test_a_tier_is_named_in_any_case(name: str, tier: Coverage) -> None:
+    assert coverage_named(name) is tier
 
 
 def test_a_name_that_is_no_tier_is_refused_with_the_names() -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        tier_named("half")
+        coverage_named("half")
     assert refusal.value.hint == "one of: full, skeleton+hot, map, none"
 
 
 # ---- moves ---------------------------------------------------------------------------------------------------------
 
-SMALL = TierSizes(full=60_000, map=5_000)
-ON_MAP = decide_tier(SMALL, room(kv_tokens=30_000))
-ON_FULL = decide_tier(SMALL, ROOM)
+SMALL = CoverageSizes(full=60_000, map=5_000)
+ON_MAP = decide_coverage(SMALL, room(kv_tokens=30_000))
+ON_FULL = decide_coverage(SMALL, ROOM)
 
 
 def test_a_floor_steps_down_when_it_no_longer_fits() -> None:
@@ -155,17 +163,17 @@ def test_the_reason_for_not_stepping_up_has_the_numbers() -> None:
 
 @pytest.mark.parametrize("level", ["high", "critical"])
 def test_under_high_pressure_no_codex_steps_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is FloorTier.MAP
+    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is Coverage.MAP
 
 
 @pytest.mark.parametrize("level", ["calm", "elevated"])
 def test_below_high_pressure_a_codex_may_step_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is FloorTier.FULL
+    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is Coverage.FULL
 
 
 def test_at_critical_floors_step_down_and_idle_ones_are_evicted() -> None:
     move = redecide(ON_FULL, SMALL, room(kv_tokens=30_000), "critical", idle=True)
-    assert (move.decision.tier, move.evict) == (FloorTier.MAP, True)
+    assert (move.decision.tier, move.evict) == (Coverage.MAP, True)
     assert not redecide(ON_FULL, SMALL, ROOM, "critical", idle=False).evict
     assert not redecide(ON_FULL, SMALL, ROOM, "high", idle=True).evict
 
@@ -175,22 +183,22 @@ def test_a_codex_that_grew_within_its_tier_is_decided_anew() -> None:
 
 
 def test_a_step_down_waits_ten_seconds_and_a_step_up_sixty() -> None:
-    assert due(None, FloorTier.FULL, FloorTier.MAP, 100.0) == (Pending(FloorTier.MAP, 100.0), False)
-    down, up = Pending(FloorTier.MAP, 100.0), Pending(FloorTier.FULL, 100.0)
-    assert due(down, FloorTier.FULL, FloorTier.MAP, 109.9) == (down, False)
-    assert due(down, FloorTier.FULL, FloorTier.MAP, 110.0) == (down, True)
-    assert due(up, FloorTier.MAP, FloorTier.FULL, 159.9) == (up, False)
-    assert due(up, FloorTier.MAP, FloorTier.FULL, 160.0) == (up, True)
+    assert due(None, Coverage.FULL, Coverage.MAP, 100.0) == (Pending(Coverage.MAP, 100.0), False)
+    down, up = Pending(Coverage.MAP, 100.0), Pending(Coverage.FULL, 100.0)
+    assert due(down, Coverage.FULL, Coverage.MAP, 109.9) == (down, False)
+    assert due(down, Coverage.FULL, Coverage.MAP, 110.0) == (down, True)
+    assert due(up, Coverage.MAP, Coverage.FULL, 159.9) == (up, False)
+    assert due(up, Coverage.MAP, Coverage.FULL, 160.0) == (up, True)
 
 
 def test_a_wish_that_changes_or_ends_starts_again() -> None:
-    down = Pending(FloorTier.MAP, 100.0)
-    assert due(down, FloorTier.FULL, FloorTier.FULL, 120.0) == (None, False)
-    assert due(down, FloorTier.FULL, FloorTier.NONE, 120.0) == (Pending(FloorTier.NONE, 120.0), False)
+    down = Pending(Coverage.MAP, 100.0)
+    assert due(down, Coverage.FULL, Coverage.FULL, 120.0) == (None, False)
+    assert due(down, Coverage.FULL, Coverage.NONE, 120.0) == (Pending(Coverage.NONE, 120.0), False)
 
 
 def test_a_forced_tier_that_is_less_than_what_would_fit_does_not_call_that_its_reason():
-    forced = decide_tier(TierSizes(full=136, map=50), ROOM, forced=FloorTier.NONE)
+    forced = decide_coverage(CoverageSizes(full=136, map=50), ROOM, forced=Coverage.NONE)
     assert forced.reason.startswith("none as forced, though 136 tokens would fit in ")
-    large = decide_tier(TierSizes(full=1_000_000, map=50), ROOM, forced=FloorTier.NONE)
+    large = decide_coverage(CoverageSizes(full=1_000_000, map=50), ROOM, forced=Coverage.NONE)
     assert large.reason.startswith("none as forced, because ")

@@ -14,7 +14,7 @@ from governor.settings import GIB, MemorySettings
 from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.machine.engine_build import unused_gpu
-from orchestrator.model.at_hand import Header, at_hand, chosen, header
+from orchestrator.model.at_hand import FileHeader, at_hand, chosen, header
 from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
@@ -176,10 +176,10 @@ def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
 
 def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it_is(tmp_path):
     words = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
-    waiting = row(words, Header(), Offload(PLAN), ground(), loaded=False)
+    waiting = row(words, FileHeader(), Offload(PLAN), ground(), loaded=False)
     assert "embedding.model" in waiting["words"]
     assert "--model" not in waiting["words"]
-    before = described(words, Header(), Offload(PLAN), ground(), gpus=(), loaded=False)
+    before = described(words, FileHeader(), Offload(PLAN), ground(), gpus=(), loaded=False)
     path = ensure("builtin:words", tmp_path)
     made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
     report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)

@@ -16,7 +16,7 @@ from governor.settings import GIB, GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import EngineFailed
-from orchestrator.machine.machine import Costs, Machine
+from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.running.program import Awaited, Program
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ def program(speak: Any) -> Program:
     library: Any = SimpleNamespace(codices=list)
     return Program(
         answers=none, operations=none, about=none, client=EngineClient(EngineSpec("fake")),
-        machine=Machine(Card(), GovernorSettings(), Costs(shape(), KvPlan())), shelf=none, watching=none, tending=none,
+        machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan())), shelf=none, watching=none, tending=none,
         meaning=meaning, library=library, session_store=none, voice=Awaited(), speak=speak,
     )  # fmt: skip
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from codex.settings import LibrarySettings
 from governor.settings import GovernorSettings, limit_bytes
-from orchestrator.prompt.coverage import TierSettings
-from orchestrator.prompt.strategy import StrategySettings
+from orchestrator.prompt.coverage import CoverageSettings
+from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings import Paths, Settings, SettingsError, load, parts, sources
 from orchestrator.settings.describe import describe, nearest
 from orchestrator.settings.units import as_limit, in_bytes, in_seconds
@@ -175,8 +175,8 @@ def test_the_parts_defaults_are_the_settings_defaults():
     settings = Settings()
     assert parts.governor(settings) == GovernorSettings()
     assert parts.codex(settings) == LibrarySettings()
-    assert parts.tier(settings) == TierSettings()
-    assert parts.strategy(settings) == StrategySettings()
+    assert parts.tier(settings) == CoverageSettings()
+    assert parts.strategy(settings) == StrategyParameters()
 
 
 def test_a_setting_reaches_its_part(files):

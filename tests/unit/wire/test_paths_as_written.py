@@ -11,7 +11,7 @@ from codex.trees import sources
 from codex.trees.sources import LoadSpec, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model.dropping import doomed
+from orchestrator.model.dropping import removal_of
 from orchestrator.model.embedding.embedding_model import find_embedding
 from orchestrator.model.model_file import find_model
 from orchestrator.settings.embedding import EmbeddingSettings
@@ -35,12 +35,12 @@ def test_a_model_in_the_home_of_nobody_is_one_that_is_not_there(tmp_path: Path) 
         find_model(NOBODY, tmp_path)
     assert "there-is-no-such-user" in find_embedding(EmbeddingSettings(model=NOBODY), tmp_path).fault
     with pytest.raises(NotFound, match="no downloaded model ~there"):
-        doomed(NOBODY, tmp_path, [])
+        removal_of(NOBODY, tmp_path, [])
 
 
 def test_a_model_that_is_configured_there_keeps_no_other_from_being_dropped(tmp_path: Path) -> None:
     (tmp_path / "one.gguf").write_bytes(b"GGUF")
-    assert doomed("one.gguf", tmp_path, [NOBODY]).paths == (tmp_path / "one.gguf",)
+    assert removal_of("one.gguf", tmp_path, [NOBODY]).paths == (tmp_path / "one.gguf",)
 
 
 def test_code_in_the_home_of_nobody_is_not_there(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.answering.sessions import SessionStore, Turn
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 
 
 class Clock:
@@ -21,7 +21,7 @@ def test_the_last_one_used_is_the_one_that_is_continued_whatever_the_clock_says(
     store = SessionStore(tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite3", Clock(moments))
     made = [store.create(1, "demo") for _ in range(3)]
     for number in used:
-        store.append(made[number].id, [Turn("user", "hello")])
+        store.append(made[number].id, [StoredTurn("user", "hello")])
         assert store.last_of(1, "demo").name == made[number].name
     assert store.all_of(1)[0].name == made[used[-1]].name
     store.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.answering.sessions import SessionStore, Turn
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 from orchestrator.answering.sessions import schema as schema_module
 from orchestrator.answering.sessions.schema import MIGRATIONS
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
@@ -44,9 +44,9 @@ def test_turns_come_back_as_they_were_stored_after_a_restart(store, path):
     session = store.create(ALICE, "demo")
     ids = array("I", [1, 2, 4_000_000_000]).tobytes()
     turns = [
-        Turn("user", "how?", evidence="src/a.py:1\nx"),
-        Turn("assistant", "so.\0ü", ids, tool_calls='[{"name": "f"}]'),
-        Turn("tool", "42", tool_call_id="c1"),
+        StoredTurn("user", "how?", evidence="src/a.py:1\nx"),
+        StoredTurn("assistant", "so.\0ü", ids, tool_calls='[{"name": "f"}]'),
+        StoredTurn("tool", "42", tool_call_id="c1"),
     ]
     store.append(session.id, turns[:2])
     store.append(session.id, turns[2:])
@@ -64,7 +64,7 @@ def test_any_history_is_kept_in_its_order(tmp_path_factory, history):
     session = store.create(ALICE, None)
     expected = [(role, text.encode("utf-8", "ignore").decode(), ids) for role, text, ids in history]
     for role, text, ids in expected:
-        store.append(session.id, [Turn(role, text, ids)])
+        store.append(session.id, [StoredTurn(role, text, ids)])
     assert [(turn.role, turn.text, turn.ids) for turn in store.turns(session.id)] == expected
     store.close()
 
@@ -92,7 +92,7 @@ def test_a_name_is_free_until_a_conversation_begins_under_it(store):
 def test_continue_finds_the_session_used_last_on_that_codex(store):
     first, second = store.create(ALICE, "demo"), store.create(ALICE, "demo")
     bare = store.create(ALICE, None)
-    store.append(first.id, [Turn("user", "again")])
+    store.append(first.id, [StoredTurn("user", "again")])
     assert store.last_of(ALICE, "demo").name == first.name
     assert store.last_of(ALICE, None).name == bare.name
     assert store.last_of(ALICE, "other") is None
@@ -101,8 +101,8 @@ def test_continue_finds_the_session_used_last_on_that_codex(store):
 
 def test_the_first_question_becomes_the_title_and_stays_it(store):
     session = store.create(ALICE, "demo")
-    store.append(session.id, [Turn("system", "rules"), Turn("user", "  how\ndoes it start? " + "x" * 100)])
-    store.append(session.id, [Turn("user", "and then?")])
+    store.append(session.id, [StoredTurn("system", "rules"), StoredTurn("user", "  how\ndoes it start? " + "x" * 100)])
+    store.append(session.id, [StoredTurn("user", "and then?")])
     title = store.get(ALICE, session.name).title
     assert title.startswith("how does it start? xxx")
     assert len(title) == 80
@@ -110,7 +110,7 @@ def test_the_first_question_becomes_the_title_and_stays_it(store):
 
 def test_a_renamed_session_keeps_its_turns(store):
     session = store.create(ALICE, "demo", "old")
-    store.append(session.id, [Turn("user", "a")])
+    store.append(session.id, [StoredTurn("user", "a")])
     store.rename(ALICE, "old", "new")
     assert store.export(ALICE, "new")["turns"][0]["text"] == "a"
     with pytest.raises(NotFound, match="no session old"):
@@ -136,7 +136,7 @@ def test_a_name_that_cannot_be_typed_is_refused(store, name):
 
 def test_a_dropped_session_takes_its_turns_with_it(store, path):
     session = store.create(ALICE, "demo")
-    store.append(session.id, [Turn("user", "a")])
+    store.append(session.id, [StoredTurn("user", "a")])
     store.drop(ALICE, session.name)
     assert store.turns(session.id) == []
     assert store.count() == 0
@@ -147,7 +147,7 @@ def test_what_a_dropped_session_was_still_to_get_goes_to_no_other(store):
     store.drop(ALICE, dropped.name)
     assert store.create(BOB, "demo", "another").id != dropped.id
     with pytest.raises(NotFound, match="dropped meanwhile"):
-        store.append(dropped.id, [Turn("user", "Alice's own")])
+        store.append(dropped.id, [StoredTurn("user", "Alice's own")])
     assert store.export(BOB, "another")["turns"] == []
 
 
@@ -160,7 +160,7 @@ def test_the_nearest_name_is_told(store):
 
 def test_turns_cannot_be_changed(store):
     session = store.create(ALICE, "demo")
-    store.append(session.id, [Turn("user", "a")])
+    store.append(session.id, [StoredTurn("user", "a")])
     with pytest.raises(sqlite3.IntegrityError, match="never changed"):
         store.connection.execute("UPDATE turns SET text = 'b'")
 
@@ -168,7 +168,7 @@ def test_turns_cannot_be_changed(store):
 def test_an_append_is_whole_or_not_at_all(store):
     session = store.create(ALICE, "demo")
     with pytest.raises(LoreError):
-        store.append(session.id, [Turn("user", "a"), Turn("user", object())])
+        store.append(session.id, [StoredTurn("user", "a"), StoredTurn("user", object())])
     assert store.turns(session.id) == []
 
 
@@ -181,10 +181,10 @@ def test_a_killed_process_loses_nothing_it_was_told_is_stored(path):
     script = f"""
 import os, signal
 from pathlib import Path
-from orchestrator.answering.sessions import SessionStore, Turn
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 store = SessionStore(Path({str(path)!r}))
 session = store.create({ALICE}, "demo", "kept")
-store.append(session.id, [Turn("user", "a"), Turn("assistant", "b")])
+store.append(session.id, [StoredTurn("user", "a"), StoredTurn("assistant", "b")])
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", script], check=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.answering.sessions.records import Turn
+from orchestrator.answering.sessions.records import StoredTurn
 from orchestrator.answering.sessions.store import SessionStore
 from orchestrator.errors import NotFound
 from orchestrator.nearest import NAMED_AT_MOST
@@ -17,7 +17,7 @@ def store(tmp_path):
 
 def test_an_empty_answer_is_exported_as_an_empty_text(store):
     session = store.create(1, None, "quiet")
-    store.append(session.id, [Turn("user", "q"), Turn("assistant", "")])
+    store.append(session.id, [StoredTurn("user", "q"), StoredTurn("assistant", "")])
     assert [turn["text"] for turn in store.export(1, "quiet")["turns"]] == ["q", ""]
 
 
