@@ -5,6 +5,7 @@
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BIN := .venv/bin
+LOCKED = $(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --system-certs --no-header
 
 help:      ## what can be made
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -39,9 +40,10 @@ bench: install  ## figures with llama-server beside ours: a table, and JSON unde
 bounds: install ## tests with the lowest versions that pyproject.toml allows
 	@scripts/lowest_versions.sh
 
-lock:           ## resolve pyproject.toml's dependencies anew into requirements.lock
+lock:           ## resolve pyproject.toml's dependencies anew: what runs, and the tools of developers
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --upgrade --system-certs --no-header -o requirements.lock
+	$(LOCKED) --upgrade pyproject.toml -o requirements.lock
+	$(LOCKED) --upgrade --group dev -c requirements.lock -o requirements-dev.lock
 
 clean:          ## forget .venv and what tools left; compiled wheels stay in the cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build

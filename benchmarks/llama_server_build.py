@@ -63,7 +63,7 @@ def tools() -> list[str]:
     beside = Path(sys.executable).parent
     os.environ["PATH"] = f"{os.environ['PATH']}:{beside}"
     if not (shutil.which("cmake") and shutil.which("ninja")):
-        subprocess.run([sys.executable, "-m", "pip", "install", "-qq", "cmake", "ninja"], check=True)
+        subprocess.run([sys.executable, "-P", "-m", "pip", "install", "-qq", "cmake", "ninja"], check=True)
     return ["cmake"]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from formatters.formatter import Turning
 
 GROUP = "lorekeep.formatters"
-OURS = "lorekeep"
+OURS = "lorekeepd"
 INJECTED = "6"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from codex.archive.lance import LanceArchive
 from codex.catalog.remembered import SqliteRemembered
@@ -45,8 +44,8 @@ from orchestrator.running.program import Awaited, Program
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.version import VERSION
 
-RELEASE = version("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
 
@@ -176,7 +175,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> Abou
         paths.models,
         host.offload,
         host.governor,
-        RELEASE,
+        VERSION,
         lambda floor: prefill_of(shelf, floor),
         registry.failures,
     )

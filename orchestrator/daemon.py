@@ -21,6 +21,7 @@ from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.version import VERSION
 
 log = logging.getLogger("lorekeep")
 
@@ -54,7 +55,7 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
     app = create_app(
         program,
         Sigils.of(settings, os.geteuid()),
-        version=bootstrap.RELEASE,
+        version=VERSION,
         max_body=settings.serve.max_body,
         hosts=tcp_hosts(settings.serve.tcp),
         queue=settings.serve.queue,

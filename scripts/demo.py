@@ -141,7 +141,7 @@ def codebases(place: Path) -> tuple[Path, Path]:
 
 
 def fetch(place: Path, name: str, version: str, part: str) -> Path | None:
-    pip = [sys.executable, "-m", "pip", "download", "-qqq", "--retries", "1", "--no-deps", f"--no-binary={name}"]
+    pip = [sys.executable, "-P", "-m", "pip", "download", "-qqq", "--retries", "1", "--no-deps", f"--no-binary={name}"]
     say(f"$ pip download {name}=={version}")
     done = subprocess.run([*pip, "--dest", str(place), f"{name}=={version}"], stdin=subprocess.DEVNULL, check=False)
     archives = sorted(place.glob(f"{name}-*.tar.gz"))

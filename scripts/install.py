@@ -1,4 +1,4 @@
-"""Makes `.venv` with everything of the lock file in it and this checkout on top; instant when nothing has changed.
+"""Makes `.venv` with everything of both lock files in it and this checkout on top; instant when nothing has changed.
 
 Runs by any Python that `python.sh` finds, with the standard library alone. llama-cpp-python comes first, as a wheel
 compiled for this machine and cached (`llama_wheel.py`): pip alone would compile it anew for every environment, and
@@ -12,7 +12,7 @@ import time
 import venv
 
 import llama_wheel
-from llama_sources import LOCK, ROOT, locked_version, say
+from llama_sources import DEV_LOCK, LOCK, ROOT, locked_version, say
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -36,7 +36,7 @@ def fingerprint() -> str:
     """Changes whenever installing again would give something else: a GPU or nvcc that appeared counts."""
     version = locked_version(LOCK)
     key = llama_wheel.wheel_key(version, llama_wheel.build_flags(llama_wheel.find_gpu()))
-    files = [LOCK, ROOT / "pyproject.toml"]
+    files = [LOCK, DEV_LOCK, ROOT / "pyproject.toml"]
     return hashlib.sha256(b"\0".join([key.encode(), *(file.read_bytes() for file in files)])).hexdigest()
 
 
@@ -69,16 +69,18 @@ def is_wheel_installed(wheel: str) -> bool:
 
 def install_locked() -> None:
     say("Installing the locked dependencies.")
-    pip("install", "--requirement", str(LOCK))
+    pip("install", "--require-hashes", "--requirement", str(LOCK), "--requirement", str(DEV_LOCK))
 
 
 def install_checkout() -> None:
+    if any((VENV / "lib").glob("python*/site-packages/lorekeep-*.dist-info")):  # the former name: both bring `lore`
+        pip("uninstall", "--yes", "lorekeep")
     pip("install", "--no-deps", "--editable", str(ROOT))
 
 
 def pip(command: str, *arguments: str) -> None:
     done = subprocess.run(
-        [PYTHON, "-m", "pip", command, "-qq", "--disable-pip-version-check", *arguments],
+        [PYTHON, "-P", "-m", "pip", command, "-qq", "--disable-pip-version-check", *arguments],
         stdin=subprocess.DEVNULL,
         check=False,
     )

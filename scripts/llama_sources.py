@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.lock"
+LOCK = ROOT / "requirements.lock"  # what runs
+DEV_LOCK = ROOT / "requirements-dev.lock"  # and what tests and checks it
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def fetch(version: str, folder: Path) -> Path:
 
 
 def download(version: str, folder: Path) -> Path:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=llama-cpp-python"]
+    pip = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=llama-cpp-python"]
     done = subprocess.run(
         [*pip, "--dest", str(folder), f"llama-cpp-python=={version}"],
         stdout=sys.stderr,

@@ -121,7 +121,7 @@ def build(tree: Path, flags: tuple[str, ...], folder: Path) -> Path:
     # Built beside the cache and moved in whole: an interrupted build must not leave half a wheel under its key.
     with tempfile.TemporaryDirectory(dir=folder.parent) as work, log.open("w") as sink:
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", work, str(tree)],
+            [sys.executable, "-P", "-m", "pip", "wheel", "--no-deps", "--wheel-dir", work, str(tree)],
             env={**os.environ, "CMAKE_ARGS": " ".join(flags)},
             stdin=subprocess.DEVNULL,
             stdout=sink,

@@ -105,7 +105,7 @@ def test_the_package_above_the_rooms_is_empty_so_that_importing_a_room_loads_onl
 def loaded_by(statement: str) -> set[str]:
     """Names of the modules that a fresh Python has loaded after `statement`."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"],
+        [sys.executable, "-P", "-c", f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"],
         capture_output=True,
         text=True,
         check=False,

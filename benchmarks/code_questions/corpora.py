@@ -29,6 +29,18 @@ def _unpacked(package: str, version: str, cache: Path) -> Path:
 def _fetched(package: str, version: str, cache: Path) -> Path:
     archive = cache / f"{package}-{version}.tar.gz"
     if not archive.is_file():
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(cache)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "-d",
+            str(cache),
+        ]
         subprocess.run([*command, f"{package}=={version}"], check=True)
     return archive

@@ -39,7 +39,17 @@ def make(peer: str, wanted: Path, folder: Path) -> None:
     half = folder.with_name(f".{folder.name}")  # renamed when whole; what a killed run left is made anew
     shutil.rmtree(half, ignore_errors=True)
     venv.create(half, with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(half / "bin" / "python"), "install", "--quiet", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "--python",
+        str(half / "bin" / "python"),
+        "install",
+        "--quiet",
+        "--no-deps",
+    ]
     done = subprocess.run([*pip, "-r", str(wanted)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         shutil.rmtree(half, ignore_errors=True)

@@ -13,6 +13,7 @@ from orchestrator.cli.faults import Failure
 from orchestrator.cli.figures import size
 from orchestrator.cli.model_checks import model
 from orchestrator.wire import faults
+from orchestrator.wire.version import compile_again
 
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
 NVCC = "sudo apt install nvidia-cuda-toolkit"
@@ -52,7 +53,7 @@ def found_engine() -> Check:
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines()
-        return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", "make install")
+        return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", compile_again())
     built, features = done.stdout.strip().splitlines()[:2]
     return Check("engine", True, f"llama-cpp-python {built}: {cpu_features(features)}")
 
@@ -71,7 +72,8 @@ def gpu(engine: Check) -> Check:
     found = " and ".join(names)
     built = " with GPU:" in engine.detail
     detail = f"{found}, and the engine uses it" if built else f"{found}, but the engine was built for the CPU"
-    return checked("gpu", built, detail, "make install" if nvcc() else f"{NVCC}, then make install")
+    again = compile_again(cuda=True)
+    return checked("gpu", built, detail, again if nvcc() else f"{NVCC}, then: {again}")
 
 
 def nvcc() -> str | None:

@@ -16,7 +16,7 @@ from orchestrator.cli.faults import Failure, failure_of
 from orchestrator.cli.terminal import note
 from orchestrator.wire import faults
 from orchestrator.wire.sockets import candidates
-from orchestrator.wire.version import HEADER, installed_version
+from orchestrator.wire.version import HEADER, VERSION
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -111,9 +111,8 @@ def connected(paths: tuple[Path, ...]) -> UnixConnection:
 
 
 def tell_versions(daemon: str) -> None:
-    mine = installed_version()
-    if daemon and daemon != mine:
-        note(f"lore is version {mine}, the daemon {daemon}: restart the daemon (lore serve)")
+    if daemon and daemon != VERSION:
+        note(f"lore is version {VERSION}, the daemon {daemon}: restart the daemon (lore serve)")
 
 
 def encoded(body: Any) -> bytes:

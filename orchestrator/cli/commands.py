@@ -34,9 +34,9 @@ for name, group in GROUPS.items():
 
 def version(asked: bool) -> None:
     if asked:
-        from orchestrator.wire.version import installed_version
+        from orchestrator.wire.version import VERSION
 
-        typer.echo(f"lore {installed_version()}")
+        typer.echo(f"lore {VERSION}")
         raise typer.Exit
 
 

@@ -1,13 +1,15 @@
 """A file over HTTP: goes on where it broke off, is checked, and stands under its name only when it is whole.
 
 Standard library only. The sum is taken from the headers of the answers on the way, where hubs tell of large files: an
-`X-Linked-Etag` (or `ETag`) of 64 hexadecimal digits is the file's SHA-256, `X-Linked-Size` its size.
+`X-Linked-Etag` (or `ETag`) of 64 hexadecimal digits is the file's SHA-256, `X-Linked-Size` its size. A token goes to the
+hub alone: never to the store that a hub redirects to.
 """
 
 import hashlib
 import re
 import shutil
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ class Got:
 
 
 @dataclass
-class Told:
+class Announced:
     """What the answers on the way said of the file."""
 
     sha256: str = ""
@@ -47,18 +49,18 @@ class Told:
         self.size = self.size or int(headers.get("X-Linked-Size") or 0)
 
 
-def fetch(url: str, target: Path, report: Report) -> Got:
+def fetch(url: str, target: Path, report: Report, token: str = "") -> Got:
     """Downloads to `target`; bytes so far stay beside it as `.part`. Raises Failure."""
     if target.exists():
         raise Failure(faults.FAILED, f"{target} is there already", "remove it to download it again")
     part = target.with_name(f"{target.name}.part")
-    told = Told()
+    told = Announced()
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        receive(url, part, told, report)
+        receive(url, part, told, report, token)
         digest = sum_of(part)
     except urllib.error.HTTPError as error:
-        raise refused(url, error) from error
+        raise refused(url, error, token) from error
     except (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError) as error:
         raise unreachable(url, part, error) from error
     except OSError as error:
@@ -73,11 +75,11 @@ def fetch(url: str, target: Path, report: Report) -> Got:
     return Got(size, digest, bool(told.sha256))
 
 
-def receive(url: str, part: Path, told: Told, report: Report) -> None:
+def receive(url: str, part: Path, told: Announced, report: Report, token: str) -> None:
     """All bytes from where `part` ends; from the start where the server knows no ranges."""
     have = part.stat().st_size if part.exists() else 0
     try:
-        response = opened(url, told, have)
+        response = opened(url, told, have, token)
     except urllib.error.HTTPError as error:
         told.hear(error.headers)
         whole = told.size or int((error.headers.get("Content-Range") or "/0").rpartition("/")[2])
@@ -98,25 +100,45 @@ def receive(url: str, part: Path, told: Told, report: Report) -> None:
             raise ConnectionError(f"it ended after {done:,} of {total:,} bytes")
 
 
-def opened(url: str, told: Told, have: int) -> Any:
+def opened(url: str, told: Announced, have: int, token: str) -> Any:
     headers = {"Range": f"bytes={have}-"} if have else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - `hub` makes http and https alone
-    response = urllib.request.build_opener(Redirects(told)).open(request, timeout=TIMEOUT_S)
+    redirects = Redirects(told, origin(url), token)
+    redirects.authorize(request)
+    response = urllib.request.build_opener(redirects).open(request, timeout=TIMEOUT_S)
     told.hear(response.headers)
     return response
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows, and hears what each answer says on the way: the hub knows the sum, its store may not."""
+    """Follows, and hears what each answer says on the way: the hub knows the sum, its store may not.
 
-    def __init__(self, told: Told) -> None:
+    `token` is sent to `hub` alone, a scheme and an address: where a redirect leads elsewhere it is left out.
+    """
+
+    def __init__(self, told: Announced, hub: tuple[str, str], token: str) -> None:
         self.told = told
+        self._hub = hub
+        self._token = token
+
+    def authorize(self, request: urllib.request.Request) -> None:
+        if self._token and origin(request.full_url) == self._hub:
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         self.told.hear(headers)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None:
+            self.authorize(following)
+        return following
+
+
+def origin(url: str) -> tuple[str, str]:
+    """Scheme and address with its port."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 def insist_on_room(part: Path, wanted: int) -> None:
@@ -134,11 +156,12 @@ def sum_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def refused(url: str, error: urllib.error.HTTPError) -> Failure:
+def refused(url: str, error: urllib.error.HTTPError, token: str) -> Failure:
     if error.code == 404:
         return Failure(faults.NOT_FOUND, f"{url} does not exist", "check owner, repository and file")
     if error.code in (401, 403):
-        hint = "if the model must be agreed to, download it in a browser and use its path: lore model use FILE.gguf"
+        way = "agree to its terms with the account of HF_TOKEN" if token else "set HF_TOKEN to a token that may read it"
+        hint = f"{way}, or download it in a browser and use its path: lore model use FILE.gguf"
         return Failure(faults.NOT_PERMITTED, f"{url} is not given to everybody ({error.code})", hint)
     return Failure(faults.FAILED, f"{url}: {error.code} {error.reason}", "try again later")
 

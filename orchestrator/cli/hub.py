@@ -1,8 +1,9 @@
-"""`hf:OWNER/REPO/FILE` as the address it is downloaded from. HF_ENDPOINT names another hub, as its own tools have it."""
+"""`hf:OWNER/REPO/FILE` as the address it is downloaded from. HF_ENDPOINT names another hub and HF_TOKEN says who asks,
+as the hub's own tools have it."""
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -15,15 +16,16 @@ FORM = re.compile(r"hf:([\w.-]+/[\w.-]+)/([^@]+?\.gguf)(?:@([\w./-]+))?\Z")
 
 
 @dataclass(frozen=True)
-class Place:
-    """`file` is where it lies below the models folder."""
+class HubFile:
+    """`file` is where it lies below the models folder. `token` opens gated models; '' asks as anybody does."""
 
     url: str
     name: str
     file: PurePosixPath
+    token: str = field(default="", repr=False)
 
 
-def parts(source: str) -> tuple[Place, ...]:
+def parts(source: str) -> tuple[HubFile, ...]:
     """All files of a model that comes in several (`NAME-00001-of-00003.gguf`, whichever of them is named), or the one.
 
     Raises Failure.
@@ -35,7 +37,7 @@ def parts(source: str) -> tuple[Place, ...]:
     return tuple(located(f"{head}{number:05d}{tail}") for number in range(1, int(found[2]) + 1))
 
 
-def located(source: str) -> Place:
+def located(source: str) -> HubFile:
     """Raises Failure for what is not of that form. `@REVISION` behind it takes another than main."""
     found = FORM.match(source)
     parts = PurePosixPath(found[2]).parts if found else ()
@@ -46,4 +48,12 @@ def located(source: str) -> Place:
     if not hub.startswith(("https://", "http://")):
         raise Failure(faults.USAGE, f"HF_ENDPOINT={hub} is no address of a hub", "write https://HOST")
     url = f"{hub}/{repository}/resolve/{quote(revision)}/{quote(file)}"
-    return Place(url, parts[-1], PurePosixPath(repository.replace("/", "--"), *parts))
+    return HubFile(url, parts[-1], PurePosixPath(repository.replace("/", "--"), *parts), hub_token())
+
+
+def hub_token() -> str:
+    """Raises Failure for one that cannot stand in a request's header. It is not shown."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not re.fullmatch(r"[!-~]*", token):
+        raise Failure(faults.USAGE, "HF_TOKEN is no token", "a token is one word of plain letters, digits and signs")
+    return token

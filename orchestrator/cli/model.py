@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator.cli.client import Event
     from orchestrator.cli.download import Got
-    from orchestrator.cli.hub import Place
+    from orchestrator.cli.hub import HubFile
 
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
@@ -216,10 +216,15 @@ def get(source: Source, as_json: given.Json = False) -> None:
     note(f"use it: lore model use {targets[0].stem}")
 
 
-def fetched(place: "Place", target: Path) -> "Got":
+def fetched(place: "HubFile", target: Path) -> "Got":
     from orchestrator.cli.download import fetch
 
     try:
-        return fetch(place.url, target, lambda done, total: progress(f"{place.name}  {size(done)} of {size(total)}"))
+        return fetch(
+            place.url,
+            target,
+            lambda done, total: progress(f"{place.name}  {size(done)} of {size(total)}"),
+            place.token,
+        )
     finally:
         clear_progress()

@@ -20,6 +20,7 @@ from typing import Any
 from orchestrator.cli.check import Check
 from orchestrator.cli.checks import checked
 from orchestrator.cli.figures import plural
+from orchestrator.wire.version import compile_again
 
 START_TIMEOUT_S = 180.0  # the first start builds the model
 COMMAND_TIMEOUT_S = 180.0
@@ -69,7 +70,7 @@ def asked(environment: Mapping[str, str], *, warm: bool) -> Check:
     if done.returncode != 0:
         return Check(name, False, complaint(done), "lore doctor")
     if NUMBER not in answer.get("answer", ""):
-        return Check(name, False, f"the answer does not quote the code: {answer.get('answer', '')!r}", "make install")
+        return Check(name, False, f"the answer does not quote the code: {answer.get('answer', '')!r}", compile_again())
     prompt, first = answer["lore"]["prompt"], answer["lore"]["timings"]["ttft_ms"]
     return Check(name, True, f"{prompt['cached']} of {prompt['tokens']} tokens cached, {first:.0f} ms to the first")
 
@@ -83,6 +84,7 @@ def daemon(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
         ready.bind(address)
         command = [
             sys.executable,
+            "-P",  # the folder that the user is in may hold packages of our names
             "-c",
             "from orchestrator.cli import main; main()",
             "serve",
@@ -124,7 +126,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def lore(environment: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", *arguments]
+    command = [sys.executable, "-P", "-c", "from orchestrator.cli import main; main()", *arguments]
     try:
         return subprocess.run(
             command,

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from orchestrator.wire.version import compile_again
+
 BACKENDS = ("cuda", "hip", "vulkan", "sycl", "metal")
-FIX = "install nvcc (package nvidia-cuda-toolkit), then make install"
+FIX = f"install nvcc (package nvidia-cuda-toolkit), then: {compile_again(cuda=True)}"
 
 
 def unused_gpu(names: Sequence[str], *, offloads: bool, gpu_layers: int) -> str:

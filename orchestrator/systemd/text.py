@@ -76,6 +76,8 @@ Documentation=man:systemd.service(5)
 Type=notify
 NotifyAccess=main
 ExecStart={quoted(unit.executable)} serve
+# Python takes no module from the folder it is started in.
+Environment=PYTHONSAFEPATH=1
 Restart=on-failure
 RestartSec=2
 # A large model takes its time to load; STATUS= tells how far it is.

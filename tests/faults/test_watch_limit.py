@@ -39,7 +39,7 @@ def under_limit(limit: str, value: int, tmp_path: Path) -> dict[str, object]:
         (tmp_path / "root" / f"d{number}" / "a.py").write_text("x\n")
     arguments = [limit, str(value), tmp_path / "data", tmp_path / "root"]
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", sys.executable, "-c", PROGRAM, *arguments],
+        ["unshare", "--user", "--map-root-user", sys.executable, "-P", "-c", PROGRAM, *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -49,7 +49,7 @@ from orchestrator.prompt.phrases import shipped
 from orchestrator.prompt.reach import Reach, within_reach
 from orchestrator.prompt.telling import told
 from orchestrator.service import Message
-from orchestrator.settings.edit import comment_of, with_value
+from orchestrator.settings.edit import with_value
 from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.wire.places import is_url
 
@@ -148,8 +148,6 @@ def _settings(text: str) -> None:
         limit_bytes("1" + text + "!", 1)
     with suppress(LoreError, ValueError):
         with_value(f"[model]\npath = 'a' # {text}", "model", "path", "b")
-    comment_of(f'path = {text}"')
-    comment_of(f"path = '{text}")
 
 
 def _lore_file(text: str) -> None:

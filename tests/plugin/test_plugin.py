@@ -22,7 +22,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that pip has installed the sample package into."""
     folder = tmp_path_factory.mktemp("site")
     wheel = built(SAMPLE, tmp_path_factory.mktemp("wheel"))
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder, wheel]
+    pip = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        folder,
+        wheel,
+    ]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder

@@ -22,7 +22,7 @@ def many(root: Path, count: int = 400) -> Path:
 def in_a_process(program: str, *arguments: object, **more: object) -> "subprocess.Popen[str]":
     """A program of its own: what is killed or limited in it leaves the tests alone."""
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        [sys.executable, "-P", "-c", textwrap.dedent(program), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,7 +16,7 @@ from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import listen, listen_tcp, tcp_hosts
 from orchestrator.settings import Settings
-from orchestrator.wire.version import installed_version
+from orchestrator.wire.version import VERSION
 
 
 @dataclass
@@ -56,9 +56,7 @@ def served(
     loop = asyncio.new_event_loop()
     service = SmallService()
     stop = asyncio.Event()
-    app = create_app(
-        service, sigils, version=version or installed_version(), max_body=max_body, hosts=tcp_hosts(address)
-    )
+    app = create_app(service, sigils, version=version or VERSION, max_body=max_body, hosts=tcp_hosts(address))
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
     thread.start()
     try:

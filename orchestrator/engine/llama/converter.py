@@ -18,7 +18,6 @@ from llama_cpp.llama_grammar import (
     RESERVED_NAMES,
     STRING_FORMAT_RULES,
     SchemaConverter,
-    _build_repetition,
 )
 
 from orchestrator.engine.backend import SchemaRefused
@@ -33,7 +32,7 @@ OURS = {
     # As it comes, a string may hold bare line ends and other control characters, which JSON forbids.
     "char": r'[^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])',
     # As it comes, each digit can be read in two ways: an array of them doubles the work with every number.
-    "integral-part": '"0" | [1-9] ' + _build_repetition("[0-9]", 0, 15),
+    "integral-part": '"0" | [1-9] ' + "([0-9] " * 14 + "([0-9])?" + ")?" * 14,
 }
 MOST_NAME = 100  # characters of a rule's name: one of a property holds those of all around it, and is told many times
 OTHERS = re.compile(r"[^a-zA-Z0-9]+")

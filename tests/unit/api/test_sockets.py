@@ -47,7 +47,7 @@ from orchestrator.api.sockets import listen
 listener = listen(Path({str(path)!r}))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert subprocess.run([sys.executable, "-P", "-c", script], check=False).returncode == -signal.SIGKILL
     assert path.is_socket()
     listen(path).close()
 
@@ -116,7 +116,7 @@ print(listener.path, listener.inode, os.get_inheritable(3))
         opened.listen()
         code = f"import os\nos.dup2({opened.fileno()}, 3, inheritable=True)\n{script}"
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             pass_fds=[opened.fileno()],
             env={**os.environ, "LISTEN_FDS": "1"},
             capture_output=True,

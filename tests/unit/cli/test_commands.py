@@ -127,7 +127,9 @@ def test_help_tells_which_codex_is_taken_without_a_name(lore):
 
 def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
     script = "import sys\nfrom orchestrator.cli import app\nprint(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert {"rich", "pydantic", "httpx2", "http.client", "asyncio", "starlette"} & set(loaded) == set()
 
 
@@ -135,7 +137,7 @@ def test_a_mistake_of_ours_is_one_line(lore, folder):
     (folder / "lorekeep").mkdir()
     script = "import sys\nsys.argv = ['lore', 'status']\nfrom orchestrator.cli import main, status\n"
     script += "from orchestrator.cli import connect\nconnect.daemon = None\nstatus.daemon = None\nmain()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith("lore: a mistake in lore itself: TypeError")
     assert "Traceback" not in done.stderr

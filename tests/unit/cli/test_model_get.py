@@ -20,14 +20,22 @@ class Hub(BaseHTTPRequestHandler):
     sum = SUM
     body = BODY
     files = ("small.gguf",)
+    store = ""  # another host, where the files lie
     ranges: list[str | None]
+    tokens: list[tuple[str, str | None]]  # of each request: its path and the token that came with it
 
     def do_GET(self):
-        if self.path.startswith("/store/"):
+        type(self).tokens.append((self.path.rpartition("/")[0], self.headers.get("Authorization")))
+        if self.path.startswith("/moved/"):
+            self.send_response(307)
+            self.send_header("Location", self.path.replace("/moved/", "/owner/"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.path.startswith("/store/"):
             self.give()
         elif self.path.startswith("/owner/repo/resolve/main/") and self.path.rpartition("/")[2] in type(self).files:
             self.send_response(302)
-            self.send_header("Location", "/store/abc")
+            self.send_header("Location", f"{type(self).store}/store/abc")
             self.send_header("X-Linked-Etag", f'"{type(self).sum}"')
             self.send_header("X-Linked-Size", str(len(type(self).body)))
             self.send_header("Content-Length", "0")
@@ -60,7 +68,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub():
-    own = type("Own", (Hub,), {"ranges": []})
+    own = type("Own", (Hub,), {"ranges": [], "tokens": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), own)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -72,8 +80,9 @@ def hub():
 
 @pytest.fixture
 def get(lore, folder, hub):
-    def run(source=NAME, *options):
-        return lore("model", "get", source, *options, HF_ENDPOINT=hub[1], XDG_CACHE_HOME=str(folder), no_proxy="*")
+    def run(source=NAME, *options, **variables):
+        places = {"HF_ENDPOINT": hub[1], "XDG_CACHE_HOME": str(folder), "no_proxy": "*"}
+        return lore("model", "get", source, *options, **places, **variables)
 
     return run
 
@@ -144,6 +153,33 @@ def test_all_parts_of_a_model_are_fetched_whichever_is_named_and_those_at_hand_a
 def test_what_cannot_be_fetched_says_why(get, source, status, words):
     done = get(source)
     assert (done.returncode, words in done.stderr) == (status, True)
+
+
+def test_a_token_goes_to_the_hub_and_never_to_the_host_that_it_redirects_to(get, hub):
+    hub[0].store = hub[1].replace("127.0.0.1", "localhost")
+    assert get("hf:moved/repo/small.gguf", HF_TOKEN=" hf_abc\n").returncode == 0
+    token = "Bearer hf_abc"
+    assert hub[0].tokens == [
+        ("/moved/repo/resolve/main", token),
+        ("/owner/repo/resolve/main", token),
+        ("/store", None),
+    ]
+
+
+def test_without_a_token_none_is_sent(get, hub):
+    assert get().returncode == 0
+    assert {token for _, token in hub[0].tokens} == {None}
+
+
+def test_a_gated_model_says_how_to_be_let_in(get):
+    assert "set HF_TOKEN" in get("hf:owner/repo/gated.gguf").stderr
+    assert "agree to its terms" in get("hf:owner/repo/gated.gguf", HF_TOKEN="hf_abc").stderr
+
+
+def test_what_cannot_be_a_token_is_refused_and_not_shown(get, hub):
+    done = get(NAME, HF_TOKEN="two\nlines")
+    assert (done.returncode, "HF_TOKEN is no token" in done.stderr, "lines" in done.stderr) == (2, True, False)
+    assert hub[0].tokens == []
 
 
 def test_a_file_that_is_there_is_left_alone(get, target):

@@ -61,7 +61,7 @@ def test_who_was_refused_is_not_said_to_hold_anything(tmp_path: Path) -> None:
 
 
 def test_a_load_of_another_process_is_named_without_a_command_that_would_not_reach_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
+    command = [sys.executable, "-P", "-c", ELSEWHERE, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"

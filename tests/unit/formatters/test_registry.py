@@ -148,7 +148,7 @@ def test_discovery_takes_what_works_and_reports_the_rest() -> None:
 def test_a_choice_that_cannot_be_had_falls_back_on_the_builtin_and_says_so() -> None:
     registry = discover({BlockKind.KARMA: "nobody", BlockKind.STATE: "karma"}, entries=())
     assert dict(registry.chosen) == {}
-    assert [failure.distribution for failure in registry.failures] == ["configuration", "lorekeep"]
+    assert [failure.distribution for failure in registry.failures] == ["configuration", "lorekeepd"]
 
 
 def test_choosing_the_builtin_by_its_own_name_is_no_fault() -> None:

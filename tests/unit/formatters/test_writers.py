@@ -35,7 +35,7 @@ def context(query: str = "Why?", **parts: object) -> TurnContext:
 
 def _output(program: str, seed: str) -> bytes:
     env = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
-    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True).stdout
+    return subprocess.run([sys.executable, "-P", "-c", program], env=env, capture_output=True, check=True).stdout
 
 
 def prompt(**parts: object) -> Prompt:
@@ -155,7 +155,7 @@ def test_the_same_prompt_comes_out_of_every_process() -> None:
 
 def test_importing_the_vocabulary_does_not_load_pydantic_ai() -> None:
     program = "import sys, formatters.registry, formatters.testing; sys.exit('pydantic_ai' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
 
 def test_a_codex_that_has_not_changed_is_not_written_again() -> None:

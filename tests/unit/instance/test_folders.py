@@ -32,7 +32,7 @@ def paths(tmp_path):
 def other(paths, tmp_path):
     """Another process that holds them."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDING],
+        [sys.executable, "-P", "-c", HOLDING],
         env={**os.environ, "HOME": str(tmp_path), **dict.fromkeys(("XDG_DATA_HOME", "XDG_CACHE_HOME"), "")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

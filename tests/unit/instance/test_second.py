@@ -57,5 +57,5 @@ def test_the_daemon_that_has_the_folders_is_named_with_its_socket(paths):
 
 def test_nothing_heavy_is_loaded_for_it():
     code = f"import orchestrator.instance.second, sys; print([one for one in {HEAVY} if one in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

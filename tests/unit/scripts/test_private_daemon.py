@@ -28,7 +28,7 @@ def place():
 def said_ready(place, program, timeout_s=30.0):
     with private.readiness_socket(place / "notify") as ready:
         process = subprocess.Popen(
-            [sys.executable, "-c", program], env={**os.environ, "NOTIFY_SOCKET": str(place / "notify")}
+            [sys.executable, "-P", "-c", program], env={**os.environ, "NOTIFY_SOCKET": str(place / "notify")}
         )
         try:
             return private.said_ready(ready, process, timeout_s)

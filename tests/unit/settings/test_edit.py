@@ -24,7 +24,7 @@ level = "info"
 
 def test_only_the_line_of_the_key_changes_and_its_comment_stays():
     changed = with_value(MINE, "model", "path", "new.gguf")
-    assert changed == MINE.replace("  path = 'old # not a comment'", 'path = "new.gguf"')
+    assert changed == MINE.replace("'old # not a comment'", '"new.gguf"')
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment", "[log]\nlevel = 'info'", "[model]", "[model]\nthreads = 1\n"])
@@ -33,8 +33,20 @@ def test_a_key_that_is_not_there_is_added_to_its_table(text):
     assert changed["model"]["path"] == "x"
 
 
+def test_a_table_that_is_not_there_is_added_at_the_end_after_a_blank_line():
+    assert (
+        with_value("[log]\nlevel = 'info'\n", "model", "path", "x")
+        == "[log]\nlevel = 'info'\n\n[model]\npath = \"x\"\n"
+    )
+
+
 @pytest.mark.parametrize("text", ["model = {path = 'x'}", "model.path = 'x'", '[model]\npath = """\nlong"""\n'])
-def test_a_file_written_in_another_way_is_refused_rather_than_damaged(text):
+def test_whatever_way_the_key_is_written_in_it_is_changed_in_its_place(text):
+    assert tomllib.loads(with_value(text, "model", "path", "y")) == {"model": {"path": "y"}}
+
+
+@pytest.mark.parametrize("text", ["model = 3", "model = [1]", "[[model]]\npath = 'x'\n"])
+def test_a_file_whose_table_is_no_table_is_refused_rather_than_damaged(text):
     with pytest.raises(SettingsError, match="cannot be edited"):
         with_value(text, "model", "path", "y")
 

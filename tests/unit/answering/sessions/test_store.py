@@ -187,7 +187,7 @@ session = store.create({ALICE}, "demo", "kept")
 store.append(session.id, [StoredTurn("user", "a"), StoredTurn("assistant", "b")])
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", script], check=False)
     assert done.returncode == -signal.SIGKILL
     store = SessionStore(path)
     assert [turn.text for turn in store.turns(store.get(ALICE, "kept").id)] == ["a", "b"]

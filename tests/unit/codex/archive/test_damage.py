@@ -237,7 +237,7 @@ assert fill(archive, vectors, embedder, "c").complete
 def test_a_full_disk_is_said_and_what_was_stored_stays(root: Path, limit: int) -> None:
     """A limit on the size of files refuses writes as a full disk does, and needs no mount."""
     child = subprocess.run(
-        [sys.executable, "-c", FULL, str(root), str(limit)],
+        [sys.executable, "-P", "-c", FULL, str(root), str(limit)],
         capture_output=True,
         text=True,
         timeout=60,

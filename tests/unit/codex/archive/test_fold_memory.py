@@ -32,7 +32,11 @@ def folded(folder: Path, mebibytes: int) -> tuple[int, Any]:
     folder.mkdir()
     environment = {**os.environ, "LANCE_FTS_PARTITION_SIZE": str(mebibytes)}
     run = subprocess.run(
-        [sys.executable, "-c", FOLDED, str(folder)], env=environment, stdout=subprocess.PIPE, check=True, timeout=120
+        [sys.executable, "-P", "-c", FOLDED, str(folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=120,
     )
     return len(list(folder.glob("chunks.lance/_indices/*/part_*_invert.lance"))), json.loads(run.stdout)
 

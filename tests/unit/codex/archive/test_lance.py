@@ -122,7 +122,7 @@ def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
         f"a = LanceArchive(Path({str(tmp_path)!r})); a.held('c'); a.matches('c', ['x'], 1); "
         "sys.exit('lancedb' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
 
 
 def open_files() -> int:

@@ -60,5 +60,5 @@ def test_what_is_not_there_or_was_imported_is_left_alone(package: str) -> None:
 
 
 def test_lancedb_is_imported_without_its_client_of_remote_catalogs() -> None:
-    done = subprocess.run([sys.executable, "-c", LANCEDB], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", LANCEDB], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

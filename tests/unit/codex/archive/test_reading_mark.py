@@ -48,7 +48,7 @@ def stored(root: Path) -> LanceArchive:
 
 def process_ends(root: Path, where: str, how: str = "abort") -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", ENDING, str(root), where, how],
+        [sys.executable, "-P", "-c", ENDING, str(root), where, how],
         check=False,
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

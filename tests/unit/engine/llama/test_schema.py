@@ -274,7 +274,7 @@ for schema in json.load(sys.stdin):
 
 def test_hostile_schemas_are_refused_or_harmless_and_the_process_survives_them_all(quoter_model: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(quoter_model)],
+        [sys.executable, "-P", "-c", CHILD, str(quoter_model)],
         input=json.dumps(HOSTILE),
         cwd=ROOT,
         capture_output=True,
