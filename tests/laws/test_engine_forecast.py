@@ -1,7 +1,6 @@
 """What is foretold of a prompt is what its ticket then has: of cells, of RAM, of the disk, and computed."""
 
 import random
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine
 
-from orchestrator.engine.cache import path as paths
-from orchestrator.engine.child.forecast import foretold
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Admitted, DropFloor, Grant, Reuse, Tier
+from orchestrator.engine.messages import Admitted, DropFloor, Grant, Matched, PrefixMatch, Reuse, Tier
+from orchestrator.engine.token_ids import ids_to_bytes
 
 KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
 CODICES = {"code": [n % 50 for n in range(600)], "more": [n % 50 for n in range(700)], "other": [9] * 300}
@@ -40,8 +38,10 @@ class Told:
             self.machine.tiers.flush()
 
     def foretold(self, floor: str, tail: list[int], most: int, owner: int) -> tuple[tuple[Reuse, ...], int]:
-        ids = array("I", [*CODICES[floor], *tail])
-        return foretold(self.machine.loop.picture(), floor, paths.Path(ids, len(CODICES[floor]), owner), most)
+        self.machine.loop.handle(PrefixMatch(1, floor, ids_to_bytes(tail), owner, most))
+        answer = self.machine.told[-1]
+        assert isinstance(answer, Matched), "it is answered at once, whatever else the loop has to do"
+        return answer.reuse, answer.length
 
     def had(self, floor: str, tail: list[int], most: int, owner: int) -> tuple[tuple[Reuse, ...], int]:
         """Asks; what the ticket was admitted with, and how many tokens nobody computed for it, when it was alone."""
@@ -99,6 +99,31 @@ def test_what_another_ticket_computes_is_told_as_cells_and_not_as_ready() -> Non
     assert reuse == (Reuse(0, 600, Tier.VRAM), Reuse(600, 601, Tier.COMPUTED))
     assert 0 < ready < 600
     assert one.had("code", [2], 5, 1)[0] == reuse
+
+
+@pytest.mark.parametrize(
+    ("tail", "owner", "most", "length"),
+    [
+        ([7, 8, 9], 1, 5, 602),
+        ([7, 9], 1, 5, 601),
+        ([7, 8], 2, 5, 600),
+        ([], 1, 0, 600),
+        ([], 1, 5, 599),
+        ([7, 8], 1, 5, 601),
+    ],
+)
+def test_what_is_in_cells_is_told_for_its_owner(tail: list[int], owner: int, most: int, length: int) -> None:
+    one = Told("ranges", None, 0)
+    one.had("code", [7, 8], 0, 1)
+    computed = [Reuse(length, 600 + len(tail), Tier.COMPUTED)] if length < 600 + len(tail) else []
+    assert one.foretold("code", tail, most, owner) == ((Reuse(0, length, Tier.VRAM), *computed), length)
+
+
+def test_of_a_floor_that_was_dropped_and_of_an_unknown_one_nothing_is_told() -> None:
+    one = Told("ranges", None, 0)
+    one.had("code", [1], 0, 1)
+    one.machine.loop.handle(DropFloor("code"))
+    assert one.foretold("code", [], 0, 1) == one.foretold("never named", [], 0, 1) == ((), 0)
 
 
 tails = st.lists(st.integers(1, 2), min_size=1, max_size=6).map(

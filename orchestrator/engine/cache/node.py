@@ -11,10 +11,7 @@ Tokens: TypeAlias = "array[int]"
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share.
-
-    `ids` is appended to or replaced, never shortened or overwritten: pictures share it (`shadow`).
-    """
+    """Tokens [start, start + len(ids)) of a path. `owner` is a uid right of the floor, None where anyone may share."""
 
     parent: "Node | None"
     start: int

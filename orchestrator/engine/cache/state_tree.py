@@ -16,8 +16,8 @@ class AnchoredTree(Tree):
 
     ranges = False
 
-    def anchor(self, ids: Tokens, owner: int) -> Node:
-        """The deepest node with whose whole path `ids` begins; the root where there is none."""
+    def match(self, ids: Tokens, owner: int) -> tuple[Node, int]:
+        """The deepest node with whose whole path `ids` begins, and its end; the root where there is none."""
         best, stack = self.root, [self.root]
         while stack:
             node = stack.pop()
@@ -27,10 +27,7 @@ class AnchoredTree(Tree):
                 mine = child.owner is None or child.owner == owner
                 if mine and child.ids and common_prefix(child.ids, ids, node.end) == len(child.ids):
                     stack.append(child)
-        return best
-
-    def _shared(self, ids: Tokens, owner: int) -> Node:
-        return self.anchor(ids, owner)
+        return best, best.end
 
     def _sequence_for(self, node: Node) -> int:
         """A sequence that stands where the node above ends, which keeps its own.

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from orchestrator.engine.cache.eviction import Price, worth
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.view import Lies, View
-from orchestrator.engine.messages import Tier
 
 
 @dataclass(eq=False)
@@ -32,8 +30,6 @@ class Index:
         self._kept: dict[str, StoredSegment] = {}
         self._below: dict[str, dict[str, None]] = {}
         self._clock = 0
-        self._changed: set[str] = set()  # what something was kept behind, or went, since the last view
-        self._view = View(root)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -47,13 +43,11 @@ class Index:
         self._below.setdefault(header.parent, {})[header.name] = None
         self._clock += 1
         kept.used = self._clock
-        self.moved(kept)
         return kept
 
     def remove(self, name: str) -> StoredSegment | None:
         kept = self._kept.pop(name, None)
         if kept is not None:
-            self.moved(kept)
             siblings = self._below[kept.header.parent]
             del siblings[name]
             if not siblings:
@@ -63,22 +57,6 @@ class Index:
     def below(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
         return [self._kept[below].header for below in self._below.get(name, ())]
-
-    def moved(self, kept: StoredSegment) -> None:
-        """It came to another tier."""
-        self._changed.add(kept.header.parent)
-
-    def view(self) -> View:
-        """What is here now, for other threads. What did not change since the last one is shared with it."""
-        if self._changed:
-            self._view = self._view.changed({parent: tuple(self._lying(parent)) for parent in self._changed})
-            self._changed = set()
-        return self._view
-
-    def _lying(self, parent: str) -> Iterator[Lies]:
-        for name in self._below.get(parent, ()):
-            kept = self._kept[name]
-            yield Lies(kept.header, Tier.DISK if kept.state is None else Tier.RAM)
 
     def leaving(self, there: Callable[[StoredSegment], bool], price: Price) -> Iterator[StoredSegment]:
         """What leaves a tier, worth least first, each after all in that tier that go on from it.

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.path import Wanted
+from orchestrator.engine.cache.path import Path, Wanted
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.messages import Reuse
 from orchestrator.engine.scheduler.slack import Slack
 
 
@@ -55,6 +56,11 @@ class Keeping(Protocol):
 
         Raises OutOfTime as well.
         """
+        ...
+
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        """The ranges of [0, limit) that would come back into a path whose nodes end at `ends`. The last one is how far the
+        path leads in the cells; the first is 0."""
         ...
 
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:

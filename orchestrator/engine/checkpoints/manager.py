@@ -145,6 +145,15 @@ class Keeper:
                     return
                 place = found.place
 
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        """As `refill` brings them back, one segment after the other."""
+        found, place, depth = list[Reuse](), Boundary(self.tiers.root, 0), ends[-1]
+        while depth < limit and (segment := onward(self.tiers.below, path, place, depth)) is not None:
+            end = min(segment.end, limit)
+            found.append(Reuse(depth, end, self.tiers.tier(segment.header)))
+            place, depth = segment.place, end
+        return found
+
     def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: Slack) -> bool:
         """Puts what a segment has of a node behind the cells that stand there; whether it could. Meanwhile what comes next
         is read."""

@@ -19,7 +19,6 @@ from orchestrator.engine.checkpoints.checkpoint_folder import SUFFIX, checkpoint
 from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader
 from orchestrator.engine.checkpoints.index import Index, StoredSegment
 from orchestrator.engine.checkpoints.reading import Reader
-from orchestrator.engine.checkpoints.view import View
 from orchestrator.engine.checkpoints.writer import Writer
 from orchestrator.engine.messages import Tier
 
@@ -144,9 +143,10 @@ class Tiers:
         """The segments that go on from this one."""
         return self._index.below(name)
 
-    def view(self) -> View:
-        """What they hold now, for another thread to search."""
-        return self._index.view()
+    def tier(self, header: SegmentHeader) -> Tier:
+        """Where a kept segment would come from."""
+        kept = self._index.get(header.name)
+        return Tier.DISK if kept is None or kept.state is None else Tier.RAM
 
     def figures(self) -> dict[str, float]:
         """Counters and bytes, for statistics."""
@@ -215,7 +215,6 @@ class Tiers:
         assert kept.state is not None and kept.on_disk
         self.ram_bytes -= len(kept.state)
         kept.state = None
-        self._index.moved(kept)
 
     def _write(self, kept: StoredSegment) -> None:
         if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.path import Path, Wanted, path_of
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.transfer import restore_range, save_range
 from orchestrator.engine.cache.tree import NoSequence
 from orchestrator.engine.checkpoints.file import SegmentHeader
@@ -119,9 +118,8 @@ class WholeKeeper:
         The floor is restored in one go, and so is the tail.
         """
         path, limit, restored = wanted.path, wanted.limit, wanted.restored
-        assert isinstance(pool.tree, AnchoredTree)
         while True:
-            above = pool.tree.anchor(path.ids[:limit], path.owner)
+            above, _ = pool.tree.match(path.ids[:limit], path.owner)
             pieces = self._reaching(path, limit)
             if not above.whole or end_of(pieces) <= above.end:
                 return  # another ticket is computing it, or there is nothing to bring
@@ -129,6 +127,16 @@ class WholeKeeper:
             end, joined = meeting(nodes, pieces, path.cut)
             if not self._restore(pool, path, nodes[end], joined, slack, restored):
                 return
+
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        """As `revive` joins them, one joining after the other."""
+        found, at = list[Reuse](), list(ends)
+        pieces = self._reaching(path, limit)
+        while end_of(pieces) > at[-1]:
+            end, joined = meeting(at, pieces, path.cut)
+            found += [Reuse(piece.start, piece.end, self.tiers.tier(piece)) for piece in joined]
+            at = [*(one for one in at if one <= end), end_of(joined)]
+        return found
 
     def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
         """Nothing: a leased path has ends where its tokens say, pieces have them where they were saved."""

@@ -26,7 +26,6 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.checkpoints.sweeping import sweep
 from orchestrator.engine.checkpoints.writer import Written
-from orchestrator.engine.child.cache_view import Picture
 from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.child.threads import ThreadCount
@@ -35,7 +34,7 @@ from orchestrator.engine.cost_file import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import ToEmbedder
 from orchestrator.engine.embedding.port import EmbeddingBackend
-from orchestrator.engine.messages import Completion, EngineReady, FromChild, LoadFailed, Shutdown
+from orchestrator.engine.messages import EngineReady, LoadFailed, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
@@ -134,7 +133,7 @@ class Worker:
             backend,
             spec.sequences,
             Limits(spec.batch, drafts=spec.drafts),
-            self._post,
+            wire.send,
             time.monotonic,
             tiers_of(backend, spec, partial(self._inbox.put, Written())),
             partial(watchdog.watch, "a step"),
@@ -142,9 +141,8 @@ class Worker:
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))
         embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
-        self._picture = Picture()
         self._closing = False
-        self._desk = Frontend(backend, wire, lambda: self._picture, self._forward)
+        self._desk = Frontend(backend, wire, self._forward)
         self._crowding = None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
         self._told = 0.0
 
@@ -205,17 +203,10 @@ class Worker:
         while not self._inbox.empty():
             yield self._inbox.get()
 
-    def _post(self, messages: list[FromChild]) -> None:
-        """Who hears that an answer ended may ask at once what stands: the picture is never older than that."""
-        if any(isinstance(message, Completion) for message in messages):
-            self._picture = self._loop.picture()
-        self._wire.send(messages)
-
     def _tell(self) -> None:
         now = time.monotonic()
         if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
             self._told = now
-            self._picture = self._loop.picture()
             self._wire.send([self._loop.snapshot()])
 
 

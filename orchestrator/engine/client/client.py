@@ -92,7 +92,7 @@ class EngineClient:
         self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
 
     def on_snapshot(self, changed: Callable[[EngineSnapshot], None]) -> None:
-        """From now on `changed` is called with every new picture of the engine."""
+        """From now on `changed` is called with every new snapshot."""
         self._changed = changed
 
     async def ensure_ready(self) -> ModelInfo:

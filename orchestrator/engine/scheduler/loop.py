@@ -14,14 +14,12 @@ from contextlib import suppress
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.path import deepest
+from orchestrator.engine.cache.path import Path, deepest
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.sizes import scale_of
 from orchestrator.engine.checkpoints.keepers import keeper_of
 from orchestrator.engine.checkpoints.store import Tiers
-from orchestrator.engine.checkpoints.view import View
 from orchestrator.engine.checkpoints.writer import Written
-from orchestrator.engine.child.cache_view import Picture, cast
 from orchestrator.engine.child.watchdog import Watch, unwatched
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
@@ -31,7 +29,9 @@ from orchestrator.engine.messages import (
     FromChild,
     Grant,
     InferenceJob,
+    Matched,
     Outcome,
+    PrefixMatch,
     PutFloor,
     Reason,
 )
@@ -115,6 +115,9 @@ class Loop:
             self._drop(message.name)
         elif isinstance(message, Grant):
             self.admission.take(message)
+        elif isinstance(message, PrefixMatch):
+            self._say(self._matched(message))
+            self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, Written):
             self._behind.settle()
         else:
@@ -154,6 +157,14 @@ class Loop:
         floor = self.admission.forget(name)
         if floor is not None and self.keeper is not None:
             self.keeper.forget_floor(floor.ids, [other.ids for other in self.admission.floors.values()])
+
+    def _matched(self, asked: PrefixMatch) -> Matched:
+        floor = self.admission.floors.get(asked.floor)
+        ids = floor.ids if floor else array("I")
+        path = Path(ids + bytes_to_ids(asked.tail), len(ids), asked.owner)
+        pool = self.admission.pools.get(floor.pool) if floor else None
+        reuse, length = outcomes.foretold(pool, self.keeper, path, asked.max_tokens)
+        return Matched(asked.call, length, reuse)
 
     # -- one round
 
@@ -251,11 +262,6 @@ class Loop:
         kept = self.keeper.tiers.figures() if self.keeper is not None else {}
         figures = {**vars(self.counters), **per_token(self._price(), self.admission.pools.values()), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)
-
-    def picture(self) -> Picture:
-        """What stands and what is kept, for another thread to look at."""
-        kept = self.keeper.tiers.view() if self.keeper is not None else View()
-        return cast(self.admission.pools, kept, ranges=self.backend.info.ranges)
 
     def _price(self) -> Price:
         return Price(*self.costs.per_token(self._limits.batch))

@@ -1,7 +1,11 @@
-"""What is told of a ticket: what of its prompt it reuses, and how it ended."""
+"""What is reported of a ticket: what of its prompt it reuses, or would reuse, and how it ended."""
 
-from orchestrator.engine.child.forecast import covering
-from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, TicketTimings
+from collections.abc import Iterable
+
+from orchestrator.engine.cache.path import Path
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.checkpoints.keeping import Keeping
+from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, TicketTimings, Tier
 from orchestrator.engine.scheduler.ticket import Ticket
 
 
@@ -16,6 +20,35 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
             break
         end = node.end
     return covering(ticket.restored, end, len(ticket.ids))
+
+
+def foretold(pool: Pool | None, keeper: Keeping | None, path: Path, max_tokens: int) -> tuple[tuple[Reuse, ...], int]:
+    """What a job of this prompt would reuse if it were admitted now, and how many of its tokens need no computing.
+
+        prompt  ├──── cells ────┼── checkpoints ──┼── computed ──┤
+
+    The searches are those of admission and of restores. Not considered are how much room there is, damaged files, and
+    jobs that arrive before. With an answer wanted the last token is computed in any case.
+    """
+    limit = len(path.ids) - 1 if max_tokens else len(path.ids)
+    depth, stands, ends = 0, 0, [0]
+    if pool is not None:
+        node, depth = pool.tree.match(path.ids[:limit], path.owner)
+        stands, ends = node.stands, [0, *(one.end for one in node.path() if one.end < depth), depth]
+    if depth > stands or keeper is None:  # somebody is computing it, or there is nothing below
+        return covering((), depth, len(path.ids)), min(depth, stands)
+    restored = keeper.restorable(path, limit, ends)
+    end = restored[-1].end if restored else depth
+    return covering(restored, end, len(path.ids)), end
+
+
+def covering(restored: Iterable[Reuse], end: int, length: int) -> tuple[Reuse, ...]:
+    """Ranges that cover a prompt: what was restored, what was in cells before it and between, from `end` on computed."""
+    parts, at = list[Reuse](), 0
+    for part in [*restored, Reuse(end, length, Tier.COMPUTED)]:
+        parts += [Reuse(at, part.start, Tier.VRAM), part]
+        at = part.end
+    return tuple(part for part in parts if part.end > part.start)
 
 
 def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:

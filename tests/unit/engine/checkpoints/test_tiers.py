@@ -5,8 +5,6 @@ from pathlib import Path
 
 from support.checkpoints import STATE, alone, header, tiers
 
-from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.messages import Tier
 
 
@@ -128,37 +126,4 @@ def test_a_file_that_vanished_or_was_damaged_is_a_miss_and_is_forgotten(tmp_path
     assert [kept.load(header(number)) for number in range(2)] == [None, None]
     kept.flush()
     assert (kept.counters.damaged, kept.disk_bytes, list(tmp_path.iterdir())) == (2, 0, [])
-    kept.close()
-
-
-def told(kept: Tiers, one: SegmentHeader) -> list[Tier]:
-    view = kept.view()
-    return [view.tier(other) for other in view.below(one.parent) if other.name == one.name]
-
-
-def test_a_view_tells_where_each_segment_would_come_from_and_follows_it_down(tmp_path: Path) -> None:
-    kept = Tiers("root", tmp_path, 1 << 20, 1 << 20, twice=False)
-    kept.keep(header(0), STATE, through=False)
-    assert told(kept, header(0)) == [Tier.RAM]
-    kept.keep(header(0), STATE, through=True)
-    kept.flush()
-    assert told(kept, header(0)) == [Tier.DISK]
-    assert kept.load(header(0)) == (STATE, Tier.DISK)
-    kept.forget(header(0).name)
-    assert told(kept, header(0)) == []
-    kept.close()
-
-
-def test_a_view_stays_as_it_was_taken_and_is_taken_anew_only_where_something_changed() -> None:
-    kept = tiers()
-    kept.keep(header(0), STATE, through=False)
-    before = kept.view()
-    assert kept.view() is before
-    kept.keep(header(1), STATE, through=False)
-    kept.forget(header(0).name)
-    assert [one.name for one in before.below("root")] == [header(0).name]
-    assert (kept.view().below("root"), [one.name for one in kept.view().below(header(0).name)]) == (
-        [],
-        [header(1).name],
-    )
     kept.close()
