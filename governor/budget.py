@@ -23,7 +23,7 @@ from governor.shape import Layer, ModelShape
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSizes:
     """What loading showed, in bytes; it takes the estimate's place."""
 
     weights: int
@@ -44,7 +44,7 @@ class Demand:
     plan: KvPlan
     measured: int | None = None
     gpu_layers: int | None = None
-    loaded: Loaded | None = None
+    loaded: LoadedSizes | None = None
     ours: int = 0
     host_free: int = 0
     embedding_bytes: int = 0
@@ -59,7 +59,7 @@ class Stores:
 
 
 @dataclass(frozen=True)
-class Budget:
+class MemoryBudget:
     """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
 
     `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
@@ -83,7 +83,7 @@ class Budget:
     layers: int
     stores: Stores
 
-    def same_grant(self, other: "Budget", step: float) -> bool:
+    def same_grant(self, other: "MemoryBudget", step: float) -> bool:
         """Whether nothing changed that anybody plans with: cells moved by less than the share `step`."""
         mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
         return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
@@ -96,7 +96,7 @@ def plan_budget(
     settings: MemorySettings,
     limit: int | None,
     stores: Stores,
-) -> Budget:
+) -> MemoryBudget:
     """The grant of that `number`. `limit`: the most that the user lets us hold, in bytes (`limit_bytes` at the start).
 
     FootprintError when the architecture's KV cannot be predicted or its KV type does not suit the model.
@@ -114,7 +114,7 @@ def plan_budget(
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
     cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
     window = min(demand.shape.trained, demand.measured or demand.shape.trained, cells)
-    return Budget(
+    return MemoryBudget(
         number=number,
         where=memory.where,
         total=memory.total,

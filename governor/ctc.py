@@ -20,7 +20,7 @@ from enum import StrEnum
 from governor.settings import ClaimSettings
 
 
-class Kind(StrEnum):
+class ClaimKind(StrEnum):
     """What a claim is to the budget. INSTRUCTION, QUERY and FACT are never cut, whether pinned or not."""
 
     INSTRUCTION = "instruction"  # identity, environment, censors
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     FLOOR = "floor"  # the codex's tier
 
 
-NEVER_CUT = frozenset({Kind.INSTRUCTION, Kind.QUERY, Kind.FACT})
+NEVER_CUT = frozenset({ClaimKind.INSTRUCTION, ClaimKind.QUERY, ClaimKind.FACT})
 
 
 class Action(StrEnum):
@@ -52,7 +52,7 @@ class Claim:
     """
 
     id: str
-    kind: Kind
+    kind: ClaimKind
     tokens: int
     characters: int
     weight: float = 0.0
@@ -69,7 +69,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PromptLimits:
     """`tokens` and `characters` of the whole prompt; `depth`: how many of the last turns may stand in it."""
 
     tokens: int
@@ -89,7 +89,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ClaimsRefusal:
     """Why it cannot fit whatever is sacrificed, in a sentence with the numbers, and what would help."""
 
     needed_tokens: int
@@ -105,7 +105,7 @@ class Settlement:
     verdicts: tuple[Verdict, ...]
     tokens: int
     characters: int
-    refusal: Refusal | None = None
+    refusal: ClaimsRefusal | None = None
 
 
 @dataclass(frozen=True)
@@ -116,33 +116,35 @@ class Sacrifice:
     """
 
     name: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[ClaimKind]
     to: str  # "lean", "floor" or "nothing"
     elastic: bool = False
     beyond_depth: bool = False  # only turns that fell out of the window of turns
 
 
 SACRIFICES = (
-    Sacrifice("filler", frozenset(Kind), "lean"),
-    Sacrifice("superseded tool results", frozenset({Kind.SUPERSEDED}), "floor"),
-    Sacrifice("turns beyond the depth", frozenset({Kind.TURN, Kind.SUPERSEDED}), "nothing", beyond_depth=True),
-    Sacrifice("memories to micro", frozenset({Kind.MEMORY}), "floor"),
-    Sacrifice("memories", frozenset({Kind.MEMORY}), "nothing"),
-    Sacrifice("older turns into a gist", frozenset({Kind.TURN}), "floor"),
-    Sacrifice("evidence", frozenset({Kind.EVIDENCE}), "nothing"),
-    Sacrifice("tier of the floor", frozenset({Kind.FLOOR}), "floor", elastic=True),
+    Sacrifice("filler", frozenset(ClaimKind), "lean"),
+    Sacrifice("superseded tool results", frozenset({ClaimKind.SUPERSEDED}), "floor"),
+    Sacrifice(
+        "turns beyond the depth", frozenset({ClaimKind.TURN, ClaimKind.SUPERSEDED}), "nothing", beyond_depth=True
+    ),
+    Sacrifice("memories to micro", frozenset({ClaimKind.MEMORY}), "floor"),
+    Sacrifice("memories", frozenset({ClaimKind.MEMORY}), "nothing"),
+    Sacrifice("older turns into a gist", frozenset({ClaimKind.TURN}), "floor"),
+    Sacrifice("evidence", frozenset({ClaimKind.EVIDENCE}), "nothing"),
+    Sacrifice("tier of the floor", frozenset({ClaimKind.FLOOR}), "floor", elastic=True),
 )
 DEPTH = "message depth"  # the limit itself: a turn beyond it stands in its shortest form, whatever the budget
 
 
-def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> Limits:
+def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> PromptLimits:
     """The limits of a prompt: `window` of one sequence, `reserved` for its answer, `kv_tokens` that can be held."""
     tokens = max(0, min(window - reserved, kv_tokens))
     cap = settings.characters if settings.characters is not None else window * settings.characters_per_token
-    return Limits(tokens, cap, settings.depth)
+    return PromptLimits(tokens, cap, settings.depth)
 
 
-def settle(claims: Sequence[Claim], limits: Limits) -> Settlement:
+def settle(claims: Sequence[Claim], limits: PromptLimits) -> Settlement:
     """The verdict on every claim under `limits`."""
     old = _beyond_depth(claims, limits.depth)
     granted = [_at_depth(claim) if at in old else _whole(claim) for at, claim in enumerate(claims)]
@@ -223,7 +225,7 @@ def _shrunk(claim: Claim, now: Verdict, tokens: int, reason: str) -> Verdict:
 # ---- sums ----------------------------------------------------------------------------------------------------------
 
 
-def _over(granted: Sequence[Verdict], limits: Limits) -> tuple[int, int]:
+def _over(granted: Sequence[Verdict], limits: PromptLimits) -> tuple[int, int]:
     """Tokens and characters above the limits; below 0 is what is free."""
     tokens, characters = _sums(granted)
     return tokens - limits.tokens, characters - limits.characters
@@ -237,11 +239,11 @@ def _sums(granted: Sequence[Verdict]) -> tuple[int, int]:
     return sum(one.tokens for one in granted), sum(one.characters for one in granted)
 
 
-def _settlement(granted: Sequence[Verdict], refusal: Refusal | None = None) -> Settlement:
+def _settlement(granted: Sequence[Verdict], refusal: ClaimsRefusal | None = None) -> Settlement:
     return Settlement(tuple(granted), *_sums(granted), refusal)
 
 
-def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: Limits) -> Settlement:
+def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: PromptLimits) -> Settlement:
     """All are kept as they were. `least` is what stays when everything that may go has gone."""
     tokens, characters = _sums(least)
     if tokens > limits.tokens:
@@ -253,5 +255,5 @@ def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: Limits) 
     hint = "shorten the question, or ask for a shorter answer"
     if largest is not None:
         hint += f"; the largest part that may not be cut is {largest.id} with {largest.tokens:,} tokens"
-    refusal = Refusal(tokens, characters, sentence, hint)
+    refusal = ClaimsRefusal(tokens, characters, sentence, hint)
     return _settlement([_whole(claim) for claim in claims], refusal)

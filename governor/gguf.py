@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from governor.errors import GgufError
-from governor.gguf_source import ARRAY, SCALARS, Scalar, Source
+from governor.gguf_source import ARRAY, SCALARS, GgufReader, Scalar
 from governor.tensor_types import BY_NUMBER, TensorType
 
 MAGIC = b"GGUF"
@@ -78,7 +78,7 @@ class Gguf:
             return value
         if not isinstance(value, ArrayAt):
             raise GgufError(self.path, None, f"{key} is a single value, not an array")
-        with Source.opened(self.path) as source:
+        with GgufReader.opened(self.path) as source:
             source.seek(value.offset)
             return source.elements(value.kind, value.count)
 
@@ -107,7 +107,7 @@ def read_gguf(path: Path) -> Gguf:
 
 
 def _read_file(path: Path, shard: int) -> Gguf:
-    with Source.opened(path) as source:
+    with GgufReader.opened(path) as source:
         n_tensors, n_metadata = _read_counts(source)
         metadata = _read_metadata(source, n_metadata)
         tensors = _read_tensors(source, n_tensors, shard)
@@ -115,7 +115,7 @@ def _read_file(path: Path, shard: int) -> Gguf:
         return Gguf((path,), metadata, tensors, source.size)
 
 
-def _read_counts(source: Source) -> tuple[int, int]:
+def _read_counts(source: GgufReader) -> tuple[int, int]:
     if source.size < 24:
         raise source.fault(f"is no GGUF: {source.size} bytes are too few")
     magic = source.take(4)
@@ -132,7 +132,7 @@ def _read_counts(source: Source) -> tuple[int, int]:
     return n_tensors, n_metadata
 
 
-def _read_metadata(source: Source, count: int) -> dict[str, Value]:
+def _read_metadata(source: GgufReader, count: int) -> dict[str, Value]:
     metadata: dict[str, Value] = {}
     for _ in range(count):
         began = source.at
@@ -143,7 +143,7 @@ def _read_metadata(source: Source, count: int) -> dict[str, Value]:
     return metadata
 
 
-def _read_value(source: Source, kind: int) -> Value:
+def _read_value(source: GgufReader, kind: int) -> Value:
     if kind != ARRAY:
         return source.element(kind)
     kind, count = source.number("I"), source.number("Q")
@@ -156,14 +156,14 @@ def _read_value(source: Source, kind: int) -> Value:
     return ArrayAt(kind, count, began)
 
 
-def _read_tensors(source: Source, count: int, shard: int) -> tuple[TensorInfo, ...]:
+def _read_tensors(source: GgufReader, count: int, shard: int) -> tuple[TensorInfo, ...]:
     tensors = tuple(_read_tensor(source, shard) for _ in range(count))
     if len({tensor.name for tensor in tensors}) < count:
         raise source.fault("is damaged: a tensor name stands twice")
     return tensors
 
 
-def _read_tensor(source: Source, shard: int) -> TensorInfo:
+def _read_tensor(source: GgufReader, shard: int) -> TensorInfo:
     began = source.at
     name = source.text(LONGEST_TENSOR_NAME)
     dimensions = source.number("I")
@@ -182,14 +182,14 @@ def _read_tensor(source: Source, shard: int) -> TensorInfo:
     return TensorInfo(name, shape, kind, offset, size, shard)
 
 
-def _alignment(source: Source, metadata: Mapping[str, Value]) -> int:
+def _alignment(source: GgufReader, metadata: Mapping[str, Value]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise source.fault(f"is damaged: general.alignment is {alignment}, no power of two")
     return alignment
 
 
-def _check_data(source: Source, tensors: tuple[TensorInfo, ...], alignment: int) -> None:
+def _check_data(source: GgufReader, tensors: tuple[TensorInfo, ...], alignment: int) -> None:
     """A download that broke off has its whole header; only this tells."""
     if not tensors:
         return

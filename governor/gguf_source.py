@@ -23,7 +23,7 @@ MOST_KEPT_STRING = 16 * 1024 * 1024  # chat templates are the longest; 100 KB is
 CHUNK = 1024 * 1024
 
 
-class Source:
+class GgufReader:
     """`at` is the byte that is read next."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
@@ -34,7 +34,7 @@ class Source:
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path) -> "Iterator[Source]":
+    def opened(cls, path: Path) -> "Iterator[GgufReader]":
         """GgufError when there is no such file, it is none, or reading it fails."""
         try:
             with path.open("rb") as file:

@@ -133,7 +133,7 @@ def _split(chosen: Offload, gpus: int | None) -> Iterator[Impossible]:
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuPart:
     """What one GPU takes: layers (the output counts as one), bytes of weights and of KV."""
 
     layers: int
@@ -141,7 +141,7 @@ class Part:
     kv: int
 
 
-def parts(shape: ModelShape, chosen: Offload, gpu_layers: int, free: Sequence[int], cells: int) -> tuple[Part, ...]:
+def parts(shape: ModelShape, chosen: Offload, gpu_layers: int, free: Sequence[int], cells: int) -> tuple[GpuPart, ...]:
     """One for each GPU. `free`: bytes on each, by which is shared where no shares are set. Rows and tensors of a layer are
     shared by the same measure.
 
@@ -152,7 +152,7 @@ def parts(shape: ModelShape, chosen: Offload, gpu_layers: int, free: Sequence[in
     shares = shares_of(chosen, free)
     if chosen.split in ("row", "tensor"):
         whole = _part(shape, chosen.plan, range(first, layers), cells)
-        return tuple(Part(whole.layers, int(whole.weights * share), int(whole.kv * share)) for share in shares)
+        return tuple(GpuPart(whole.layers, int(whole.weights * share), int(whole.kv * share)) for share in shares)
     counts = layers_by_gpu(layers, gpu_layers, shares)
     starts = accumulate(counts, initial=first)
     return tuple(
@@ -193,9 +193,9 @@ def layers_by_gpu(layers: int, gpu_layers: int, shares: Sequence[float]) -> tupl
     return tuple(counts)
 
 
-def _part(shape: ModelShape, plan: KvPlan, held: range, cells: int) -> Part:
+def _part(shape: ModelShape, plan: KvPlan, held: range, cells: int) -> GpuPart:
     own = [shape.layers[at] for at in held if at < len(shape.layers)]
     weights = sum(layer.weights for layer in own)
     if len(shape.layers) in held:
         weights += weights_on_gpu(shape, 1)
-    return Part(len(held), weights, kv_cost(shape, plan, cells, own).total)
+    return GpuPart(len(held), weights, kv_cost(shape, plan, cells, own).total)

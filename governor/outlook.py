@@ -8,10 +8,10 @@ Where memory is unknown the last levels and grant stand. Knows no clock and no s
 
 from dataclasses import dataclass, replace
 
-from governor.budget import Budget, Demand, ceiling_of, plan_budget, stores_of
+from governor.budget import Demand, MemoryBudget, ceiling_of, plan_budget, stores_of
 from governor.errors import FootprintError
 from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
-from governor.readings import MemoryReading, Snapshot, chosen_gpu, host_memory, memory_of
+from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
 from governor.settings import GovernorSettings, limit_bytes
 
 
@@ -41,11 +41,11 @@ class Outlook:
     """
 
     number: int
-    snapshot: Snapshot
+    snapshot: SensorSnapshot
     pressure: float | None
     state: PressureState
     limit: int | None
-    budget: Budget | None
+    budget: MemoryBudget | None
     unplanned: str
     ram: PressureState = START
 
@@ -58,12 +58,12 @@ class Outlook:
         return self.state.power
 
 
-def first_outlook(snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+def first_outlook(snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
     blank = Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
     return next_outlook(blank, snapshot, ours, settings)
 
 
-def next_outlook(before: Outlook, snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+def next_outlook(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
     """The outlook after a reading of the sensors."""
     memory = memory_of(snapshot, settings.memory.gpu)
     limit = before.limit if before.limit is not None else _limit(memory, ours, settings)
@@ -87,7 +87,7 @@ def _told(outlook: Outlook) -> tuple[object, ...]:
     return outlook.level, outlook.power, grant, outlook.unplanned, faults, outlook.ram.level
 
 
-def _ram(before: Outlook, snapshot: Snapshot, ours: Ours, settings: GovernorSettings) -> PressureState:
+def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> PressureState:
     """The host's memory beside a GPU's; nobody's limit holds there."""
     memory, pressure = host_memory(snapshot), None
     if memory is not None:
@@ -106,11 +106,11 @@ def _limit(memory: MemoryReading | None, ours: Ours, settings: GovernorSettings)
 def _budget(
     before: Outlook,
     memory: MemoryReading | None,
-    snapshot: Snapshot,
+    snapshot: SensorSnapshot,
     ours: Ours,
     settings: GovernorSettings,
     limit: int | None,
-) -> tuple[Budget | None, str]:
+) -> tuple[MemoryBudget | None, str]:
     if ours.demand is None:
         return None, "no model is chosen"
     if memory is None:

@@ -46,7 +46,7 @@ THROTTLING = frozenset({"thermal", "hardware-thermal", "slowdown", "power-brake"
 
 
 @dataclass(frozen=True)
-class Switch:
+class ThresholdSwitch:
     """`waiting_since`: when what would turn it was first seen, without a break since; None while nothing would."""
 
     on: bool = False
@@ -57,9 +57,9 @@ class Switch:
 class PressureState:
     """One switch for each threshold, lowest first, and two for power. Starts calm and normal."""
 
-    levels: tuple[Switch, Switch, Switch] = (Switch(), Switch(), Switch())
-    throttled: Switch = Switch()
-    low_power: Switch = Switch()
+    levels: tuple[ThresholdSwitch, ...] = (ThresholdSwitch(),) * 3
+    throttled: ThresholdSwitch = ThresholdSwitch()
+    low_power: ThresholdSwitch = ThresholdSwitch()
 
     @property
     def level(self) -> Level:
@@ -121,18 +121,18 @@ def reading_of(
     return PressureReading(pressure, throttled, _any((host.on_battery.value, _limited(gpu, settings))))
 
 
-def _beyond(switch: Switch, pressure: float | None, threshold: float, hysteresis: float) -> bool | None:
+def _beyond(switch: ThresholdSwitch, pressure: float | None, threshold: float, hysteresis: float) -> bool | None:
     if pressure is None:
         return None
     return pressure >= (threshold - hysteresis if switch.on else threshold)
 
 
-def _turn(switch: Switch, wanted: bool | None, now: float, settings: PressureSettings) -> Switch:
+def _turn(switch: ThresholdSwitch, wanted: bool | None, now: float, settings: PressureSettings) -> ThresholdSwitch:
     if wanted is None or wanted == switch.on:
         return replace(switch, waiting_since=None)
     since = now if switch.waiting_since is None else switch.waiting_since
     dwell = settings.worse_s if wanted else settings.better_s
-    return Switch(wanted) if now - since >= dwell else Switch(switch.on, since)
+    return ThresholdSwitch(wanted) if now - since >= dwell else ThresholdSwitch(switch.on, since)
 
 
 def _limited(gpu: GpuReading | None, settings: PressureSettings) -> bool | None:

@@ -72,7 +72,7 @@ class SensorFault:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class SensorSnapshot:
     """All sensors at one moment. No GPU, or none that answers: `gpus` is empty and RAM takes VRAM's place."""
 
     at: float
@@ -91,7 +91,7 @@ class MemoryReading:
     own: int | None
 
 
-def memory_of(snapshot: Snapshot, gpu: str | None = None) -> MemoryReading | None:
+def memory_of(snapshot: SensorSnapshot, gpu: str | None = None) -> MemoryReading | None:
     """The memory that counts: the chosen GPU's, else the host's. None where not even that is known.
 
     `gpu` is an index or the start of a UUID. A chosen GPU that cannot be read gives None, not RAM: weights do not move
@@ -107,11 +107,11 @@ def memory_of(snapshot: Snapshot, gpu: str | None = None) -> MemoryReading | Non
     return _known("VRAM", chosen.total, chosen.free, chosen.own)
 
 
-def host_memory(snapshot: Snapshot) -> MemoryReading | None:
+def host_memory(snapshot: SensorSnapshot) -> MemoryReading | None:
     return _known("RAM", snapshot.host.ram_total, snapshot.host.ram_available, snapshot.host.ram_own)
 
 
-def chosen_gpu(snapshot: Snapshot, gpu: str | None = None) -> GpuReading | None:
+def chosen_gpu(snapshot: SensorSnapshot, gpu: str | None = None) -> GpuReading | None:
     for candidate in snapshot.gpus:
         if gpu is None or gpu == str(candidate.index) or candidate.uuid.lower().startswith(gpu.lower()):
             return candidate

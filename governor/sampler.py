@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from governor.outlook import Ours, Outlook, first_outlook, next_outlook
-from governor.readings import SensorFault, Snapshot
+from governor.readings import SensorFault, SensorSnapshot
 from governor.settings import GovernorSettings
 
 Wait = Callable[[asyncio.Event, float], Awaitable[None]]
@@ -25,7 +25,7 @@ Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 class Reads(Protocol):
     """What is sampled. `read` may block and never raises; it is called from one thread at a time."""
 
-    def read(self, own_pids: frozenset[int], now: float) -> Snapshot: ...
+    def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot: ...
 
 
 async def until(event: asyncio.Event, seconds: float) -> None:
@@ -37,7 +37,7 @@ async def until(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-class Sampler:
+class SensorSampler:
     """Publishes outlooks. One writer of them: everyone else tells, asks or waits. Use within one event loop."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Sampler:
             if self._latest is not None:
                 await self._publish(_hanging(self._latest.snapshot, self._clock()), ours)
 
-    async def _publish(self, snapshot: Snapshot, ours: Ours) -> Outlook:
+    async def _publish(self, snapshot: SensorSnapshot, ours: Ours) -> Outlook:
         if self._latest is None:
             self._latest = first_outlook(snapshot, ours, self._settings)
         else:
@@ -117,7 +117,7 @@ class Sampler:
             await self._wait(self._hurry, rhythm.idle_s - rhythm.busy_s)
 
 
-def _hanging(last: Snapshot, now: float) -> Snapshot:
+def _hanging(last: SensorSnapshot, now: float) -> SensorSnapshot:
     """The last readings, aged, with the fault told."""
     before = [fault for fault in last.faults if fault.sensor == "sensors"]
     since, count = (before[0].since, before[0].count + 1) if before else (now, 1)
@@ -126,13 +126,13 @@ def _hanging(last: Snapshot, now: float) -> Snapshot:
 
 
 def _in_thread(
-    read: Callable[[frozenset[int], float], Snapshot], pids: frozenset[int], now: float
+    read: Callable[[frozenset[int], float], SensorSnapshot], pids: frozenset[int], now: float
 ) -> "asyncio.Future[Snapshot]":
     """Runs a blocking read in a thread that does not keep the program alive, unlike an executor's."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Snapshot] = loop.create_future()
+    done: asyncio.Future[SensorSnapshot] = loop.create_future()
 
-    def deliver(snapshot: Snapshot) -> None:
+    def deliver(snapshot: SensorSnapshot) -> None:
         if not done.done():
             done.set_result(snapshot)
 

@@ -3,7 +3,7 @@
 Knows nothing of what the figures mean.
 """
 
-from governor.readings import Snapshot
+from governor.readings import SensorSnapshot
 from governor.sensors.host import HostFiles, HostSensor
 from governor.sensors.nvml import NvmlSensor
 
@@ -15,11 +15,11 @@ class Sensors:
         self._nvml = NvmlSensor(visible, retry_s)
         self._host = HostSensor(files)
 
-    def read(self, own_pids: frozenset[int], now: float) -> Snapshot:
+    def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot:
         """Everything at `now`. Blocks for as long as the driver does: call it off the event loop. Never raises."""
         gpus = self._nvml.read(own_pids, now)
         host = self._host.read(own_pids, now)
-        return Snapshot(now, gpus, host, self._nvml.faults.now() + self._host.faults.now())
+        return SensorSnapshot(now, gpus, host, self._nvml.faults.now() + self._host.faults.now())
 
     def close(self) -> None:
         self._nvml.close()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from governor.budget import Budget
+from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.messages import EngineSnapshot
@@ -11,7 +11,7 @@ from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.wire.lore import Lore
 
 
-def plan_report(prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: Budget) -> dict[str, Any]:
+def plan_report(prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget) -> dict[str, Any]:
     """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "began", "timings", "citations"})

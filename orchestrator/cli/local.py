@@ -11,10 +11,10 @@ from orchestrator.cli.faults import Failure
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
-    from orchestrator.settings import Loaded
+    from orchestrator.settings import LoadedSettings
 
 
-def settings(config: str | None = None, options: Mapping[str, Any] | None = None) -> "Loaded":
+def settings(config: str | None = None, options: Mapping[str, Any] | None = None) -> "LoadedSettings":
     """Raises Failure for what cannot be used."""
     from orchestrator.settings import load
 
@@ -23,7 +23,7 @@ def settings(config: str | None = None, options: Mapping[str, Any] | None = None
         return load(os.environ, config=Path(config) if config else None, options=chosen)
 
 
-def unusable(loaded: "Loaded") -> list[dict[str, str]]:
+def unusable(loaded: "LoadedSettings") -> list[dict[str, str]]:
     """What `lore serve` would refuse of these settings, or do without: key, origin, message and hint of each."""
     from dataclasses import asdict
 

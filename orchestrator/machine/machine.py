@@ -10,15 +10,15 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from governor.budget import Budget, Demand, Loaded
+from governor.budget import Demand, LoadedSizes, MemoryBudget
 from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
 from governor.pooled import pooled
 from governor.readings import GpuReading
-from governor.readings import Snapshot as Readings
-from governor.sampler import Reads, Sampler
+from governor.readings import SensorSnapshot as Readings
+from governor.sampler import Reads, SensorSampler
 from governor.settings import GovernorSettings
 from governor.shape import ModelShape
 from orchestrator.engine.client.client import EngineClient
@@ -58,7 +58,7 @@ class Machine:
         self._seen = ModelSensors(sensors, costs.offload if settings.memory.gpu is None else None)
         self._settings = settings
         self._costs = costs
-        self._sampler = Sampler(self._seen, settings)
+        self._sampler = SensorSampler(self._seen, settings)
         self._client: EngineClient | None = None
         self._info: ModelInfo | None = None
         self._follow: Changed | None = None
@@ -107,7 +107,7 @@ class Machine:
         return self._seen.gpus
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> MemoryBudget:
         """Raises NotReady where nothing can be planned."""
         found = self.outlook.budget
         if found is None:
@@ -160,7 +160,7 @@ class Machine:
         here, elsewhere = self._embedding_bytes()
         up = self._client is not None and self._client.embedding_bytes > 0
         held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
-        loaded = Loaded(weights, 0) if self._info else None
+        loaded = LoadedSizes(weights, 0) if self._info else None
         demand = Demand(
             self._costs.shape,
             self._costs.plan,

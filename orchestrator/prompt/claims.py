@@ -18,7 +18,7 @@ from enum import Enum, auto
 from formatters.blocks import FLOOR, BlockKind, Item, Role
 from formatters.context import Evidence, StateView, TurnContext
 from formatters.template import PromptPart, parts
-from governor.ctc import Claim, Kind
+from governor.ctc import Claim, ClaimKind
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.evidence import TokenCounter, written
 
@@ -141,19 +141,19 @@ class _Sorter:
         exchange = self._exchanges[place.turn] if place.turn < len(self._exchanges) else None
         if place.what is SourceKind.MEMORY:
             name = f"memory {place.at + 1} of {place.name}"
-            return Claim(name, Kind.MEMORY, tokens, characters, weight=-order)
+            return Claim(name, ClaimKind.MEMORY, tokens, characters, weight=-order)
         if place.what is SourceKind.EXCHANGE:
             return Claim(
-                f"turn {place.at + self._first}", Kind.TURN, tokens, characters, weight=place.at, turn=place.at
+                f"turn {place.at + self._first}", ClaimKind.TURN, tokens, characters, weight=place.at, turn=place.at
             )
         if place.what is SourceKind.EVIDENCE:
-            return Claim(items[0][0].source, Kind.EVIDENCE, tokens, characters, weight=-place.at)
+            return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-place.at)
         if place.what in (SourceKind.TOLD, SourceKind.RESULT):
             name = items[0][0].source if place.what is SourceKind.TOLD else "tool result"
             floor = min(tokens, self._stubs[items[0][0].text])
             return Claim(
                 f"{name} of turn {(exchange or 0) + self._first}",
-                Kind.SUPERSEDED,
+                ClaimKind.SUPERSEDED,
                 tokens,
                 characters,
                 floor=floor,
@@ -164,12 +164,12 @@ class _Sorter:
 
 def _floor(composed: Composed) -> SourcedClaim:
     characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
-    claim = Claim("identity and codex", Kind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
+    claim = Claim("identity and codex", ClaimKind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
     return SourcedClaim(claim, ClaimSource(name="floor"))
 
 
 def _fixed(name: str, tokens: int, characters: int) -> SourcedClaim:
-    kind = Kind.QUERY if name == "user" else Kind.INSTRUCTION
+    kind = ClaimKind.QUERY if name == "user" else ClaimKind.INSTRUCTION
     return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), ClaimSource(name=name))
 
 

@@ -9,7 +9,7 @@ Nothing is ever cut silently: what went is told in `lore.governor.actions`. Know
 from dataclasses import dataclass, replace
 
 from formatters.context import TurnContext
-from governor.ctc import Limits, settle
+from governor.ctc import PromptLimits, settle
 from orchestrator.errors import OverBudget
 from orchestrator.prompt.claims import entries_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
@@ -33,7 +33,7 @@ async def governed(
     turn: TurnContext,
     composer: Composer,
     tokens: TokenCounter,
-    limits: Limits,
+    limits: PromptLimits,
     think: bool = True,
     composed: Composed | None = None,
     gone: int = 0,
@@ -62,7 +62,7 @@ async def governed(
     )
 
 
-def _fits(turn: TurnContext, composed: Composed, limits: Limits) -> bool:
+def _fits(turn: TurnContext, composed: Composed, limits: PromptLimits) -> bool:
     depth = max(exchanges_of(turn.state), default=-1) + 1
     if depth > limits.depth or composed.characters > limits.characters:
         return False

@@ -5,7 +5,7 @@ What our own model holds now counts as free: another one would take its place.
 
 from dataclasses import dataclass
 
-from governor.budget import Budget, Demand, Stores, plan_budget
+from governor.budget import Demand, MemoryBudget, Stores, plan_budget
 from governor.errors import FootprintError
 from governor.footprint import KvPlan
 from governor.readings import MemoryReading
@@ -36,7 +36,7 @@ class Fitting:
     fits: bool | None
     context: int | None
     words: str
-    budget: Budget | None = None
+    budget: MemoryBudget | None = None
 
 
 def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -1) -> Fitting:
@@ -61,14 +61,14 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -
     return Fitting(True, budget.window, f"yes, context {short_count(budget.window)}{partly(budget)}", budget)
 
 
-def too_large(budget: Budget, shape: ModelShape) -> str:
+def too_large(budget: MemoryBudget, shape: ModelShape) -> str:
     """Everything that the plan takes off before there is room for KV."""
     needed = size(shape.weights + budget.working + budget.embedding_bytes)
     what = "weights, buffers and the embedding model" if budget.embedding_bytes else "weights and buffers"
     return f"{what} need {needed} and {size(budget.ours)} of {budget.where} can be had"
 
 
-def partly(budget: Budget) -> str:
+def partly(budget: MemoryBudget) -> str:
     if budget.where == "RAM" or budget.gpu_layers == budget.layers:
         return ""
     return f", {budget.gpu_layers} of {budget.layers} layers on the GPU"

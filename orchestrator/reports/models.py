@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from governor.budget import Budget
+from governor.budget import MemoryBudget
 from governor.embedding import embedding_cost
 from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
@@ -82,7 +82,7 @@ def described(
     }
 
 
-def memory_report(shape: ModelShape, chosen: Offload, budget: Budget, gpus: Sequence[Gpu]) -> dict[str, Any]:
+def memory_report(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> dict[str, Any]:
     return {
         "where": budget.where,
         "kv_bytes": budget.kv,

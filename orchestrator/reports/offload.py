@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from governor.budget import Budget, weights_on_gpu
+from governor.budget import MemoryBudget, weights_on_gpu
 from governor.errors import FootprintError
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
@@ -38,7 +38,9 @@ class Choice:
     note: str = ""
 
 
-def choices(shape: ModelShape, chosen: Offload, budget: Budget | None, gpus: Sequence[Gpu] = ()) -> tuple[Choice, ...]:
+def choices(
+    shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, gpus: Sequence[Gpu] = ()
+) -> tuple[Choice, ...]:
     """`gpus`: those that the engine may use; none: everything runs on the CPU."""
     made = (
         gpu_layers(shape, chosen, budget, bool(gpus)),
@@ -61,7 +63,7 @@ def judged(one: Choice, wrong: str, useless: str) -> Choice:
     return replace(one, suits=False, note=useless) if useless else one
 
 
-def gpu_layers(shape: ModelShape, chosen: Offload, budget: Budget | None, on_gpu: bool) -> Choice:
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> Choice:
     value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
     layers = len(shape.layers) + 1
     if not on_gpu:
@@ -107,7 +109,7 @@ def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
     return Choice("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
 
 
-def context(shape: ModelShape, chosen: Offload, budget: Budget | None) -> Choice:
+def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> Choice:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
         return Choice("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
@@ -142,7 +144,7 @@ def per_type(shape: ModelShape, plan: KvPlan) -> Iterator[tuple[str, int, KvPlan
         yield name, bytes_per_token(shape, with_it), with_it
 
 
-def placed(shape: ModelShape, chosen: Offload, budget: Budget, gpus: Sequence[Gpu]) -> list[dict[str, object]]:
+def placed(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> list[dict[str, object]]:
     """What each GPU would hold with the layers and the window of this budget; [] where nothing goes there."""
     if not gpus or not budget.gpu_layers:
         return []

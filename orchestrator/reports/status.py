@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from formatters.errors import BrokenFormatter
-from governor.budget import Budget
+from governor.budget import MemoryBudget
 from governor.outlook import Outlook
 from governor.readings import GpuReading, HostReading, Reading
-from governor.readings import Snapshot as Sensed
+from governor.readings import SensorSnapshot as Sensed
 from governor.sizes import size
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import EngineSnapshot, PoolState
@@ -73,7 +73,7 @@ def governor_report(outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def planned(budget: Budget) -> str:
+def planned(budget: MemoryBudget) -> str:
     embedding = f", {size(budget.embedding_bytes)} for the embedding model" if budget.embedding_bytes else ""
     return f"{size(budget.kv)} of {budget.where} for KV{embedding}"
 

@@ -16,7 +16,7 @@ from orchestrator.model.at_hand import builtins
 from orchestrator.model.embedding.embedding_model import find_embedding
 from orchestrator.model.host import model_of
 from orchestrator.model.model_file import DEFAULT
-from orchestrator.settings import Loaded, Paths
+from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.model import Settings
 
 
@@ -30,7 +30,7 @@ class Unusable:
     hint: str
 
 
-def unusable(loaded: Loaded, paths: Paths) -> list[Unusable]:
+def unusable(loaded: LoadedSettings, paths: Paths) -> list[Unusable]:
     """Reads the headers of the models that are named."""
     return list(found(loaded.settings, loaded.origins, paths))
 

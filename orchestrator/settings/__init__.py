@@ -3,6 +3,6 @@
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.settings.sources import Loaded, load
+from orchestrator.settings.sources import LoadedSettings, load
 
-__all__ = ["Loaded", "Paths", "Settings", "SettingsError", "load"]
+__all__ = ["LoadedSettings", "Paths", "Settings", "SettingsError", "load"]

@@ -9,7 +9,7 @@ from orchestrator.settings.units import Bytes, Seconds
 GIB = 1024**3
 
 
-class CodexSettings(Slice):
+class CodexTable(Slice):
     """Which files belong to a codex, and how it follows them."""
 
     max_file: Bytes = Field(

@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 
 from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
 from orchestrator.prompt.coverage import CoverageSettings
-from orchestrator.prompt.strategy import StrategyParameters as Decision
-from orchestrator.settings.codex import CodexSettings
+from orchestrator.prompt.strategy import StrategyParameters
+from orchestrator.settings.codex import CodexTable
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.settings.slices import Slice, unit
 from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
@@ -100,7 +100,7 @@ class ModelSettings(Slice):
         return value
 
 
-class GovernorSettings(Slice):
+class GovernorTable(Slice):
     """How much of the machine may be used."""
 
     gpu: str = Field("", description="index or UUID of the GPU; empty: the first of CUDA_VISIBLE_DEVICES")
@@ -151,7 +151,7 @@ class GovernorSettings(Slice):
     )
 
 
-class StrategySettings(Slice):
+class StrategyTable(Slice):
     """How a codex reaches the model."""
 
     tier: Tier = Field("auto", description="what of a codex stands in the cached prefix")
@@ -162,21 +162,21 @@ class StrategySettings(Slice):
         CoverageSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
     )
     small_content: int = Field(
-        Decision.small_content,
+        StrategyParameters.small_content,
         ge=0,
         description="a whole codex up to this is asked as it stands",
         json_schema_extra=unit("tokens"),
     )
     graph_content: int = Field(
-        Decision.graph_content,
+        StrategyParameters.graph_content,
         ge=0,
         description="above it search also follows the symbol graph",
         json_schema_extra=unit("tokens"),
     )
     hybrid_share: float = Field(
-        Decision.hybrid_share, gt=0, le=1, description="share of the free window that HYBRID fills with evidence"
+        StrategyParameters.hybrid_share, gt=0, le=1, description="share of the free window that HYBRID fills with evidence"
     )
-    rag_share: float = Field(Decision.rag_share, gt=0, le=1, description="the same for RAG")
+    rag_share: float = Field(StrategyParameters.rag_share, gt=0, le=1, description="the same for RAG")
 
 
 class StorageSettings(Slice):
@@ -242,9 +242,9 @@ class Settings(Slice):
     serve: ServeSettings = ServeSettings()
     model: ModelSettings = ModelSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
-    governor: GovernorSettings = GovernorSettings()
-    codex: CodexSettings = CodexSettings()
-    strategy: StrategySettings = StrategySettings()
+    governor: GovernorTable = GovernorTable()
+    codex: CodexTable = CodexTable()
+    strategy: StrategyTable = StrategyTable()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)

@@ -27,7 +27,7 @@ Values = Mapping[str, Any]  # dotted key: value
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and for every key that was set the file, variable or option it came from."""
 
     settings: Settings
@@ -35,7 +35,7 @@ class Loaded:
     files: tuple[Path, ...]
 
 
-def load(environ: Mapping[str, str], *, config: Path | None = None, options: Values | None = None) -> Loaded:
+def load(environ: Mapping[str, str], *, config: Path | None = None, options: Values | None = None) -> LoadedSettings:
     """All sources merged and checked. `config` replaces the two files. Raises SettingsError."""
     files = config_files(environ, config)
     sources = [(str(file), read_file(file)) for file in files]
@@ -43,7 +43,7 @@ def load(environ: Mapping[str, str], *, config: Path | None = None, options: Val
     sources += [(f"option --{option_of(key)}", {key: v}) for key, v in (options or {}).items()]
     values = {key: value for _, found in sources for key, value in found.items()}
     origins = {key: origin for origin, found in sources for key in found}
-    return Loaded(validated(values, origins), origins, files)
+    return LoadedSettings(validated(values, origins), origins, files)
 
 
 def option_of(key: str) -> str:

@@ -5,14 +5,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.ctc import NEVER_CUT, SACRIFICES, Action, Claim, Kind, Limits, Verdict, may_be_cut, settle
+from governor.ctc import NEVER_CUT, SACRIFICES, Action, Claim, ClaimKind, PromptLimits, Verdict, may_be_cut, settle
 
 
 @st.composite
 def claim_lists(draw: st.DrawFn) -> list[Claim]:
     claims = []
     for at in range(draw(st.integers(0, 12))):
-        kind = draw(st.sampled_from(list(Kind)))
+        kind = draw(st.sampled_from(list(ClaimKind)))
         tokens = draw(st.integers(0, 500))
         claims.append(
             Claim(
@@ -30,11 +30,11 @@ def claim_lists(draw: st.DrawFn) -> list[Claim]:
     return claims
 
 
-limits = st.builds(Limits, st.integers(0, 4_000), st.integers(0, 20_000), st.integers(1, 8))
+limits = st.builds(PromptLimits, st.integers(0, 4_000), st.integers(0, 20_000), st.integers(1, 8))
 
 
 @given(claim_lists(), limits)
-def test_what_is_granted_fits_or_the_prompt_is_refused_whole(claims: list[Claim], limits: Limits) -> None:
+def test_what_is_granted_fits_or_the_prompt_is_refused_whole(claims: list[Claim], limits: PromptLimits) -> None:
     settled = settle(claims, limits)
     assert settled.tokens == sum(verdict.tokens for verdict in settled.verdicts)
     assert settled.characters == sum(verdict.characters for verdict in settled.verdicts)
@@ -46,14 +46,16 @@ def test_what_is_granted_fits_or_the_prompt_is_refused_whole(claims: list[Claim]
 
 
 @given(claim_lists(), limits)
-def test_pinned_claims_and_kinds_that_are_never_cut_stay_whole(claims: list[Claim], limits: Limits) -> None:
+def test_pinned_claims_and_kinds_that_are_never_cut_stay_whole(claims: list[Claim], limits: PromptLimits) -> None:
     for claim, verdict in zip(claims, settle(claims, limits).verdicts, strict=True):
         if claim.pinned or claim.kind in NEVER_CUT:
             assert verdict == Verdict(claim.id, Action.KEEP, claim.tokens, claim.characters)
 
 
 @given(claim_lists(), limits, st.integers(0, 2_000), st.integers(0, 9_000))
-def test_a_larger_budget_grants_no_claim_less(claims: list[Claim], limits: Limits, tokens: int, chars: int) -> None:
+def test_a_larger_budget_grants_no_claim_less(
+    claims: list[Claim], limits: PromptLimits, tokens: int, chars: int
+) -> None:
     larger = replace(limits, tokens=limits.tokens + tokens, characters=limits.characters + chars)
     small, large = settle(claims, limits), settle(claims, larger)
     if small.refusal is not None:
@@ -65,12 +67,12 @@ def test_a_larger_budget_grants_no_claim_less(claims: list[Claim], limits: Limit
 
 
 @given(claim_lists(), limits)
-def test_the_same_claims_and_limits_give_the_same_verdicts(claims: list[Claim], limits: Limits) -> None:
+def test_the_same_claims_and_limits_give_the_same_verdicts(claims: list[Claim], limits: PromptLimits) -> None:
     assert settle(claims, limits) == settle(list(claims), replace(limits))
 
 
 @given(claim_lists(), limits)
-def test_it_is_refused_only_when_even_the_shortest_forms_do_not_fit(claims: list[Claim], limits: Limits) -> None:
+def test_it_is_refused_only_when_even_the_shortest_forms_do_not_fit(claims: list[Claim], limits: PromptLimits) -> None:
     refusal = settle(claims, limits).refusal
     if refusal is not None:
         assert refusal.needed_tokens > limits.tokens or refusal.needed_characters > limits.characters
@@ -80,8 +82,8 @@ def test_it_is_refused_only_when_even_the_shortest_forms_do_not_fit(claims: list
 
 
 @given(claim_lists(), limits)
-def test_nothing_is_cut_when_all_fits_but_turns_beyond_the_depth(claims: list[Claim], limits: Limits) -> None:
-    room = Limits(sum(claim.tokens for claim in claims), sum(claim.characters for claim in claims), limits.depth)
+def test_nothing_is_cut_when_all_fits_but_turns_beyond_the_depth(claims: list[Claim], limits: PromptLimits) -> None:
+    room = PromptLimits(sum(claim.tokens for claim in claims), sum(claim.characters for claim in claims), limits.depth)
     turns = sorted({claim.turn for claim in claims if claim.turn is not None})[-limits.depth :]
     for claim, verdict in zip(claims, settle(claims, room).verdicts, strict=True):
         if claim.turn is None or claim.turn in turns or not may_be_cut(claim):
@@ -91,7 +93,7 @@ def test_nothing_is_cut_when_all_fits_but_turns_beyond_the_depth(claims: list[Cl
 
 
 @given(claim_lists(), limits)
-def test_no_row_is_touched_before_every_row_above_it_is_exhausted(claims: list[Claim], limits: Limits) -> None:
+def test_no_row_is_touched_before_every_row_above_it_is_exhausted(claims: list[Claim], limits: PromptLimits) -> None:
     """Evidence and floors are the two last rows: while one of them lost something, nothing is left above."""
     settled = settle(claims, limits)
     if settled.refusal is not None:
@@ -102,9 +104,9 @@ def test_no_row_is_touched_before_every_row_above_it_is_exhausted(claims: list[C
         return
     lowest = max(rows.index(name) for name in cut)
     for claim, verdict in zip(claims, settled.verdicts, strict=True):
-        if may_be_cut(claim) and claim.kind is Kind.MEMORY and lowest > rows.index("memories"):
+        if may_be_cut(claim) and claim.kind is ClaimKind.MEMORY and lowest > rows.index("memories"):
             assert verdict.tokens == 0
-        if may_be_cut(claim) and claim.kind is Kind.EVIDENCE and lowest > rows.index("evidence"):
+        if may_be_cut(claim) and claim.kind is ClaimKind.EVIDENCE and lowest > rows.index("evidence"):
             assert verdict.tokens == 0
-        if may_be_cut(claim) and claim.kind is Kind.TURN and lowest > rows.index("older turns into a gist"):
+        if may_be_cut(claim) and claim.kind is ClaimKind.TURN and lowest > rows.index("older turns into a gist"):
             assert verdict.tokens <= claim.floor

@@ -29,7 +29,7 @@ from formatters.context import IdentityView, SigilView, TurnContext
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
 from formatters.testing import run_context
-from governor.ctc import Claim, Kind, Limits, settle
+from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
 from orchestrator.answering.answer_text import AnswerParser
@@ -231,11 +231,11 @@ def _laid_out(messages: list[Message]) -> None:
 
 def _left_out(messages: list[Message]) -> None:
     _, gone = within_reach(_context(messages), Reach(depth=20, messages=1_000))
-    turns = [Claim(f"turn {at}", Kind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
-    stubs = [Claim(f"{at}", Kind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
+    turns = [Claim(f"turn {at}", ClaimKind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
+    stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]
     entries += [SourcedClaim(claim, ClaimSource(SourceKind.RESULT, turn=claim.turn or 0)) for claim in stubs]
-    told(entries, settle([entry.claim for entry in entries], Limits(10, 1_000, 20)), gone)
+    told(entries, settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)), gone)
 
 
 CONVERSATIONS: dict[str, Callable[[list[Message]], object]] = {

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.shapes import LLAMA_8B
 
-from governor.budget import Budget, Demand, Loaded, Stores, ceiling_of, plan_budget, room_of, stores_of, weights_on_gpu
+from governor.budget import (
+    Demand,
+    LoadedSizes,
+    MemoryBudget,
+    Stores,
+    ceiling_of,
+    plan_budget,
+    room_of,
+    stores_of,
+    weights_on_gpu,
+)
 from governor.errors import FootprintError, SettingError
 from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
@@ -25,7 +35,9 @@ def vram(free: float, total: float = 24, own: float | None = 0) -> MemoryReading
     return MemoryReading("VRAM", int(total * GIB), int(free * GIB), None if own is None else int(own * GIB))
 
 
-def granted(memory: MemoryReading, limit: int | None = None, stores: Stores = NO_STORES, **demand: object) -> Budget:
+def granted(
+    memory: MemoryReading, limit: int | None = None, stores: Stores = NO_STORES, **demand: object
+) -> MemoryBudget:
     wanted = Demand(LLAMA_8B, KvPlan(), **demand)  # type: ignore[arg-type]
     return plan_budget(1, memory, wanted, SETTINGS, limit, stores)
 
@@ -56,7 +68,7 @@ def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_gra
 
 
 def test_figures_from_loading_take_the_estimates_place() -> None:
-    budget = granted(vram(24), loaded=Loaded(5 * GIB, 300 * MIB))
+    budget = granted(vram(24), loaded=LoadedSizes(5 * GIB, 300 * MIB))
     assert (budget.weights, budget.working) == (5 * GIB, 300 * MIB)
 
 

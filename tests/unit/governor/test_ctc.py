@@ -1,10 +1,10 @@
 """The order of sacrifice, row by row, and what a refusal says."""
 
-from governor.ctc import Action, Claim, Kind, Limits, Settlement, limits_of, settle
+from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, limits_of, settle
 from governor.settings import ClaimSettings
 
 
-def claim(name: str, kind: Kind, tokens: int = 100, **more: object) -> Claim:
+def claim(name: str, kind: ClaimKind, tokens: int = 100, **more: object) -> Claim:
     fields: dict[str, object] = {"characters": tokens * 4} | more
     return Claim(name, kind, tokens, **fields)  # type: ignore[arg-type]
 
@@ -12,21 +12,21 @@ def claim(name: str, kind: Kind, tokens: int = 100, **more: object) -> Claim:
 def prompt() -> list[Claim]:
     """One of each kind, 100 tokens each but the floor's 1,000."""
     return [
-        claim("identity", Kind.INSTRUCTION),
-        claim("codex", Kind.FLOOR, 1_000, floor=50),
-        claim("fact", Kind.FACT),
-        claim("memory low", Kind.MEMORY, weight=0.2, floor=10),
-        claim("memory high", Kind.MEMORY, weight=0.9, floor=10),
-        claim("old turn", Kind.TURN, turn=1, floor=5),
-        claim("turn", Kind.TURN, turn=2, floor=20),
-        claim("tool", Kind.SUPERSEDED, turn=2, floor=8),
-        claim("log", Kind.EVIDENCE, weight=0.5, filler=60),
-        claim("query", Kind.QUERY, turn=3),
+        claim("identity", ClaimKind.INSTRUCTION),
+        claim("codex", ClaimKind.FLOOR, 1_000, floor=50),
+        claim("fact", ClaimKind.FACT),
+        claim("memory low", ClaimKind.MEMORY, weight=0.2, floor=10),
+        claim("memory high", ClaimKind.MEMORY, weight=0.9, floor=10),
+        claim("old turn", ClaimKind.TURN, turn=1, floor=5),
+        claim("turn", ClaimKind.TURN, turn=2, floor=20),
+        claim("tool", ClaimKind.SUPERSEDED, turn=2, floor=8),
+        claim("log", ClaimKind.EVIDENCE, weight=0.5, filler=60),
+        claim("query", ClaimKind.QUERY, turn=3),
     ]
 
 
 def under(tokens: int, depth: int = 2, characters: int = 1_000_000) -> Settlement:
-    return settle(prompt(), Limits(tokens, characters, depth))
+    return settle(prompt(), PromptLimits(tokens, characters, depth))
 
 
 def sizes(settled: Settlement) -> dict[str, int]:
@@ -101,17 +101,20 @@ def test_a_prompt_that_cannot_fit_is_refused_with_numbers_and_nothing_lost() -> 
 
 
 def test_too_many_characters_to_fit_say_so() -> None:
-    settled = settle([claim("query", Kind.QUERY, characters=5_000)], Limits(1_000, 4_000, 20))
+    settled = settle([claim("query", ClaimKind.QUERY, characters=5_000)], PromptLimits(1_000, 4_000, 20))
     assert settled.refusal is not None
     assert settled.refusal.sentence == "the prompt has at least 5,000 characters and 4,000 are allowed"
 
 
 def test_a_pinned_turn_stays_whatever_its_age() -> None:
-    claims = [claim("pinned", Kind.TURN, turn=1, pinned=True), claim("query", Kind.QUERY, turn=9)]
-    assert [verdict.action for verdict in settle(claims, Limits(200, 800, 1)).verdicts] == [Action.KEEP, Action.KEEP]
+    claims = [claim("pinned", ClaimKind.TURN, turn=1, pinned=True), claim("query", ClaimKind.QUERY, turn=9)]
+    assert [verdict.action for verdict in settle(claims, PromptLimits(200, 800, 1)).verdicts] == [
+        Action.KEEP,
+        Action.KEEP,
+    ]
 
 
 def test_limits_take_the_tighter_of_window_and_kv_and_many_characters_a_token() -> None:
-    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == Limits(8_000, 160_000, 20)
-    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == Limits(5_000, 160_000, 3)
-    assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == Limits(0, 9, 20)
+    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == PromptLimits(8_000, 160_000, 20)
+    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == PromptLimits(5_000, 160_000, 3)
+    assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == PromptLimits(0, 9, 20)

@@ -12,8 +12,8 @@ from support.shapes import shape
 from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, makes_room, placed, why_away
 from governor.gguf import read_gguf
 from governor.outlook import Ours, Outlook, first_outlook
-from governor.pressure import Level, PressureState, Switch
-from governor.readings import Snapshot
+from governor.pressure import Level, PressureState, ThresholdSwitch
+from governor.readings import SensorSnapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings
 from governor.shape import Layer, shape_of
@@ -90,12 +90,12 @@ def test_it_leaves_at_high_pressure_and_stays_below() -> None:
 
 
 def outlook(level: Level, ram: Level) -> Outlook:
-    blank = first_outlook(Snapshot(0.0, (), HostSensor().read(frozenset(), 0.0)), Ours(), GovernorSettings())
+    blank = first_outlook(SensorSnapshot(0.0, (), HostSensor().read(frozenset(), 0.0)), Ours(), GovernorSettings())
     return replace(blank, state=standing(level), ram=standing(ram))
 
 
 def standing(level: Level) -> PressureState:
-    first, second, third = (Switch(level.rank > at) for at in range(3))
+    first, second, third = (ThresholdSwitch(level.rank > at) for at in range(3))
     return PressureState((first, second, third))
 
 

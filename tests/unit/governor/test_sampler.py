@@ -14,8 +14,8 @@ from governor.footprint import KvPlan
 from governor.gguf import read_gguf
 from governor.outlook import Ours, first_outlook, next_outlook
 from governor.pressure import Level
-from governor.readings import GpuReading, HostReading, Reading, SensorFault, Snapshot
-from governor.sampler import Sampler
+from governor.readings import GpuReading, HostReading, Reading, SensorFault, SensorSnapshot
+from governor.sampler import SensorSampler
 from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
 from governor.shape import shape_of
 
@@ -29,10 +29,10 @@ HOST = HostReading(reading(32 * GIB), reading(30 * GIB), reading(0), *(UNKNOWN f
 GPU = GpuReading(0, "GPU-1", "gpu", *(UNKNOWN for _ in range(12)))
 
 
-def snapshot(at: float = 0.0, free: float | None = 20, total: float | None = 24) -> Snapshot:
+def snapshot(at: float = 0.0, free: float | None = 20, total: float | None = 24) -> SensorSnapshot:
     known = {"total": total, "free": free}
     sizes = {name: reading(None if value is None else int(value * GIB)) for name, value in known.items()}
-    return Snapshot(at, (replace(GPU, own=reading(0), **sizes),), HOST)
+    return SensorSnapshot(at, (replace(GPU, own=reading(0), **sizes),), HOST)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_unknown_memory_keeps_the_last_grant_and_level(ours: Ours) -> None:
 
 
 def test_no_gpu_lets_ram_take_its_place(ours: Ours) -> None:
-    outlook = first_outlook(Snapshot(0.0, (), HOST), ours, SETTINGS)
+    outlook = first_outlook(SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
     assert outlook.budget is not None
     assert outlook.budget.where == "RAM"
     assert outlook.limit == 27 * GIB
@@ -127,11 +127,11 @@ def test_a_fault_that_comes_and_goes_is_news(ours: Ours) -> None:
 class Scripted:
     """Sensors that say what a test wrote, one snapshot after the other, then the last one for ever."""
 
-    def __init__(self, *script: Snapshot) -> None:
+    def __init__(self, *script: SensorSnapshot) -> None:
         self.script = list(script)
         self.asked: list[frozenset[int]] = []
 
-    def read(self, own_pids: frozenset[int], now: float) -> Snapshot:
+    def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot:
         self.asked.append(own_pids)
         said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         return replace(said, at=now)
@@ -169,9 +169,9 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-def sampler(sensors: Any, time: Time, hang_s: float = 5.0) -> Sampler:
+def sampler(sensors: Any, time: Time, hang_s: float = 5.0) -> SensorSampler:
     settings = replace(SETTINGS, sampler=SamplerSettings(hang_s=hang_s))
-    return Sampler(sensors, settings, clock=time, wait=time.wait)
+    return SensorSampler(sensors, settings, clock=time, wait=time.wait)
 
 
 @pytest.mark.anyio
@@ -217,7 +217,7 @@ async def test_what_the_engine_tells_is_what_the_next_reading_uses(ours: Ours) -
 @pytest.mark.anyio
 async def test_a_reading_that_hangs_is_reported_and_no_second_one_is_started(release: threading.Event) -> None:
     class Hanging(Scripted):
-        def read(self, own_pids: frozenset[int], now: float) -> Snapshot:
+        def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot:
             if self.asked:
                 release.wait()
             return super().read(own_pids, now)
@@ -241,7 +241,7 @@ async def test_the_real_sensors_can_be_sampled(tmp_path: Path) -> None:
     from governor.sensors.host import HostFiles
 
     sensors = Sensors(files=HostFiles(disk=tmp_path))
-    outlook = await Sampler(sensors, GovernorSettings()).sample()
+    outlook = await SensorSampler(sensors, GovernorSettings()).sample()
     sensors.close()
     assert outlook.snapshot.host.ram_total.value is not None
     assert outlook.pressure is not None
@@ -262,5 +262,5 @@ def test_ram_beside_a_gpu_has_a_level_of_its_own(ours: Ours) -> None:
 
 
 def test_without_a_gpu_the_hosts_level_is_the_one_that_counts(ours: Ours) -> None:
-    outlook = first_outlook(Snapshot(0.0, (), HOST), ours, SETTINGS)
+    outlook = first_outlook(SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
     assert outlook.ram is outlook.state

@@ -8,7 +8,7 @@ from support.waiting import Told
 from codex.errors import CodexError
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
-from governor.readings import Snapshot
+from governor.readings import SensorSnapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
 from governor.shape import Layer
@@ -40,7 +40,7 @@ class Card:
         self.free = 20 * GIB
 
     def read(self, own_pids, now):
-        return Snapshot(now, (gpu(0, 24 * GIB, self.free),), HostSensor().read(own_pids, now))
+        return SensorSnapshot(now, (gpu(0, 24 * GIB, self.free),), HostSensor().read(own_pids, now))
 
 
 class Watched:

@@ -8,7 +8,7 @@ from support.shapes import shape
 
 from governor.footprint import KvPlan
 from governor.offload import Offload
-from governor.readings import Snapshot
+from governor.readings import SensorSnapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
 from orchestrator.machine.machine import ModelSensors
@@ -28,7 +28,7 @@ class Cards:
     gpus: tuple
 
     def read(self, own_pids, now):
-        return Snapshot(now, self.gpus, HostSensor().read(own_pids, now))
+        return SensorSnapshot(now, self.gpus, HostSensor().read(own_pids, now))
 
 
 def layers(*gpus, **chosen):

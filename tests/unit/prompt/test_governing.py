@@ -17,7 +17,7 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from governor.ctc import Kind, Limits
+from governor.ctc import ClaimKind, PromptLimits
 from orchestrator.errors import OverBudget
 from orchestrator.prompt.claims import STUB, entries_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
@@ -27,7 +27,7 @@ from orchestrator.prompt.tokens import TokenCache
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
-ROOMY = Limits(tokens=1_000_000, characters=10_000_000, depth=20)
+ROOMY = PromptLimits(tokens=1_000_000, characters=10_000_000, depth=20)
 
 
 def passage(path: str, size: int = 30) -> Evidence:
@@ -98,22 +98,22 @@ async def test_the_claims_are_all_of_the_prompt(composed: Composed, turn: TurnCo
 async def test_every_item_claims_as_what_it_is(composed: Composed, turn: TurnContext, tokens: TokenCache) -> None:
     kinds = {entry.claim.id: entry.claim.kind for entry in await entries_of(turn, composed, tokens)}
     assert kinds == {
-        "identity and codex": Kind.FLOOR,
-        "chat template": Kind.INSTRUCTION,
-        "environment": Kind.INSTRUCTION,
-        "karma": Kind.INSTRUCTION,
-        "memory 1 of Known Information": Kind.MEMORY,
-        "a.py": Kind.INSTRUCTION,
-        "turn 1": Kind.TURN,
-        "old.py:1-30 of turn 1": Kind.SUPERSEDED,
-        "log.txt": Kind.INSTRUCTION,
-        "turn 2": Kind.TURN,
-        "tool result of turn 2": Kind.SUPERSEDED,
-        "turn 3": Kind.TURN,
-        "archive": Kind.INSTRUCTION,
-        "best.py:1-30": Kind.EVIDENCE,
-        "worst.py:1-30": Kind.EVIDENCE,
-        "user": Kind.QUERY,
+        "identity and codex": ClaimKind.FLOOR,
+        "chat template": ClaimKind.INSTRUCTION,
+        "environment": ClaimKind.INSTRUCTION,
+        "karma": ClaimKind.INSTRUCTION,
+        "memory 1 of Known Information": ClaimKind.MEMORY,
+        "a.py": ClaimKind.INSTRUCTION,
+        "turn 1": ClaimKind.TURN,
+        "old.py:1-30 of turn 1": ClaimKind.SUPERSEDED,
+        "log.txt": ClaimKind.INSTRUCTION,
+        "turn 2": ClaimKind.TURN,
+        "tool result of turn 2": ClaimKind.SUPERSEDED,
+        "turn 3": ClaimKind.TURN,
+        "archive": ClaimKind.INSTRUCTION,
+        "best.py:1-30": ClaimKind.EVIDENCE,
+        "worst.py:1-30": ClaimKind.EVIDENCE,
+        "user": ClaimKind.QUERY,
     }
 
 

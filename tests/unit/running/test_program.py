@@ -10,7 +10,7 @@ from support.shapes import shape
 from support.waiting import SOON
 
 from governor.footprint import KvPlan
-from governor.readings import Snapshot
+from governor.readings import SensorSnapshot
 from governor.sensors.host import HostSensor
 from governor.settings import GIB, GovernorSettings
 from orchestrator.engine.client.client import EngineClient
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 
 
 class Card:
-    def read(self, own_pids: frozenset[int], now: float) -> Snapshot:
-        return Snapshot(now, (gpu(0, 24 * GIB, 20 * GIB),), HostSensor().read(own_pids, now))
+    def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot:
+        return SensorSnapshot(now, (gpu(0, 24 * GIB, 20 * GIB),), HostSensor().read(own_pids, now))
 
 
 def program(speak: Any) -> Program:
