@@ -8,14 +8,16 @@ Source: gguf.cpp and llama-model-loader.cpp of llama.cpp 0c1e5709, whose refusal
 is then aborted on by llama.cpp would cost a child process. Knows nothing of what the metadata means.
 """
 
+import os
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from governor.errors import GgufError
-from governor.gguf_source import ARRAY, SCALARS, GgufReader, Scalar
-from governor.tensor_types import BY_NUMBER, TensorType
 
 MAGIC = b"GGUF"
 MOST_METADATA = 100_000  # real files have tens; beyond it the count is damage
@@ -24,6 +26,14 @@ LONGEST_NAME = 65_535  # of a metadata key, by the format's description
 LONGEST_TENSOR_NAME = 63  # GGML_MAX_NAME with its final zero
 KEPT_ARRAY = 4_096  # elements; per-layer figures have at most 512
 DEFAULT_ALIGNMENT = 32
+MOST_KEPT_STRING = 16 * 1024 * 1024  # chat templates are the longest; 100 KB is already rare
+CHUNK = 1024 * 1024
+
+Scalar = int | float | bool | str
+# u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING = 8
+ARRAY = 9
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,65 @@ class ArrayAt:
 
 
 Value = Scalar | tuple[Scalar, ...] | ArrayAt
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A number format of ggml: a block of `values` values takes `size` bytes. A row is a whole number of blocks."""
+
+    number: int
+    name: str
+    values: int
+    size: int
+
+    def row_bytes(self, values: int) -> int:
+        assert values % self.values == 0, f"{values} values are no whole number of {self.name} blocks of {self.values}"
+        return values // self.values * self.size
+
+
+# `type_traits` in ggml.c and the block structs in ggml-common.h.
+_TABLE = (
+    (0, "f32", 1, 4),
+    (1, "f16", 1, 2),
+    (2, "q4_0", 32, 18),
+    (3, "q4_1", 32, 20),
+    (6, "q5_0", 32, 22),
+    (7, "q5_1", 32, 24),
+    (8, "q8_0", 32, 34),
+    (9, "q8_1", 32, 36),
+    (10, "q2_k", 256, 84),
+    (11, "q3_k", 256, 110),
+    (12, "q4_k", 256, 144),
+    (13, "q5_k", 256, 176),
+    (14, "q6_k", 256, 210),
+    (15, "q8_k", 256, 292),
+    (16, "iq2_xxs", 256, 66),
+    (17, "iq2_xs", 256, 74),
+    (18, "iq3_xxs", 256, 98),
+    (19, "iq1_s", 256, 50),
+    (20, "iq4_nl", 32, 18),
+    (21, "iq3_s", 256, 110),
+    (22, "iq2_s", 256, 82),
+    (23, "iq4_xs", 256, 136),
+    (24, "i8", 1, 1),
+    (25, "i16", 1, 2),
+    (26, "i32", 1, 4),
+    (27, "i64", 1, 8),
+    (28, "f64", 1, 8),
+    (29, "iq1_m", 256, 56),
+    (30, "bf16", 1, 2),
+    (34, "tq1_0", 256, 54),
+    (35, "tq2_0", 256, 66),
+    (39, "mxfp4", 32, 17),
+    (40, "nvfp4", 64, 36),
+    (41, "q1_0", 128, 18),
+    (42, "q2_0", 64, 18),
+)
+BY_NUMBER = {row[0]: TensorType(*row) for row in _TABLE}
+BY_NAME = {kind.name: kind for kind in BY_NUMBER.values()}
+
+# What llama.cpp's own command line accepts for a cache (common/arg.cpp, kv_cache_types), smallest last.
+KV_TYPES = tuple(BY_NAME[name] for name in ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"))
 
 
 @dataclass(frozen=True)
@@ -104,6 +173,113 @@ def read_gguf(path: Path) -> Gguf:
                 shard.path, None, f"is not shard {no + 1} of {count} of {path.name}; download the model again"
             )
     return _joined(first, rest)
+
+
+class GgufReader:
+    """Reads never go beyond the end of the file, and every fault names its byte. `at` is the byte that is read next.
+
+    Buffered reads, not a memory map: a file that shrinks while it is mapped kills the process (SIGBUS).
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.at = 0
+        self._file = file
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> "Iterator[GgufReader]":
+        """GgufError when there is no such file, it is none, or reading it fails."""
+        try:
+            with path.open("rb") as file:
+                yield cls(path, file, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise GgufError(path, None, f"cannot be read: {error.strerror or error}") from error
+
+    def fault(self, what: str, at: int | None = None) -> GgufError:
+        return GgufError(self.path, self.at if at is None else at, what)
+
+    def seek(self, at: int) -> None:
+        self._file.seek(at)
+        self.at = at
+
+    def take(self, count: int) -> bytes:
+        self._need(count)
+        data = self._file.read(count)
+        if len(data) < count:
+            raise self.fault("shrank while it was read; wait until the download is complete")
+        self.at += count
+        return data
+
+    def number(self, code: str) -> int:
+        value: int = struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+        return value
+
+    def text(self, longest: int) -> str:
+        began = self.at
+        length = self.number("Q")
+        if length > longest:
+            raise self.fault(f"is damaged: a string of {length:,} bytes", began)
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            raise self.fault("is damaged: a name or text is not UTF-8", began) from error
+
+    def element(self, kind: int) -> Scalar:
+        """One value. Bytes of a text that are no UTF-8 are kept as surrogates: vocabularies have such."""
+        if kind == STRING:
+            return self._string()
+        value: Scalar = struct.unpack("<" + self._code(kind), self.take(self._width(kind)))[0]
+        return value
+
+    def elements(self, kind: int, count: int) -> tuple[Scalar, ...]:
+        if kind == STRING:
+            self._need(8 * count)
+            return tuple(self._string() for _ in range(count))
+        return struct.unpack(f"<{count}{self._code(kind)}", self.take(count * self._width(kind)))
+
+    def skip_elements(self, kind: int, count: int) -> None:
+        if kind != STRING:
+            self._need(count * self._width(kind))
+            self.seek(self.at + count * self._width(kind))
+            return
+        self._need(8 * count)
+        self._skip_strings(count)
+
+    def _skip_strings(self, count: int) -> None:
+        """In large blocks: a read per string would take a second for a vocabulary of 250,000."""
+        block, inside = b"", 0
+        for _ in range(count):
+            if inside + 8 > len(block):
+                self.seek(self.at + inside)
+                block, inside = self._file.read(CHUNK), 0
+                if len(block) < 8:
+                    raise self.fault("is cut off inside an array of strings")
+            (length,) = struct.unpack_from("<Q", block, inside)
+            inside += 8 + length
+            if self.at + inside > self.size:
+                raise self.fault(f"is cut off or damaged: a string of {length:,} bytes", self.at + inside - length - 8)
+        self.seek(self.at + inside)
+
+    def _string(self) -> str:
+        began = self.at
+        length = self.number("Q")
+        if length > MOST_KEPT_STRING:
+            raise self.fault(f"is damaged: a string of {length:,} bytes", began)
+        return self.take(length).decode(errors="surrogateescape")
+
+    def _code(self, kind: int) -> str:
+        if kind not in SCALARS:
+            raise self.fault(f"is damaged: metadata type {kind}")
+        return SCALARS[kind]
+
+    def _width(self, kind: int) -> int:
+        return struct.calcsize("<" + self._code(kind))
+
+    def _need(self, count: int) -> None:
+        if count > self.size - self.at:
+            raise self.fault(f"is cut off: {count:,} bytes expected, {self.size - self.at:,} are left")
 
 
 def _read_file(path: Path, shard: int) -> Gguf:

@@ -1,4 +1,4 @@
-"""How a model is to be loaded, and what of that is impossible with it: told before anything is loaded. Pure.
+"""How a model is to be loaded, and what of that is impossible with it, before anything is loaded. Pure.
 
 Follows the refusals of `llama_init_from_model` and the placing of layers in llama-model.cpp of llama.cpp 0c1e5709. Knows
 shapes and numbers of GPUs; no file, no sensor.

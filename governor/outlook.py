@@ -77,10 +77,10 @@ def next_outlook(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings
     budget, unplanned = _budget(before, memory, snapshot, ours, settings, limit)
     ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
     after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram)
-    return after if _told(after) == _told(before) else replace(after, number=before.number + 1)
+    return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
 
 
-def _told(outlook: Outlook) -> tuple[object, ...]:
+def _reported(outlook: Outlook) -> tuple[object, ...]:
     """What others act on; figures that move with every reading are not among it."""
     faults = tuple(fault.sensor for fault in outlook.snapshot.faults)
     grant = None if outlook.budget is None else outlook.budget.number

@@ -3,7 +3,8 @@
 Knows nothing of how a value is obtained.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -71,6 +72,26 @@ class SensorFault:
     count: int
 
 
+class SensorFaults:
+    """Faults by sensor. A sensor that fails is reported, never raised; one that answers again is forgotten."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, SensorFault] = {}
+
+    def failed(self, sensor: str, message: str, now: float) -> None:
+        before = self._found.get(sensor)
+        if before is None:
+            self._found[sensor] = SensorFault(sensor, message, now, 1)
+        else:
+            self._found[sensor] = replace(before, message=message, count=before.count + 1)
+
+    def answered(self, sensor: str) -> None:
+        self._found.pop(sensor, None)
+
+    def now(self) -> tuple[SensorFault, ...]:
+        return tuple(self._found[sensor] for sensor in sorted(self._found))
+
+
 @dataclass(frozen=True)
 class SensorSnapshot:
     """All sensors at one moment. No GPU, or none that answers: `gpus` is empty and RAM takes VRAM's place."""
@@ -122,3 +143,46 @@ def _known(where: str, total: Reading[int], free: Reading[int], own: Reading[int
     if total.value is None or free.value is None:
         return None
     return MemoryReading(where, total.value, free.value, own.value)
+
+
+def pooled(gpus: Sequence[GpuReading], shares: Sequence[float]) -> GpuReading:
+    """Several GPUs that one model is split over, read as one. `shares` sum up to 1, one for each GPU.
+
+        free of the whole = the least, over the GPUs that take a share, of free / share    at most all free together
+
+    A GPU that others fill bounds the whole, because its layers need room for every token. What only one GPU can say
+    (power, clocks) is that of the first GPU that takes a share.
+    """
+    takers = [(gpu, share) for gpu, share in zip(gpus, shares, strict=True) if share > 0]
+    first = takers[0][0]
+    if len(takers) == 1:
+        return first
+    whole = [gpu for gpu, _ in takers]
+    free = _least_free([(gpu.free.value, share) for gpu, share in takers])
+    used, own = _total([gpu.used.value for gpu in whole]), _total([gpu.own.value for gpu in whole])
+    return replace(
+        first,
+        name=" + ".join(gpu.name for gpu in whole),
+        free=_like(first.free, free),
+        used=_like(first.used, used),
+        total=_like(first.total, None if free is None or used is None else free + used),
+        own=_like(first.own, own),
+        others=_like(first.others, None if used is None or own is None else used - own),
+    )
+
+
+def _least_free(free: Sequence[tuple[int | None, float]]) -> int | None:
+    together = _total([value for value, _ in free])
+    if together is None:
+        return None
+    return min(together, *(int((value or 0) / share) for value, share in free))
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    """Unknown where one of them is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _like(reading: Reading[int], value: int | None) -> Reading[int]:
+    return Reading(value, reading.unit, reading.at)

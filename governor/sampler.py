@@ -1,6 +1,6 @@
 """The one loop that reads the sensors: often while a query runs, seldom when idle, never without a pause.
 
-    tell(ours), busy(on) --> [ read in a thread -> next outlook -> wake who waits ] --> latest, changed(after)
+    report(ours), busy(on) --> [ read in a thread -> next outlook -> wake who waits ] --> latest, changed(after)
 
 Reading is done off the event loop, in a daemon thread: a sick driver can hang for seconds, or for ever, and must hold up
 neither queries nor the end of the program. A read that hangs is reported and waited for; no second one is started beside
@@ -38,7 +38,7 @@ async def until(event: asyncio.Event, seconds: float) -> None:
 
 
 class SensorSampler:
-    """Publishes outlooks. One writer of them: everyone else tells, asks or waits. Use within one event loop."""
+    """Publishes outlooks. One writer of them: everyone else reports, asks or waits. Use within one event loop."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SensorSampler:
         """The newest outlook; None before the first reading."""
         return self._latest
 
-    def tell(self, ours: Ours) -> None:
+    def report(self, ours: Ours) -> None:
         """What the engine holds now. A new demand is looked at soon, not at the next tick of an idle clock."""
         if ours != self._ours:
             self._ours = ours
@@ -118,7 +118,7 @@ class SensorSampler:
 
 
 def _hanging(last: SensorSnapshot, now: float) -> SensorSnapshot:
-    """The last readings, aged, with the fault told."""
+    """The last readings at a later time, and the fault."""
     before = [fault for fault in last.faults if fault.sensor == "sensors"]
     since, count = (before[0].since, before[0].count + 1) if before else (now, 1)
     others = tuple(fault for fault in last.faults if fault.sensor != "sensors")
@@ -127,7 +127,7 @@ def _hanging(last: SensorSnapshot, now: float) -> SensorSnapshot:
 
 def _in_thread(
     read: Callable[[frozenset[int], float], SensorSnapshot], pids: frozenset[int], now: float
-) -> "asyncio.Future[Snapshot]":
+) -> "asyncio.Future[SensorSnapshot]":
     """Runs a blocking read in a thread that does not keep the program alive, unlike an executor's."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[SensorSnapshot] = loop.create_future()

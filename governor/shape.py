@@ -1,6 +1,7 @@
-"""What a model is made of, from its header: layers with the width of their keys and values, and bytes of weights.
+"""What a model is made of, from its header: layers with the width of their keys and values, bytes of weights, its use.
 
     header -> architecture -> per layer: attends? slides? recurs? how wide -> ModelShape
+           -> quantisation, a model to talk with?, a model that embeds?
 
 Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Knows nothing of memory that is free.
 """
@@ -14,6 +15,7 @@ from governor.architectures import (
     HYBRID_BY_INTERVAL,
     KV_FROM_START,
     KV_SHARED,
+    NO_CACHE,
     RECURRENT,
     SLIDING,
     UNGROUPED,
@@ -22,7 +24,6 @@ from governor.architectures import (
 )
 from governor.errors import FootprintError
 from governor.gguf import Gguf, TensorInfo
-from governor.told import trained_length
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Layer:
 class ModelShape:
     """A model in numbers. Weights in bytes as the file holds them: `layers`' own, `input` embedding, `output` head.
 
-    `trained`: tokens of the longest context, with the rope scaling that the file states. `heads`: the most that one layer
-    asks with.
+    `trained`: tokens of the longest context, with the rope scaling that the file states. `heads` and `kv_heads` of the
+    layer that has most; fewer KV heads than heads are grouped.
     `window`: the sliding window in tokens, 0 without. `compressed`: MLA, values are read out of the keys. `tied`: there
     is no output tensor, the embedding serves twice. `unpredictable` says why KV cannot be predicted; None when it can.
     """
@@ -57,6 +58,7 @@ class ModelShape:
     trained: int
     embedding: int
     heads: int
+    kv_heads: int
     vocabulary: int
     feed_forward: int
     layers: tuple[Layer, ...]
@@ -101,6 +103,7 @@ class _Reader:
             trained=max(self.needed("context_length"), trained_length(self.gguf)),
             embedding=self.embedding,
             heads=max(self.heads, default=0),
+            kv_heads=max(self.heads_kv, default=0),
             vocabulary=self.vocabulary(),
             feed_forward=max(self.feed_forward, default=0),
             layers=layers,
@@ -182,15 +185,15 @@ class _Reader:
 
     def window(self) -> int:
         """The window in tokens; 0 when the architecture does not slide, whatever the file says."""
-        told = self.number("attention.sliding_window")
+        stated = self.number("attention.sliding_window")
         if self.architecture == "lfm2":
-            return told or 0
+            return stated or 0
         rule = SLIDING.get(self.architecture)
-        if rule is None or (rule.only_layers not in (None, self.trunk())) or (told == 0 and rule.fixed):
+        if rule is None or (rule.only_layers not in (None, self.trunk())) or (stated == 0 and rule.fixed):
             return 0
-        if rule.optional and not told:
+        if rule.optional and not stated:
             return 0
-        return rule.fixed or told or rule.default or 0
+        return rule.fixed or stated or rule.default or 0
 
     def sliding_layers(self) -> list[bool]:
         if self.window() == 0:
@@ -203,8 +206,8 @@ class _Reader:
         return self.by_period(SLIDING[self.architecture])
 
     def by_period(self, rule: Sliding) -> list[bool]:
-        told = self.number("attention.sliding_window_pattern")
-        period = rule.period if told is None else told
+        stated = self.number("attention.sliding_window_pattern")
+        period = rule.period if stated is None else stated
         if period is None:
             raise self.fault("attention.sliding_window_pattern is missing")
         dense = 0 if rule.dense_first else period - 1
@@ -298,3 +301,77 @@ def _weights_by_type(tensors: tuple[TensorInfo, ...]) -> dict[str, int]:
     for tensor in tensors:
         sizes[tensor.kind.name] = sizes.get(tensor.kind.name, 0) + tensor.size
     return sizes
+
+
+# ---- what it may be used for -----------------------------------------------------------------------------------------
+
+_NO_SCALING = ("", "none")
+_POOLINGS = {1: "mean", 2: "cls", 3: "last", 4: "rank"}
+_RANK = 4
+# general.file_type: the numbers of `llama_ftype`; those that are left out are no longer in use.
+_LEGACY = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 32: "BF16"}
+_K_QUANTS = {10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S"}
+_MORE_K = {17: "Q5_K_M", 18: "Q6_K", 21: "Q2_K_S"}
+_IMPORTANCE = {19: "IQ2_XXS", 20: "IQ2_XS", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S"}
+_MORE_IMPORTANCE = {27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M"}
+_NEWER = {36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4", 39: "NVFP4", 40: "Q1_0", 41: "Q2_0"}
+_QUANTISATIONS = _LEGACY | _K_QUANTS | _MORE_K | _IMPORTANCE | _MORE_IMPORTANCE | _NEWER
+
+
+def quantisation_of(gguf: Gguf) -> str:
+    """As the file calls it, else the type that takes most of its bytes."""
+    stated = gguf.number("general.file_type")
+    if stated in _QUANTISATIONS:
+        return _QUANTISATIONS[stated]
+    sizes = _weights_by_type(gguf.tensors)
+    return max(sizes, key=sizes.__getitem__).upper() if sizes else "unknown"
+
+
+def trained_length(gguf: Gguf) -> int:
+    """Tokens: as trained, or as far as the rope scaling that the file states reaches; 0 where the file states neither.
+
+    llama.cpp applies a stated scaling whatever `context_length` says; some converters leave that at the original length.
+    """
+    architecture = gguf.text("general.architecture")
+    stated = gguf.number(f"{architecture}.context_length") or 0
+    factor = gguf.metadata.get(f"{architecture}.rope.scaling.factor")
+    original = gguf.number(f"{architecture}.rope.scaling.original_context_length")
+    if gguf.text(f"{architecture}.rope.scaling.type") in _NO_SCALING or not original:
+        return stated
+    return max(stated, int(original * factor)) if isinstance(factor, float) and factor > 1 else stated
+
+
+def no_chat(gguf: Gguf) -> str:
+    """Why this is no model to talk with, and what it is instead; "" where it may be one."""
+    architecture, kind = gguf.text("general.architecture"), gguf.text("general.type", "model")
+    if architecture == "clip" or kind == "mmproj":
+        return "it is the image part (mmproj) of another model; name that model's own file"
+    if kind == "adapter":
+        return "it is an adapter (LoRA) of another model; name that model's own file"
+    if kind in ("vocab", "imatrix") or not gguf.tensors:
+        return "it holds no weights"
+    pooling = gguf.number(f"{architecture}.pooling_type") or 0
+    if pooling == _RANK:
+        return "it is a ranking model: it gives a score and no text"
+    if pooling in _POOLINGS or architecture in NO_CACHE:
+        how = f" (pooling: {_POOLINGS[pooling]})" if pooling in _POOLINGS else ""
+        return f"it is an embedding model or encoder{how}: it gives vectors and no text"
+    return ""
+
+
+def no_embedding(gguf: Gguf) -> str:
+    """Why this model gives no vectors of texts; "" where it does."""
+    architecture = gguf.text("general.architecture")
+    pooling = gguf.number(f"{architecture}.pooling_type") or 0
+    if pooling == _RANK:
+        return "it is a ranking model: it gives a score"
+    if not pooling and gguf.metadata.get(f"{architecture}.attention.causal") is not False:
+        return f"it is a model of architecture {architecture} that writes text"
+    return "" if vector_length(gguf) else "its header does not state the length of its vectors"
+
+
+def vector_length(gguf: Gguf) -> int:
+    """Numbers in a vector of this model; 0 where its header does not state it."""
+    architecture = gguf.text("general.architecture")
+    stated = gguf.number(f"{architecture}.embedding_length_out") or gguf.number(f"{architecture}.embedding_length")
+    return stated or 0

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from governor.readings import GpuReading, Reading
-from governor.sensors.faults import Faults
+from governor.readings import GpuReading, Reading, SensorFaults
 
 T = TypeVar("T")
 MILLI = 1000  # NVML counts power in milliwatts
@@ -57,7 +56,7 @@ class NvmlSensor:
         self._handles: dict[int, Any] | None = None  # by NVML index; None while NVML is not started
         self._seen: tuple[int, ...] = ()  # GPUs that have been there: lost is not the same as none
         self._next_start = float("-inf")
-        self.faults = Faults()
+        self.faults = SensorFaults()
 
     def read(self, own_pids: frozenset[int], now: float) -> tuple[GpuReading, ...]:
         """One reading per visible GPU, empty without a driver; `own_pids` are our processes. Never raises NVML errors.

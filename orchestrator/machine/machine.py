@@ -15,8 +15,7 @@ from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
 from governor.outlook import Ours, Outlook
-from governor.pooled import pooled
-from governor.readings import GpuReading
+from governor.readings import GpuReading, pooled
 from governor.readings import SensorSnapshot as Readings
 from governor.sampler import Reads, SensorSampler
 from governor.settings import GovernorSettings
@@ -169,7 +168,7 @@ class Machine:
             ours=held,
             embedding_bytes=here,
         )
-        self._sampler.tell(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
+        self._sampler.report(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
 
     def _embedding_bytes(self) -> tuple[int, int]:
         """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""

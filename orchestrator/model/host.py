@@ -10,7 +10,7 @@ import psutil
 from governor.budget import Stores, stores_of
 from governor.offload import Offload
 from governor.readings import GpuReading, chosen_gpu
-from governor.sensors.all import Sensors
+from governor.sensors import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec

@@ -9,8 +9,7 @@ from pathlib import Path
 from formatters.probe import Placement
 from governor.errors import FootprintError, GgufError
 from governor.gguf import read_gguf
-from governor.shape import ModelShape, shape_of
-from governor.told import no_chat
+from governor.shape import ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.placement import placement_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from formatters.registry import discover
-from governor.sensors.all import Sensors
+from governor.sensors import Sensors
 from orchestrator.instance.folders import daemon_of
 from orchestrator.settings.paths import Paths
 

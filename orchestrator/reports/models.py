@@ -10,8 +10,7 @@ from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
 from governor.offload import Offload
-from governor.shape import ModelShape
-from governor.told import no_chat, no_embedding, told_of, vector_length
+from governor.shape import ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.at_hand import AtHand, FileHeader
@@ -63,14 +62,14 @@ def described(
         return report
     if embeds(header.gguf):
         return report | embedding_report(header.gguf, header.shape)
-    shape, budget, told = header.shape, answer(model, header, chosen, ground).budget, told_of(header.gguf)
+    shape, budget = header.shape, answer(model, header, chosen, ground).budget
     return report | {
         "name": shape.name,
         "architecture": shape.architecture,
         "layers": len(shape.layers),
-        "heads": told.heads,
-        "kv_heads": told.kv_heads,
-        "quantisation": told.quantisation,
+        "heads": shape.heads,
+        "kv_heads": shape.kv_heads,
+        "quantisation": quantisation_of(header.gguf),
         "trained_context": shape.trained,
         "vocabulary": shape.vocabulary,
         "weights": {"total": shape.weights, "by_type": dict(shape.by_type)},
@@ -106,7 +105,7 @@ def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
         "name": shape.name,
         "architecture": shape.architecture,
         "layers": len(shape.layers),
-        "quantisation": told_of(gguf).quantisation,
+        "quantisation": quantisation_of(gguf),
         "vocabulary": shape.vocabulary,
         "embedding": {"dimensions": vector_length(gguf), "window": shape.trained},
         "memory": {"weights": cost.weights, "buffers": cost.buffers},

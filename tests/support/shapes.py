@@ -13,6 +13,7 @@ LLAMA_8B = ModelShape(
     trained=131_072,
     embedding=4_096,
     heads=32,
+    kv_heads=8,
     vocabulary=128_256,
     feed_forward=14_336,
     layers=(Layer(120 * MIB, 1_024, 1_024, 128, 128),) * 32,

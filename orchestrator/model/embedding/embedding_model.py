@@ -9,8 +9,7 @@ from pathlib import Path
 from governor.embedding import EmbeddingCost, embedding_cost, placed
 from governor.errors import FootprintError, GgufError
 from governor.gguf import Gguf, read_gguf
-from governor.shape import ModelShape, shape_of
-from governor.told import no_embedding, vector_length
+from governor.shape import ModelShape, no_embedding, shape_of, vector_length
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.engine.client.embedding import embedding_name
 from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.errors import GgufError
-from governor.gguf import ArrayAt, read_gguf
-from governor.tensor_types import BY_NUMBER
+from governor.gguf import BY_NUMBER, ArrayAt, read_gguf
 
 
 def written(path: Path, **strings: object) -> Path:

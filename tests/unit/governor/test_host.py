@@ -6,8 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from governor.sensors.cgroup import Container, read_container
-from governor.sensors.host import HostFiles, HostSensor
+from governor.sensors.host import Container, HostFiles, HostSensor, read_container
 
 GIB = 1024**3
 

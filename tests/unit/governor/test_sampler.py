@@ -178,7 +178,7 @@ def sampler(sensors: Any, time: Time, hang_s: float = 5.0) -> SensorSampler:
 async def test_news_wake_those_who_wait_for_a_number(ours: Ours) -> None:
     time = Time()
     sampling = sampler(Scripted(snapshot(), snapshot(), snapshot(free=2)), time)
-    sampling.tell(ours)
+    sampling.report(ours)
     loop = asyncio.create_task(sampling.run())
     first = await sampling.changed(0)
     second = await sampling.changed(first.number)
@@ -207,7 +207,7 @@ async def test_what_the_engine_tells_is_what_the_next_reading_uses(ours: Ours) -
     sampling = sampler(sensors, Time())
     assert sampling.latest is None
     await sampling.sample()
-    sampling.tell(ours)
+    sampling.report(ours)
     outlook = await sampling.sample()
     assert sensors.asked == [frozenset(), frozenset({1})]
     assert outlook.budget is not None
@@ -237,7 +237,7 @@ async def test_a_reading_that_hangs_is_reported_and_no_second_one_is_started(rel
 
 @pytest.mark.anyio
 async def test_the_real_sensors_can_be_sampled(tmp_path: Path) -> None:
-    from governor.sensors.all import Sensors
+    from governor.sensors import Sensors
     from governor.sensors.host import HostFiles
 
     sensors = Sensors(files=HostFiles(disk=tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from governor.gguf import Gguf, Value, read_gguf
-from governor.told import no_chat, quantisation_of, told_of
+from governor.shape import no_chat, quantisation_of, shape_of
 
 
 @pytest.fixture
@@ -20,11 +20,13 @@ def with_keys(gguf: Gguf, **keys: Value) -> Gguf:
 
 
 def test_heads_are_those_of_the_layer_that_has_most(llama: Gguf) -> None:
-    told = told_of(with_keys(llama, llama__attention__head_count=8, llama__attention__head_count_kv=(2, 0, 4)))
-    assert (told.heads, told.kv_heads) == (8, 4)
+    blocks = llama.number("llama.block_count") or 0
+    several = (2, *[0] * (blocks - 2), 4)
+    shape = shape_of(with_keys(llama, llama__attention__head_count=8, llama__attention__head_count_kv=several))
+    assert (shape.heads, shape.kv_heads) == (8, 4)
     without = {key: value for key, value in llama.metadata.items() if not key.endswith("head_count_kv")}
-    told = told_of(replace(llama, metadata=without))
-    assert told.kv_heads == told.heads > 0
+    shape = shape_of(replace(llama, metadata=without))
+    assert shape.kv_heads == shape.heads > 0
 
 
 def test_the_quantisation_is_what_the_file_calls_it_else_what_takes_most_bytes(llama: Gguf) -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.gpus import gpu
 
-from governor.pooled import pooled
+from governor.readings import pooled
 from governor.settings import GIB
 
 
