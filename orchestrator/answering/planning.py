@@ -11,7 +11,9 @@ from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.wire.lore import Lore
 
 
-def plan_report(prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget) -> dict[str, Any]:
+def plan_report(
+    prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget
+) -> dict[str, Any]:
     """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "began", "timings", "citations"})

@@ -174,7 +174,10 @@ class StrategyTable(Slice):
         json_schema_extra=unit("tokens"),
     )
     hybrid_share: float = Field(
-        StrategyParameters.hybrid_share, gt=0, le=1, description="share of the free window that HYBRID fills with evidence"
+        StrategyParameters.hybrid_share,
+        gt=0,
+        le=1,
+        description="share of the free window that HYBRID fills with evidence",
     )
     rag_share: float = Field(StrategyParameters.rag_share, gt=0, le=1, description="the same for RAG")
 
