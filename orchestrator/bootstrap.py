@@ -18,18 +18,17 @@ from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.sessions.store import SessionStore
 from orchestrator.answering.tools import SearchArchive
 from orchestrator.answering.turn_state import Conversations
+from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
+from orchestrator.codices.building import CodexBuilder
+from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import translated
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.freshness import Gauge
-from orchestrator.codices.ledger import Ledger
+from orchestrator.codices.freshness import FreshnessGauge
 from orchestrator.codices.loads import Loads
 from orchestrator.codices.moving import Moving
 from orchestrator.codices.personas import Personas
-from orchestrator.codices.raising import Raising
-from orchestrator.codices.searching import ArchiveIndexer, ArchiveSearch
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.state_store import CodexStateStore
+from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.identities import Identities
 from orchestrator.model.chat_model import ChatModel
@@ -55,7 +54,7 @@ class Disk:
 
     library: Library
     sessions: SessionStore
-    ledger: Ledger
+    ledger: CodexStateStore
     outlines: SqliteRemembered
     tokens: TokenStore
 
@@ -70,10 +69,10 @@ def build(settings: Settings, paths: Paths) -> Program:
     voice, loads, registry = Awaited(), Loads(), discover()
     floors = Floors(host.client)
     personas = Personas(Identities(paths.identities), disk.ledger, floors)
-    shelf = Shelf(disk.library, personas, host.machine, floors, loads, disk.ledger, forced_tier(settings))
-    watching = Watching(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
-    tending = Tending(disk.library, archive, shelf.disk, filling.wanted)
-    gauge = Gauge(shelf, loads, tending, watching)
+    shelf = Codices(disk.library, personas, host.machine, floors, loads, disk.ledger, forced_tier(settings))
+    watching = CodexWatchers(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
+    tending = ArchiveUpkeep(disk.library, archive, shelf.disk, filling.wanted)
+    gauge = FreshnessGauge(shelf, loads, tending, watching)
     blind = joined(gauge.blind, filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin, gauge.outdated)
     answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
@@ -87,7 +86,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         made = voice_of(host, disk, registry, answerer)
         indexed = ArchiveIndexer(archive).chunks
         tiers = parts.tier(settings)
-        shelf.speak(Raising(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
+        shelf.speak(CodexBuilder(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
         return made
 
     host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider, meaning.rest)
@@ -125,7 +124,7 @@ def opened(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Disk:
     return Disk(
         library=Library(paths.codices, parts.codex(settings), indexer=indexer),
         sessions=SessionStore(paths.sessions),
-        ledger=Ledger(paths.codices / "floors.sqlite3"),
+        ledger=CodexStateStore(paths.codices / "floors.sqlite3"),
         outlines=SqliteRemembered(paths.cache / "outlines.sqlite3"),
         tokens=tokens,
     )
@@ -135,8 +134,8 @@ def answers_of(
     settings: Settings,
     host: Host,
     disk: Disk,
-    shelf: Shelf,
-    gauge: Gauge,
+    shelf: Codices,
+    gauge: FreshnessGauge,
     searcher: ArchiveSearch,
     answerer: Answerer,
     voice: Awaited,
@@ -167,7 +166,7 @@ def answers_of(
     )
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, shelf: Shelf) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, shelf: Codices) -> About:
     return About(
         host.model,
         host.machine,

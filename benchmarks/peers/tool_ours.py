@@ -8,7 +8,7 @@ from codex.archive.lance import LanceArchive
 from codex.library import Library
 from codex.searching.search import Search
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.searching import ArchiveIndexer
+from orchestrator.codices.archive import ArchiveIndexer
 
 
 class Ours:

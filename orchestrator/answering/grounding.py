@@ -15,8 +15,7 @@ from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, TurnContext, TurnView
 from orchestrator.answering.passages import Passage
-from orchestrator.codices.changed import laid_over
-from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, spans_now
+from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, laid_over, spans_now
 from orchestrator.wire.lore import Citation
 
 LEAST = 12  # characters: shorter lines stand everywhere

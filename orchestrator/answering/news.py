@@ -2,10 +2,10 @@
 
 from formatters.context import AmendmentView, CodexView, StateView
 from orchestrator.answering.turn_state import Conversation
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.state import CodexState
 
 
-def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView | None:
+def codex_of(conversation: Conversation, standing: CodexState | None) -> CodexView | None:
     """A running conversation keeps the generation that it began with, while that still stands; a new one has the newest."""
     if standing is None:
         return None
@@ -14,7 +14,7 @@ def codex_of(conversation: Conversation, standing: Standing | None) -> CodexView
     return kept if same else standing.view
 
 
-def news_for(conversation: Conversation, standing: Standing | None) -> tuple[AmendmentView, ...]:
+def news_for(conversation: Conversation, standing: CodexState | None) -> tuple[AmendmentView, ...]:
     """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
     if standing is None or codex_of(conversation, standing) is standing.view:
         return ()
@@ -22,7 +22,7 @@ def news_for(conversation: Conversation, standing: Standing | None) -> tuple[Ame
     return tuple(one for one in standing.view.amendments if one.number > told)
 
 
-def told_anew(conversation: Conversation, standing: Standing | None) -> StateView:
+def told_anew(conversation: Conversation, standing: CodexState | None) -> StateView:
     """The conversation's State. Where it moves to another generation, or is taken up again, its Codex block tells all that
     changed: what earlier turns were told of is older, and would be read as replacing what stands there now."""
     state, view = conversation.state, codex_of(conversation, standing)

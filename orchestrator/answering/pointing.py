@@ -11,7 +11,7 @@ from codex.amendments import effective
 from codex.errors import CodexError
 from formatters.context import AttachmentView
 from orchestrator.answering.passages import Passage
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.state import CodexState
 
 NAME = "where the user is"
 
@@ -29,7 +29,7 @@ class Pointed:
     selection: Passage | None = None
 
 
-def pointed(client: Mapping[str, str], standing: Standing | None, read: Read) -> Pointed | None:
+def pointed(client: Mapping[str, str], standing: CodexState | None, read: Read) -> Pointed | None:
     """`read` gives the text of a path and digest, and may raise CodexError. For a worker thread."""
     file, marked = " ".join(client.get("file", "").split()), client.get("selection", "")
     if not file and not marked.strip():
@@ -54,7 +54,7 @@ def words(file: str, selection: str, lines: tuple[int, int] | None) -> str:
     return f"{opened} Selected is{place}:\n\n{selection}".lstrip()
 
 
-def text_of(path: str, standing: Standing, read: Read) -> str:
+def text_of(path: str, standing: CodexState, read: Read) -> str:
     """The file as it is now; '' where it is gone or no longer kept."""
     digest = effective(standing.generation.digests(), standing.log).get(path)
     try:

@@ -1,10 +1,10 @@
-"""Floors in the engine: which are warm, which are being computed, which may go.
+"""Floors in the engine: which are resident, which are being computed, which may go.
 
-    put ─▶ current of a codex ─▶ earlier (a conversation may still stand on it) ─▶ dropped
+    put ─▶ current of a codex ─▶ earlier (a conversation may still use it) ─▶ dropped
 
-A floor is computed in the background as soon as its codex stands; a question that comes earlier computes it itself or rides
-along. Dropping a floor ends what runs on it and deletes its checkpoints; so a floor is dropped only when nobody uses it, a
-newer one stands, and some earlier ones are kept. Knows floors by name and place; what stands in them is the shelf's.
+A floor is computed in the background as soon as its codex is built; a question that comes earlier computes it itself or
+shares the computation. Dropping a floor ends what runs on it and deletes its checkpoints; so a floor is dropped only when
+nobody uses it, a newer one is resident, and some earlier ones are kept. Knows floors by name and key, not what they say.
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
-from orchestrator.codices.place import Place
-from orchestrator.codices.questions import Questions
+from orchestrator.codices.state import FloorKey
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.client.supervisor import EngineUnavailable
@@ -33,14 +32,14 @@ from orchestrator.engine.messages import (
 from orchestrator.errors import EngineFailed, LoreError, OverBudget
 from orchestrator.prompt.assembled import Floor
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 OnProgress = Callable[[int, int], None]
 MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: those of conversations that go on
 
 
 @dataclass
-class Warming:
+class FloorPrefill:
     """One floor's prefill: tokens done of all."""
 
     task: "asyncio.Task[bool]"
@@ -49,11 +48,11 @@ class Warming:
 
 
 @dataclass
-class Kept:
+class HeldFloor:
     """A floor that the engine knows, and how many questions run on it. `leaving`: it goes with the last."""
 
     floor: Floor
-    place: Place
+    place: FloorKey
     users: int = 0
     leaving: bool = False
 
@@ -63,20 +62,20 @@ class Floors:
 
     def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._stood: Callable[[Place], None] = lambda _: None
+        self._stood: Callable[[FloorKey], None] = lambda _: None
         self._current: dict[str, str] = {}
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-        self._warming: dict[str, Warming] = {}
+        self._kept: OrderedDict[str, HeldFloor] = OrderedDict()
+        self._warming: dict[str, FloorPrefill] = {}
         self._heard: dict[str, set[OnProgress]] = {}
         self.questions = Questions(clock)
 
-    def on_stood(self, heard: Callable[[Place], None]) -> None:
+    def on_stood(self, heard: Callable[[FloorKey], None]) -> None:
         """From now on `heard` is told of each codex's floor that was computed in the background."""
         self._stood = heard
 
     # -- a codex's floor
 
-    def warm(self, floor: Floor, place: Place, *, to_stay: bool = False) -> None:
+    def warm(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> None:
         """Makes this its codex's floor and computes it in the background. `to_stay`: what its place replaces goes."""
         codex = place.codex
         if to_stay:
@@ -87,7 +86,7 @@ class Floors:
         self._put(floor, place).leaving = False
         self._current[codex] = floor.name
         task = asyncio.create_task(self._warm(floor, place), name=f"floor of {codex}")
-        self._warming[codex] = Warming(task, 0, floor.tokens)
+        self._warming[codex] = FloorPrefill(task, 0, floor.tokens)
 
     def settle(self, codex: str) -> None:
         """The codex's floor is that of its generation for good: earlier ones go when nobody uses them and it stands."""
@@ -97,7 +96,7 @@ class Floors:
             if self.progress(codex) is None:
                 self._tidy(kept.place)
 
-    def replace(self, place: Place) -> None:
+    def replace(self, place: FloorKey) -> None:
         """A floor stands here that is to stay: what its place replaces goes, as soon as nobody uses it."""
         self._leave(place)
         self._tidy(place)
@@ -108,7 +107,7 @@ class Floors:
         self._stop(codex)
         return runs
 
-    async def grow(self, floor: Floor, place: Place) -> None:
+    async def grow(self, floor: Floor, place: FloorKey) -> None:
         """Computes a floor beside the current one. Cancelling keeps what was computed.
 
         Raises OverBudget where it is larger than all that is granted, EngineUnavailable and EngineFailed where the engine
@@ -121,7 +120,7 @@ class Floors:
         if ended.outcome is not Outcome.DONE:
             raise EngineFailed(ended.detail or f"the floor was not computed: {ended.reason}")
 
-    async def is_kept(self, floor: Floor, place: Place) -> bool:
+    async def is_kept(self, floor: Floor, place: FloorKey) -> bool:
         """Whether most of a floor stands, or lies in the tiers and stands from now on. Raises EngineUnavailable."""
         with self.held(floor, place, asked=False):
             job = InferenceJob(0, floor.name, b"", owner=0, max_tokens=0)
@@ -165,7 +164,7 @@ class Floors:
         kept = self._kept.get(self._current.get(codex, ""))
         return kept.floor if kept else None
 
-    def is_of_another(self, place: Place) -> bool:
+    def is_of_another(self, place: FloorKey) -> bool:
         """Whether the codex's floor is made of another version of this identity."""
         kept = self._kept.get(self._current.get(place.codex, ""))
         mine = kept.place.identity if kept else place.identity
@@ -193,7 +192,7 @@ class Floors:
     # -- who uses one
 
     @contextmanager
-    def held(self, floor: Floor, place: Place, *, asked: bool = True) -> Iterator[None]:
+    def held(self, floor: Floor, place: FloorKey, *, asked: bool = True) -> Iterator[None]:
         """The engine knows this floor until the block ends. `asked`: a question runs on it, the machine is not idle."""
         kept = self._put(floor, place)
         kept.users += 1
@@ -209,15 +208,15 @@ class Floors:
 
     # -- inside
 
-    def _put(self, floor: Floor, place: Place) -> Kept:
+    def _put(self, floor: Floor, place: FloorKey) -> HeldFloor:
         kept = self._kept.get(floor.name)
         if kept is None:
             self._client.put_floor(floor.name, floor.ids, pool=place.pool)
-            kept = self._kept[floor.name] = Kept(floor, place)
+            kept = self._kept[floor.name] = HeldFloor(floor, place)
         self._kept.move_to_end(floor.name)
         return kept
 
-    def _tidy(self, place: Place) -> None:
+    def _tidy(self, place: FloorKey) -> None:
         """Drops what nobody uses of a codex: floors that are leaving, and of this pool the earliest beyond a few."""
         current = set(self._current.values())
         unused = [
@@ -230,7 +229,7 @@ class Floors:
         for name in (*leaving, *staying[: max(0, len(staying) - MOST_EARLIER)]):
             self._forget(name)
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: FloorKey) -> None:
         for kept in self._kept.values():
             kept.leaving = kept.leaving or place.replaces(kept.place)
 
@@ -243,7 +242,7 @@ class Floors:
         if warming is not None:
             warming.task.cancel()
 
-    async def _warm(self, floor: Floor, place: Place) -> bool:
+    async def _warm(self, floor: Floor, place: FloorKey) -> bool:
         stood = await self._computed(place.codex, floor)
         if stood:
             self._stood(place)
@@ -278,3 +277,45 @@ class Floors:
             warming.done, warming.total = done, total
         for heard in tuple(self._heard.get(codex, ())):
             heard(done, total)
+
+
+class Questions:
+    """Counts those that run. `clock` gives seconds. One event loop calls all of it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._running = 0
+        self._last = clock()
+        self._busy = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def count(self, more: int) -> None:
+        """So many more run now, or, below zero, so many have ended."""
+        if not more:
+            return
+        self._running += more
+        if self._running:
+            self._busy.set()
+            self._quiet.clear()
+        else:
+            self._last = self._clock()
+            self._busy.clear()
+            self._quiet.set()
+
+    async def asked(self) -> None:
+        """Returns as soon as a question runs."""
+        await self._busy.wait()
+
+    async def idle(self, seconds: float) -> None:
+        """Returns when no question has run for so long."""
+        while True:
+            await self._quiet.wait()
+            left = self._last + seconds - self._clock()
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._busy.wait()
+            except TimeoutError:
+                continue

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from codex.errors import CodexError
 from codex.following import outside
 from codex.following.comparing import Comparing
-from orchestrator.codices.before import compared_at
-from orchestrator.codices.loads import Loads
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.watching import Followed, Watching
+from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.loads import Loads, compared_at
+from orchestrator.codices.watching import CodexWatchers, WatchStatus
 
 COMPARED = "being compared with the disk"
 NAMED = 3  # files that a notice names
@@ -31,7 +30,7 @@ class Freshness:
     """
 
     name: str
-    followed: Followed = field(default_factory=Followed)
+    followed: WatchStatus = field(default_factory=WatchStatus)
     loading: str = ""
     indexing: str = ""
     archive: str = ""
@@ -101,13 +100,13 @@ class Freshness:
 
 
 @dataclass(frozen=True)
-class Gauge:
+class FreshnessGauge:
     """Reads it off. Waits for nothing."""
 
-    shelf: Shelf
+    shelf: Codices
     loads: Loads
-    tending: Tending
-    watching: Watching
+    tending: ArchiveUpkeep
+    watching: CodexWatchers
     comparing: Comparing = field(init=False)
 
     def __post_init__(self) -> None:

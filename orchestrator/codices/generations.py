@@ -15,16 +15,15 @@ from codex.library import Library
 from formatters.context import IdentityView
 from orchestrator.codices.faults import mended, translated
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.ledger import Ledger
 from orchestrator.codices.personas import Personas
-from orchestrator.codices.place import Place
 from orchestrator.codices.rebasing import Due, Rebasing, Steps
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import NotReady
 from orchestrator.prompt.assembled import Floor
 from orchestrator.wire.lore import IdentityState
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 GENERATION = "generation"
 LOOK_S = 5.0  # between two looks whether an identity has changed, where nobody asks
@@ -35,9 +34,9 @@ class Grown:
     """What is to stand, and its floor, which `stands` once it is computed. `standing`: a generation that was raised beside
     the one that stands; None where only the identity is new."""
 
-    place: Place
+    place: FloorKey
     floor: Floor
-    standing: Standing | None = None
+    standing: CodexState | None = None
     stands: bool = False
 
 
@@ -45,17 +44,17 @@ class Stock(Protocol):
     """The codices as they stand. `beside` raises the newest generation and changes nothing; `move` makes what was grown
     what stands."""
 
-    ledger: Ledger
+    ledger: CodexStateStore
 
-    def seen(self, name: str) -> Standing | None: ...
+    def seen(self, name: str) -> CodexState | None: ...
 
     def loading(self, name: str) -> bool: ...
 
-    def overfull(self, standing: Standing) -> bool: ...
+    def overfull(self, standing: CodexState) -> bool: ...
 
     def disk(self, name: str) -> asyncio.Lock: ...
 
-    async def beside(self, name: str) -> Standing: ...
+    async def beside(self, name: str) -> CodexState: ...
 
     async def move(self, grown: Grown) -> None: ...
 
@@ -77,7 +76,7 @@ class Generations:
         self._rebasing = Rebasing(floors.questions, steps, idle_s)
         self._looking: asyncio.Task[None] | None = None
 
-    def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
+    def follow(self, standings: Callable[[], Iterable[CodexState]]) -> None:
         """From now on changed identities are noticed, also while nobody asks."""
         self._looking = asyncio.create_task(self._look(standings), name="identities")
 
@@ -90,14 +89,14 @@ class Generations:
         """Its log has grown, or its identity may have changed."""
         self._rebasing.consider(name)
 
-    def reconsider(self, standings: Iterable[Standing]) -> None:
+    def reconsider(self, standings: Iterable[CodexState]) -> None:
         """The machine or an identity may have changed: what fitted may do so no longer, what stood may be another."""
         for one in standings:
             waits = self._personas.coming(one.view) is not None and not self._rebasing.hindered(one.name)
             if waits or (one.amended and self._stock.overfull(one)):
                 self._rebasing.consider(one.name)
 
-    def identity(self, standing: Standing) -> IdentityState:
+    def identity(self, standing: CodexState) -> IdentityState:
         """What is told of its default identity."""
         told, hindered = self._personas.told(standing.view), self._rebasing.hindered(standing.name)
         return told.model_copy(update={"fault": hindered}) if told.preparing and hindered else told
@@ -132,7 +131,7 @@ class Generations:
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._rebasing.stop()
 
-    async def _look(self, standings: Callable[[], Iterable[Standing]]) -> None:
+    async def _look(self, standings: Callable[[], Iterable[CodexState]]) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             self.reconsider(standings())
@@ -165,7 +164,7 @@ class Generations:
         standing = self._raised(name)
         return self._personas.coming(standing.view) if standing is not None else None
 
-    def _raised(self, name: str) -> Standing | None:
+    def _raised(self, name: str) -> CodexState | None:
         """None while it is loaded, too: a load makes its floor itself."""
         return None if self._stock.loading(name) else self._stock.seen(name)
 
@@ -186,8 +185,8 @@ class Generations:
         newest = await self._stock.beside(name)
         return replace(await self._under(newest, self._personas.newest(name)), standing=newest)
 
-    async def _under(self, standing: Standing, identity: IdentityView) -> Grown:
-        return Grown(Place.of(standing.view, identity), await self._personas.under(standing.view, identity))
+    async def _under(self, standing: CodexState, identity: IdentityView) -> Grown:
+        return Grown(FloorKey.of(standing.view, identity), await self._personas.under(standing.view, identity))
 
     async def _take_in_again(self, name: str) -> None:
         """Shielded: a thread cannot be cancelled, and the lock must be held as long as it works."""

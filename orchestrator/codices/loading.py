@@ -19,42 +19,40 @@ from codex.progress import CodexProgress, progress_at
 from codex.trees.ignore import Globs
 from codex.trees.sampling import SampledFile, head
 from codex.trees.sources import LoadSpec as Wanted
-from orchestrator.codices.before import Before
-from orchestrator.codices.estimating import surveyed
+from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.coverages import surveyed
 from orchestrator.codices.faults import mended, translated
-from orchestrator.codices.freshness import Gauge
-from orchestrator.codices.load_state import LoadState
-from orchestrator.codices.loads import Emit, RunningLoad
+from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.loads import Emit, LoadState, RunningLoad, StateBeforeLoad
 from orchestrator.codices.report import codex_report, progress_event, survey_report
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.standing import Standing
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
 from orchestrator.machine.machine import Machine
 from orchestrator.model.arriving import WHOLE, arriving
-from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
+from orchestrator.model.chat_model import Voice
+from orchestrator.prompt.coverage import SHIPPED, decide_tier, share, tier_named
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.wire.places import is_url
 
 
 @dataclass(frozen=True)
-class Loading:
-    shelf: Shelf
+class CodexLoader:
+    shelf: Codices
     machine: Machine
     client: EngineClient
-    watching: Watching
-    tending: Tending
-    gauge: Gauge
-    voice: Callable[[], "asyncio.Future[ChatModel]"]
+    watching: CodexWatchers
+    tending: ArchiveUpkeep
+    gauge: FreshnessGauge
+    voice: Callable[[], "asyncio.Future[Voice]"]
 
     async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
-        wanted = wanted_of(request)
+        wanted = library_request(request)
         if request.tier is not None and request.tier != "auto":
-            coverage_named(request.tier)
+            tier_named(request.tier)
         with translated():
             name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
         if request.dry_run:
@@ -91,7 +89,7 @@ class Loading:
         was = await self.shelf.before(name)
         try:
             with translated():
-                standing = await self._loaded(wanted, request, load, Teller(name, emit))
+                standing = await self._loaded(wanted, request, load, LoadProgress(name, emit))
                 load.commit()
             await self.shelf.settled(was)
             self.tending.forget(name)
@@ -106,7 +104,9 @@ class Loading:
             # One that ended early has left an archive ahead of what stands.
             self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
 
-    async def _loaded(self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "Teller") -> Standing:
+    async def _loaded(
+        self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "LoadProgress"
+    ) -> CodexState:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = tell.name
         async with load.holding(self.shelf.disk(name)):
@@ -121,30 +121,30 @@ class Loading:
             await load.unless_cancelled(self._floor_stands(name, tell))
         return self.shelf.seen(name) or standing
 
-    async def _spoken(self, tell: "Teller") -> None:
+    async def _spoken(self, tell: "LoadProgress") -> None:
         async for percent in arriving(self.voice(), self.client):
             tell(progress_at("model", percent, WHOLE, 0.0))
         await asyncio.shield(self.voice())
 
-    async def _floor_stands(self, name: str, tell: "Teller") -> None:
+    async def _floor_stands(self, name: str, tell: "LoadProgress") -> None:
         began = time.monotonic()
         await self.shelf.floors.stands(
             name, lambda done, total: tell(progress_at("prefill", done, total, time.monotonic() - began))
         )
 
-    async def _gone_back(self, was: Before) -> LoreError:
+    async def _gone_back(self, was: StateBeforeLoad) -> LoreError:
         """What a cancelled load is told, with the codex as it was."""
         await self._stands_as(was)
         if was.number is None:
             return LoreError("the load was cancelled", "load again: what was read of its files is not read again")
         return LoreError(f"the load was cancelled: {was.name} stands as before")
 
-    async def _stands_as(self, was: Before) -> None:
+    async def _stands_as(self, was: StateBeforeLoad) -> None:
         await self.shelf.go_back(was)
         if was.number is not None:
             self.watching.follow(was.name, was.wishes.watch)
 
-    def _report(self, standing: Standing) -> dict[str, Any]:
+    def _report(self, standing: CodexState) -> dict[str, Any]:
         info, name = self.client.info, standing.name
         return codex_report(
             standing,
@@ -154,7 +154,7 @@ class Loading:
             self.shelf.floors.left_s(name),
         )
 
-    async def _raised(self, name: str, tier: str | None, told: Callable[[CodexProgress], None]) -> Standing:
+    async def _raised(self, name: str, tier: str | None, told: Callable[[CodexProgress], None]) -> CodexState:
         """Raises OverBudget, InvalidRequest where this load itself asks for a tier that cannot be; one that an earlier
         load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
@@ -177,7 +177,7 @@ class Loading:
         sizes = await asyncio.to_thread(
             surveyed, found.sample, found.files, found.bytes, voice.count_in_thread, map_tokens
         )
-        decision = decide_coverage(sizes, room)
+        decision = decide_tier(sizes, room)
         info = self.client.info
         report = survey_report(
             found.name,
@@ -194,7 +194,7 @@ class Loading:
 
 
 @dataclass(frozen=True)
-class Teller:
+class LoadProgress:
     """Progress of one codex's load, as events with its name."""
 
     name: str
@@ -222,7 +222,7 @@ def known_from(sample: Sequence[SampledFile], files: int) -> str:
     return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
 
 
-def wanted_of(request: LoadRequest) -> Wanted:
+def library_request(request: LoadRequest) -> Wanted:
     """What the library is asked for. Raises NotPermitted."""
     return Wanted(
         sources=tuple(readable(request.principal, place) for place in (request.path, *request.more)),

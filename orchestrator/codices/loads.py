@@ -1,14 +1,29 @@
-"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch."""
+"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch.
+
+RUNNING ──last step done──▶ COMMITTED
+   │ a person                  │
+   ▼                           │ the program ends
+CANCELLED ─────────────────▶ CUT ◀── also from RUNNING
+
+A cancelled load leaves the codex as it was: `StateBeforeLoad` is what it goes back to. What was read of its files stays in
+the catalog, unseen; the next load continues from there.
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from threading import Event
 from typing import Any, TypeVar
 
-from codex.errors import LoadCancelled
-from orchestrator.codices.load_state import ALLOWED, LoadState
+from codex.catalog.generations import Codex
+from codex.errors import CodexError, LoadCancelled, UnknownCodex
+from codex.library import Library
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import Conflict, LoreError, NotFound, NotReady
 from orchestrator.racing import unless
 
@@ -16,7 +31,22 @@ T = TypeVar("T")
 LoadEvent = Mapping[str, Any]
 Emit = Callable[[LoadEvent], None]
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
+
+
+class LoadState(StrEnum):
+    RUNNING = "running"
+    COMMITTED = "committed"  # nobody can cancel it any more
+    CANCELLED = "cancelled"  # it goes back to what stood before
+    CUT = "cut"  # it leaves what it has, and the next load continues
+
+
+ALLOWED = {
+    LoadState.RUNNING: {LoadState.COMMITTED, LoadState.CANCELLED, LoadState.CUT},
+    LoadState.COMMITTED: {LoadState.CUT},
+    LoadState.CANCELLED: {LoadState.CUT},
+    LoadState.CUT: set[LoadState](),
+}
 
 
 class RunningLoad:
@@ -210,3 +240,60 @@ class Loads:
     async def stop(self, why: str = "the daemon is stopping") -> None:
         for load in list(self._last.values()):
             await load.stop(why)
+
+
+@dataclass(frozen=True)
+class StateBeforeLoad:
+    """`codex` as the catalog had it, with the generation that stood as its newest; None: it was not known. `began`: when
+    the load did."""
+
+    name: str
+    codex: Codex | None
+    standing: CodexState | None
+    wishes: Wishes
+    hot: tuple[str, ...] | None
+    began: float = field(default_factory=time.time)
+
+    @property
+    def number(self) -> int | None:
+        """The generation that stood."""
+        return self.codex.newest if self.codex else None
+
+
+def state_before(library: Library, ledger: CodexStateStore, name: str, standing: CodexState | None) -> StateBeforeLoad:
+    """`standing`: the codex as it stands, None when it was not raised. Raises CodexError."""
+    try:
+        codex = library.codex(name)
+    except UnknownCodex:
+        return StateBeforeLoad(name, None, None, Wishes(), None)
+    if standing is not None:
+        codex = replace(codex, newest=standing.generation.number)
+    hot = ledger.frozen(name, codex.newest) if codex.newest is not None else None
+    return StateBeforeLoad(name, codex, standing, ledger.wishes(name), hot)
+
+
+def take_back(library: Library, ledger: CodexStateStore, was: StateBeforeLoad) -> None:
+    """Raises CodexError. One that was not known stays, if it got so far, as one that was never loaded to its end."""
+    found = was.codex or next((replace(one, newest=None) for one in library.codices() if one.name == was.name), None)
+    if found is None:
+        return
+    library.take_back(found)
+    ledger.rewish(was.name, was.wishes)
+    if was.number is not None and was.hot is not None:
+        ledger.freeze(was.name, was.number, was.hot)
+
+
+def note_compared(ledger: CodexStateStore, was: StateBeforeLoad) -> None:
+    """A load has ended well: from when it began on, changes on disk are seen by whoever follows them."""
+    try:
+        ledger.compared(was.name, was.began)
+    except CodexError as fault:
+        log.warning("when %s was loaded was not kept: %s", was.name, fault)
+
+
+def compared_at(ledger: CodexStateStore, name: str) -> float | None:
+    """When the last load that ended well began, in seconds since 1970; None where that is not known."""
+    try:
+        return ledger.compared_at(name)
+    except CodexError:
+        return None

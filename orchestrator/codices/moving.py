@@ -5,20 +5,20 @@ import time
 from dataclasses import replace
 
 from governor.settings import PressureSettings
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.state import CodexState
 from orchestrator.errors import LoreError
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.coverage import CoverageDecision
+from orchestrator.prompt.coverage import TierDecision
 from orchestrator.prompt.tier_moves import Pending, due, left, redecide
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 
 class Moving:
     """`dwell`: how long a wish for another tier must last."""
 
-    def __init__(self, shelf: Shelf, machine: Machine, dwell: PressureSettings) -> None:
+    def __init__(self, shelf: Codices, machine: Machine, dwell: PressureSettings) -> None:
         self._shelf = shelf
         self._machine = machine
         self._dwell = dwell
@@ -32,7 +32,7 @@ class Moving:
         self._shelf.generations.reconsider(self._shelf.all_seen())
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _reconsidered(self, standing: Standing) -> float | None:
+    async def _reconsidered(self, standing: CodexState) -> float | None:
         """Moves one codex when that is due; else the seconds until it is, None when it may stay."""
         name, stands = standing.name, standing.decision
         if standing.forced is not None:
@@ -51,7 +51,7 @@ class Moving:
             self._shelf.restate(standing, replace(standing, decision=replace(stands, reason=wanted.reason)))
         return None
 
-    async def _move(self, standing: Standing, wanted: CoverageDecision) -> None:
+    async def _move(self, standing: CodexState, wanted: TierDecision) -> None:
         log.info("codex %s moves from %s to %s: %s", standing.name, standing.decision.tier, wanted.tier, wanted.reason)
         try:
             await self._shelf.raise_codex(standing.name, keep=wanted)

@@ -7,31 +7,31 @@ be computed like the new one, and nothing is won by it.
 import logging
 
 from formatters.context import CodexView, IdentityView
-from orchestrator.codices.floor_of import floor_of
+from orchestrator.codices.building import floor_of
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.ledger import Ledger
-from orchestrator.codices.place import Place
 from orchestrator.codices.serving import Served, Serving
+from orchestrator.codices.state import FloorKey
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.identities import DEFAULT, Identities
-from orchestrator.model.chat_model import ChatModel
+from orchestrator.model.chat_model import Voice
 from orchestrator.prompt.assembled import Floor
 from orchestrator.wire.lore import IdentityState
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 
 class Personas:
     """Raises NotReady before the model is known, but for `coming` and `forget`."""
 
-    def __init__(self, identities: Identities, ledger: Ledger, floors: Floors) -> None:
+    def __init__(self, identities: Identities, ledger: CodexStateStore, floors: Floors) -> None:
         self._identities = identities
         self._ledger = ledger
         self._floors = floors
-        self._speaking: tuple[ChatModel, Serving] | None = None
+        self._speaking: tuple[Voice, Serving] | None = None
 
-    def speak(self, voice: ChatModel) -> None:
+    def speak(self, voice: Voice) -> None:
         """The model is known from now on."""
         self._speaking = voice, Serving(self._identities, self._ledger, voice.info.fingerprint, voice.tools)
 
@@ -71,25 +71,25 @@ class Personas:
 
     # -- floors
 
-    async def floor(self, codex: CodexView) -> tuple[Floor, Place]:
+    async def floor(self, codex: CodexView) -> tuple[Floor, FloorKey]:
         """That of a codex under the version of the default identity that answers now."""
         identity = (await self.served(codex)).view
-        return await self.under(codex, identity), Place.of(codex, identity)
+        return await self.under(codex, identity), FloorKey.of(codex, identity)
 
     async def under(self, codex: CodexView, identity: IdentityView) -> Floor:
         return await floor_of(codex, identity, self._voice)
 
-    def stood(self, place: Place) -> None:
+    def stood(self, place: FloorKey) -> None:
         """A floor that was grown beside another stands: its version answers from now on."""
         self._serving.stood(place)
 
-    def computed(self, codex: CodexView | None, place: Place) -> None:
+    def computed(self, codex: CodexView | None, place: FloorKey) -> None:
         """A floor was computed or asked on: its version is kept as that which stood, where it is the one that answers."""
         try:
             served = self._serving.now(codex, place.identity.name)
         except LoreError:
             return  # its file is gone meanwhile
-        if place == Place.of(codex, served.view):
+        if place == FloorKey.of(codex, served.view):
             self._serving.stood(place)
 
     def forget(self, codex: str) -> None:
@@ -100,20 +100,20 @@ class Personas:
     # -- inside
 
     @property
-    def _voice(self) -> ChatModel:
+    def _voice(self) -> Voice:
         return self._spoken()[0]
 
     @property
     def _serving(self) -> Serving:
         return self._spoken()[1]
 
-    def _spoken(self) -> tuple[ChatModel, Serving]:
+    def _spoken(self) -> tuple[Voice, Serving]:
         if self._speaking is None:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._speaking
 
     async def _is_kept(self, codex: CodexView, identity: IdentityView) -> bool:
         try:
-            return await self._floors.is_kept(await self.under(codex, identity), Place.of(codex, identity))
+            return await self._floors.is_kept(await self.under(codex, identity), FloorKey.of(codex, identity))
         except EngineUnavailable:
             return True  # whoever asks waits for the engine, and finds out

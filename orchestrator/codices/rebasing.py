@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from codex.errors import CodexError
-from orchestrator.codices.questions import Questions
+from orchestrator.codices.floors import Questions
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotReady
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
 LOOK_S = 0.2  # between two looks whether waiting still makes sense

@@ -6,14 +6,14 @@ from typing import Any
 from codex.catalog.generations import Codex
 from codex.progress import CodexProgress
 from orchestrator.codices.freshness import Freshness
-from orchestrator.codices.standing import Standing
-from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
+from orchestrator.codices.state import CodexState
+from orchestrator.prompt.coverage import TierDecision, TierSizes
 
 Event = Mapping[str, Any]
 
 
 def codex_report(
-    standing: Standing,
+    standing: CodexState,
     kv_bytes_per_token: float,
     fresh: Freshness,
     prefill: tuple[int, int] | None,
@@ -70,8 +70,8 @@ def survey_report(
     files: int,
     skipped: Mapping[str, int],
     notices: tuple[str, ...],
-    sizes: CoverageSizes,
-    decision: CoverageDecision,
+    sizes: TierSizes,
+    decision: TierDecision,
     kv_bytes_per_token: float,
     how: str,
 ) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def survey_report(
     }
 
 
-def tokens_of(sizes: CoverageSizes) -> dict[str, int | None]:
+def tokens_of(sizes: TierSizes) -> dict[str, int | None]:
     return {"full": sizes.full, "skeleton": sizes.skeleton, "map": sizes.map}
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from codex.errors import CodexError
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.ledger import Ledger, Stood
-from orchestrator.codices.place import Place
+from orchestrator.codices.state import FloorKey
+from orchestrator.codices.state_store import CodexStateStore, ResidentIdentity
 from orchestrator.errors import InvalidRequest, LoreError
 from orchestrator.identities import DEFAULT, Identities
 from orchestrator.wire.lore import IdentityState
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,16 @@ class Served:
 class Serving:
     """`model` names all that a floor depends on beside identity and codex; `tools` are those that the model is told of."""
 
-    def __init__(self, identities: Identities, ledger: Ledger, model: str, tools: tuple[ToolView, ...]) -> None:
+    def __init__(
+        self, identities: Identities, ledger: CodexStateStore, model: str, tools: tuple[ToolView, ...]
+    ) -> None:
         self._identities = identities
         self._ledger = ledger
         self._model = model
         self._tools = tools
-        self._stood: dict[tuple[str, str], Stood | None] = {}  # by codex and identity; the bare identity's codex is ''
+        self._stood: dict[
+            tuple[str, str], ResidentIdentity | None
+        ] = {}  # by codex and identity; the bare identity's codex is ''
         self._sure: set[tuple[str, str]] = set()  # stood in this run
 
     # -- what answers
@@ -109,10 +113,10 @@ class Serving:
 
     # -- what stands
 
-    def stood(self, place: Place) -> None:
+    def stood(self, place: FloorKey) -> None:
         """A floor stands here: from now on this version answers, until the next one stands."""
         key = place.codex, place.identity.name
-        stood = Stood(self._base_of(place.generation, place.tier), place.identity)
+        stood = ResidentIdentity(self._base_of(place.generation, place.tier), place.identity)
         self._sure.add(key)
         if self._last(*key) != stood:
             self._stood[key] = stood
@@ -134,13 +138,13 @@ class Serving:
 
     # -- inside
 
-    def _last(self, codex: str, name: str) -> Stood | None:
+    def _last(self, codex: str, name: str) -> ResidentIdentity | None:
         key = codex, name
         if key not in self._stood:
             self._stood[key] = self._kept(*key) if codex else None
         return self._stood[key]
 
-    def _kept(self, codex: str, name: str) -> Stood | None:
+    def _kept(self, codex: str, name: str) -> ResidentIdentity | None:
         try:
             return self._ledger.last_stood(codex, name)
         except CodexError as fault:

@@ -24,7 +24,7 @@ Changed = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Followed:
+class WatchStatus:
     """How a codex is followed now. `still`: it is a commit, which does not change.
     `compared`: with the disk, once at least since it is followed, and its path still leads to what was compared.
     `pending` files have changed and are being taken in (0: that many are not known).
@@ -56,7 +56,7 @@ class _State:
     again: asyncio.TimerHandle | None = None
 
 
-class Watching:
+class CodexWatchers:
     """`changed` is awaited with the name of a codex whose files may have changed, one call at a time for each."""
 
     def __init__(self, library: Library, settings: WatchSettings, changed: Changed, *, on: bool) -> None:
@@ -81,13 +81,13 @@ class Watching:
                 state.again.cancel()
             _unwatch(state)
 
-    def state(self, name: str) -> Followed:
+    def state(self, name: str) -> WatchStatus:
         state = self._states.get(name)
         if state is None or state.still:
-            return Followed(still=state is not None)
+            return WatchStatus(still=state is not None)
         running = state.task is not None and not state.task.done()
         astray = _is_astray(state)
-        return Followed(
+        return WatchStatus(
             watched=True,
             compared=state.compared and not astray,
             polled=bool(state.polled),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from governor.outlook import Outlook
-from orchestrator.codices.place import parts
+from orchestrator.codices.state import pool_parts
 from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.reports.prefill import Prefill
 
@@ -64,5 +64,5 @@ def events_between(before: Picture, after: Picture) -> list[dict[str, Any]]:
 
 def pool(name: str) -> dict[str, str]:
     """A pool holds the floors and conversations of one codex under one version of an identity."""
-    identity, _, codex = parts(name)
+    identity, _, codex = pool_parts(name)
     return {"pool": name, "identity": identity, "codex": codex}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.codices.shelf import Shelf
+from orchestrator.codices.codices import Codices
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Prefill:
     total: int | None = None
 
 
-def prefill_of(shelf: Shelf, floor: str) -> Prefill | None:
+def prefill_of(shelf: Codices, floor: str) -> Prefill | None:
     """None where nothing is computed: a floor without a name."""
     if not floor:
         return None

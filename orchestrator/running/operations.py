@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.answering.sessions.store import SessionStore, report
-from orchestrator.codices.faults import translated
-from orchestrator.codices.freshness import Gauge
-from orchestrator.codices.loading import Loading
+from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.faults import refusal, translated
+from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.loading import CodexLoader
 from orchestrator.codices.report import bare_report, codex_report
-from orchestrator.codices.searching import ArchiveSearch
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.standing import Standing
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.unready import refusal
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
@@ -26,14 +24,14 @@ from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 
 @dataclass(frozen=True)
 class Operations:
-    shelf: Shelf
+    shelf: Codices
     search_archive: ArchiveSearch
     sessions: SessionStore
     machine: Machine
     client: EngineClient
-    watching: Watching
-    tending: Tending
-    gauge: Gauge
+    watching: CodexWatchers
+    tending: ArchiveUpkeep
+    gauge: FreshnessGauge
     embedded: Callable[[str], Mapping[str, Any] | None]
     voice: Callable[[], "asyncio.Future[ChatModel]"]
 
@@ -48,8 +46,8 @@ class Operations:
         return self._loading.reload(principal, name)
 
     @property
-    def _loading(self) -> Loading:
-        return Loading(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
+    def _loading(self) -> CodexLoader:
+        return CodexLoader(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
 
     async def cancel_load(self, principal: Principal, name: str) -> Report:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
@@ -61,7 +59,7 @@ class Operations:
 
     # -- codices
 
-    def codex_report(self, standing: Standing) -> dict[str, Any]:
+    def codex_report(self, standing: CodexState) -> dict[str, Any]:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         floors, name = self.shelf.floors, standing.name
         told = codex_report(standing, per_token, self.gauge.of(name), floors.progress(name), floors.left_s(name))

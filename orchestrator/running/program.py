@@ -13,9 +13,9 @@ from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.pump import own_task
 from orchestrator.answering.sessions.store import SessionStore
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
@@ -65,9 +65,9 @@ class Program:
     about: About
     client: EngineClient
     machine: Machine
-    shelf: Shelf
-    watching: Watching
-    tending: Tending
+    shelf: Codices
+    watching: CodexWatchers
+    tending: ArchiveUpkeep
     meaning: Meaning
     library: Library
     session_store: SessionStore

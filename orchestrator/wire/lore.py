@@ -19,7 +19,7 @@ class IdentityState(Shape):
     fault: str = Field("", description="why its newest version cannot be read")
 
 
-class CodexState(Shape):
+class CodexInAnswer(Shape):
     """The codex that was asked, in the state that the answer saw."""
 
     name: str = Field(description="its name")
@@ -122,7 +122,7 @@ class Lore(Shape):
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
     identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
-    codex: CodexState | None = Field(None, description="none: the bare model answered")
+    codex: CodexInAnswer | None = Field(None, description="none: the bare model answered")
     strategy: StrategyState = Field(description="how the codex reached the model")
     blocks: tuple[BlockState, ...] = Field(description="six, in their order")
     broke_at: Break | None = Field(None, description="none where the prompt went on where the last one ended")

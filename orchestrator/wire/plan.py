@@ -5,7 +5,7 @@ from pydantic import Field
 from orchestrator.wire.lore import (
     BlockState,
     Break,
-    CodexState,
+    CodexInAnswer,
     Drafts,
     GovernorState,
     IdentityState,
@@ -68,7 +68,7 @@ class PlanReply(Shape):
     notice: str = Field(description="what must be known of the model")
     notices: tuple[str, ...] = Field(description="what has no effect yet, and what the answer may not have seen")
     identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
-    codex: CodexState | None = Field(description="none: the bare model")
+    codex: CodexInAnswer | None = Field(description="none: the bare model")
     strategy: StrategyState = Field(description="how the codex would reach the model")
     blocks: tuple[BlockState, ...] = Field(description="six; `cached` is what stands now")
     broke_at: Break | None = Field(description="where the prompt leaves the last one")

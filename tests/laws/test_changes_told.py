@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from codex.documents import Document, lines
-from orchestrator.codices.changed import changed_parts, laid_over, parts_of, read_parts
+from orchestrator.codices.known_lines import changed_parts, laid_over, parts_of, read_parts
 
 WORDS = st.sampled_from(
     [

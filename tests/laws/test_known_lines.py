@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from codex.amendments import Amendment, ChangeKind
 from codex.documents import Document, lines
 from formatters.context import CodexPiece
-from orchestrator.codices.changed import parts_of
-from orchestrator.codices.known_lines import MOVED, base_of, heads_in, known_now, moved_heads, span_now
+from orchestrator.codices.known_lines import MOVED, base_of, heads_in, known_now, moved_heads, parts_of, span_now
 
 WORDS = st.sampled_from(["", "import os", "class A:", "    x = 1", "    def f(self):", "        return 1", "def g():"])
 TEXTS = st.lists(WORDS, min_size=1, max_size=40).map(lambda kept: "".join(f"{line}\n" for line in kept))

@@ -1,7 +1,7 @@
 """What the small service tells: one model, one pool, one codex, figures of the caches, and the lore object of an answer."""
 
 from orchestrator.service import Ask
-from orchestrator.wire.lore import BlockState, Citation, CodexState, GovernorState, Lore, PromptState, StrategyState
+from orchestrator.wire.lore import BlockState, Citation, CodexInAnswer, GovernorState, Lore, PromptState, StrategyState
 
 MODEL = {
     "id": "builtin:quoter",
@@ -70,7 +70,7 @@ def lore_of(ask: Ask) -> Lore:
         session=ask.session or ("brave-otter" if ask.session == "" else None),
         began=ask.session in ("", "fresh"),
         model="builtin:quoter",
-        codex=CodexState(
+        codex=CodexInAnswer(
             name="demo", root="/src/demo", generation=1, branch="main", revision="1a2b3c4d", amendments=("a.py", "b.py")
         ),
         strategy=StrategyState(

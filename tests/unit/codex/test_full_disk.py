@@ -15,7 +15,7 @@ from codex.databases import open_database
 from codex.errors import CatalogError, DiskFull
 from codex.tokens import TokenStore
 from orchestrator.answering.sessions.schema import opened
-from orchestrator.codices.ledger import Ledger, Wishes
+from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.embedding.refusals import Refusals
 
@@ -125,7 +125,7 @@ def test_what_is_remembered_stays_when_the_disk_is_full(disk: Path, when: str) -
 
 
 def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(disk: Path) -> None:
-    ledger = Ledger(disk / "l.sqlite3")
+    ledger = CodexStateStore(disk / "l.sqlite3")
     ledger.freeze("a", 1, ["old.py"])
     fill(disk)
     paths = [f"folder/{number:05}.py" for number in range(20_000)]
@@ -140,7 +140,7 @@ def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(di
 
 
 def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_of_its_name(disk: Path) -> None:
-    ledger = Ledger(disk / "ledger.sqlite3")
+    ledger = CodexStateStore(disk / "ledger.sqlite3")
     for name in ("a", "b"):
         ledger.wish(name, tier="map")
         ledger.touch(name, ["x.py"])
@@ -155,7 +155,7 @@ def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_
     ledger.wish("a", watch=True)
     assert (ledger.wishes("a"), dict(ledger.touched("a")), ledger.frozen("b", 1)) == (Wishes(None, True), {}, None)
     ledger.close()
-    again = Ledger(disk / "ledger.sqlite3")
+    again = CodexStateStore(disk / "ledger.sqlite3")
     assert again.wishes("a") == Wishes(None, True)
     assert again.noted() == {"a", "b"}, "a start forgets it"
     again.close()

@@ -4,13 +4,13 @@ import pytest
 
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.before import before, take_back
-from orchestrator.codices.ledger import Ledger, Wishes
+from orchestrator.codices.loads import state_before, take_back
+from orchestrator.codices.state_store import CodexStateStore, Wishes
 
 
 @pytest.fixture
 def stores(tmp_path):
-    library, ledger = Library(tmp_path / "data"), Ledger(tmp_path / "ledger.sqlite3")
+    library, ledger = Library(tmp_path / "data"), CodexStateStore(tmp_path / "ledger.sqlite3")
     yield library, ledger
     library.close()
     ledger.close()
@@ -29,7 +29,7 @@ def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, proj
     library.load(LoadSpec((str(project),)))
     ledger.wish("project", "map", watch=False)
     ledger.freeze("project", 1, ["a.py"])
-    was = before(library, ledger, "project", None)
+    was = state_before(library, ledger, "project", None)
     (project / "a.py").write_text("a = 2\n")
     library.load(LoadSpec((str(project),), load_secrets=True))
     ledger.wish("project", "full", watch=True)
@@ -43,7 +43,7 @@ def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, proj
 
 def test_a_first_load_leaves_a_name_or_where_it_did_not_come_so_far_nothing(stores, project):
     library, ledger = stores
-    was = before(library, ledger, "project", None)
+    was = state_before(library, ledger, "project", None)
     take_back(library, ledger, was)
     assert library.codices() == ()
     library.load(LoadSpec((str(project),)))

@@ -6,7 +6,7 @@ import pytest
 
 from formatters.context import IdentityView
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.place import Place
+from orchestrator.codices.state import FloorKey
 from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
 from orchestrator.prompt.assembled import Floor
 
@@ -32,8 +32,8 @@ def floor(name: str) -> Floor:
     return Floor(name, ())
 
 
-def place(codex: str) -> Place:
-    return Place(codex, 1, "full", IdentityView(name="lorekeep", version="v1"))
+def place(codex: str) -> FloorKey:
+    return FloorKey(codex, 1, "full", IdentityView(name="lorekeep", version="v1"))
 
 
 @pytest.mark.anyio

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from orchestrator.codices.freshness import Freshness, differing
-from orchestrator.codices.watching import Followed
+from orchestrator.codices.watching import WatchStatus
 
 LIMIT = "/x: the kernel gave 5 file watches and no more; raise fs.inotify.max_user_watches (sysctl -w ...)"
-WATCHED = Followed(watched=True)
+WATCHED = WatchStatus(watched=True)
 NOT_IN = "what changed on disk is not in it"
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
 
@@ -19,30 +19,30 @@ NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
         (Freshness("a", WATCHED), "watched", ""),
         (Freshness("a"), "not watched", f"a: not followed: {NOT_IN}"),
         (Freshness("a", since=NOON), "not watched", f"a: not followed since 2026-11-21 12:00: {NOT_IN}"),
-        (Freshness("a", Followed(still=True)), "not watched", ""),
+        (Freshness("a", WatchStatus(still=True)), "not watched", ""),
         (
-            Freshness("a", Followed(watched=True, compared=False, taking_in=True, pending=2)),
+            Freshness("a", WatchStatus(watched=True, compared=False, taking_in=True, pending=2)),
             "being compared with the disk",
             "a: being compared with the disk",
         ),
-        (Freshness("a", Followed(watched=True, polled=True, notice=LIMIT)), "polled", ""),
+        (Freshness("a", WatchStatus(watched=True, polled=True, notice=LIMIT)), "polled", ""),
         (
-            Freshness("a", Followed(watched=True, taking_in=True)),
+            Freshness("a", WatchStatus(watched=True, taking_in=True)),
             "changes are being taken in",
             "a: changes are being taken in",
         ),
         (
-            Freshness("a", Followed(watched=True, taking_in=True, pending=1)),
+            Freshness("a", WatchStatus(watched=True, taking_in=True, pending=1)),
             "1 changed file is being taken in",
             "a: 1 changed file is being taken in",
         ),
         (
-            Freshness("a", Followed(watched=True, taking_in=True, pending=1500)),
+            Freshness("a", WatchStatus(watched=True, taking_in=True, pending=1500)),
             "1,500 changed files are being taken in",
             "a: 1,500 changed files are being taken in",
         ),
         (
-            Freshness("a", Followed(watched=True, failing=True, notice="/x is gone")),
+            Freshness("a", WatchStatus(watched=True, failing=True, notice="/x is gone")),
             "changes cannot be taken in",
             "changes of a cannot be taken in: /x is gone",
         ),
@@ -66,7 +66,7 @@ def test_the_first_that_holds_is_said(state, word, blind):
 
 def test_a_notice_names_the_limit_the_load_that_ended_early_and_the_archive():
     state = Freshness(
-        "a", Followed(watched=True, polled=True, notice=LIMIT), failed="no room left", archive="1 file indexed again"
+        "a", WatchStatus(watched=True, polled=True, notice=LIMIT), failed="no room left", archive="1 file indexed again"
     )
     assert state.notice == f"its load ended early: no room left; {LIMIT}; 1 file indexed again"
     assert Freshness("a", WATCHED).notice == ""
@@ -76,9 +76,9 @@ def test_a_notice_names_the_limit_the_load_that_ended_early_and_the_archive():
     ("state", "behind"),
     [
         (Freshness("a", WATCHED), False),
-        (Freshness("a", Followed(watched=True, taking_in=True)), True),
-        (Freshness("a", Followed(watched=True, compared=False)), True),
-        (Freshness("a", Followed(watched=True, compared=False, failing=True)), False),
+        (Freshness("a", WatchStatus(watched=True, taking_in=True)), True),
+        (Freshness("a", WatchStatus(watched=True, compared=False)), True),
+        (Freshness("a", WatchStatus(watched=True, compared=False, failing=True)), False),
         (Freshness("a", loading="a is being indexed"), True),
         (Freshness("a", WATCHED, indexing="the archive is being indexed again"), True),
         (Freshness("a", since=NOON), False),

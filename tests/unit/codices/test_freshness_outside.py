@@ -6,12 +6,11 @@ import pytest
 from support.libraries import fill, request
 
 from codex.library import Library
-from orchestrator.codices.before import before, note_compared
-from orchestrator.codices.freshness import Gauge
-from orchestrator.codices.ledger import Ledger
-from orchestrator.codices.loads import Loads
-from orchestrator.codices.tending import Tending
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.loads import Loads, note_compared, state_before
+from orchestrator.codices.state_store import CodexStateStore
+from orchestrator.codices.watching import CodexWatchers
 
 LEFT = "what changed on disk is not in it"
 
@@ -19,12 +18,12 @@ LEFT = "what changed on disk is not in it"
 @pytest.fixture
 def parts(tmp_path):
     """A loaded codex of three files that nobody follows: its folder, and whoever is asked how fresh it is."""
-    library, ledger = Library(tmp_path / "data"), Ledger(tmp_path / "ledger.sqlite")
+    library, ledger = Library(tmp_path / "data"), CodexStateStore(tmp_path / "ledger.sqlite")
     folder = fill(tmp_path / "code", {f"{name}.py": f"# {name}\n" for name in "abc"})
     resting = SimpleNamespace(under_way=lambda name: False)
     shelf = SimpleNamespace(library=library, ledger=ledger, generations=resting)
-    watching = Watching(library, library.settings.watch, resting.under_way, on=False)
-    gauge = Gauge(shelf, Loads(), Tending(library, None, lambda name: None), watching)
+    watching = CodexWatchers(library, library.settings.watch, resting.under_way, on=False)
+    gauge = FreshnessGauge(shelf, Loads(), ArchiveUpkeep(library, None, lambda name: None), watching)
     yield folder, gauge
     gauge.comparing.wait()
     library.close()
@@ -33,7 +32,7 @@ def parts(tmp_path):
 
 def load(gauge, folder):
     """As a load that ended well leaves it."""
-    was = before(gauge.shelf.library, gauge.shelf.ledger, "code", None)
+    was = state_before(gauge.shelf.library, gauge.shelf.ledger, "code", None)
     gauge.shelf.library.load(request(folder))
     note_compared(gauge.shelf.ledger, was)
 

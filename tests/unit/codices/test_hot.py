@@ -7,7 +7,7 @@ from support.libraries import fill, git
 
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.hot import churn_of
+from orchestrator.codices.coverages import churn_of
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from codex.errors import LoadCancelled
-from orchestrator.codices.load_state import ALLOWED, LoadState
-from orchestrator.codices.loads import Loads, RunningLoad
+from orchestrator.codices.loads import ALLOWED, Loads, LoadState, RunningLoad
 from orchestrator.errors import Conflict, LoreError, NotFound
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 
 from formatters.context import IdentityView
 from orchestrator.codices.floors import MOST_EARLIER, Floors
-from orchestrator.codices.place import Place
 from orchestrator.codices.rebasing import Due, Rebasing, Steps
+from orchestrator.codices.state import FloorKey
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.prompt.assembled import Floor
@@ -95,8 +95,8 @@ def floor(name: str) -> Floor:
     return Floor(name, ())
 
 
-def place(codex="a", generation=1, version="v1", identity="lorekeep") -> Place:
-    return Place(codex, generation, "full", IdentityView(name=identity, version=version))
+def place(codex="a", generation=1, version="v1", identity="lorekeep") -> FloorKey:
+    return FloorKey(codex, generation, "full", IdentityView(name=identity, version=version))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search
-from orchestrator.codices.searching import ArchiveSearch
+from orchestrator.codices.archive import ArchiveSearch
 
 FILES = {
     "src/errors.py": 'raise ValueError("no such header here")\n',

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.ledger import Ledger
-from orchestrator.codices.place import Place, parts
 from orchestrator.codices.serving import Serving
+from orchestrator.codices.state import FloorKey, pool_parts
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.identities import DEFAULT, SHIPPED, Identities
 
@@ -27,7 +27,7 @@ def serving(folder, tmp_path):
 
 def again(folder, tmp_path, model="m1", tools=()):
     """As the next run of the daemon makes it."""
-    return Serving(Identities(folder), Ledger(tmp_path / "ledger.sqlite3"), model, tools)
+    return Serving(Identities(folder), CodexStateStore(tmp_path / "ledger.sqlite3"), model, tools)
 
 
 def written(folder, text, name=DEFAULT):
@@ -41,7 +41,7 @@ def answers(served):
 
 def stands(serving, codex=CODEX, name=None):
     """The floor of what answers now is computed."""
-    serving.stood(Place.of(codex, serving.now(codex, name).view))
+    serving.stood(FloorKey.of(codex, serving.now(codex, name).view))
 
 
 # -- who answers
@@ -60,7 +60,7 @@ def test_what_stood_answers_until_the_floor_of_the_new_version_stands(serving, f
     assert answers(served) == (SHIPPED, "You are brief.\n")
     assert f"version {served.view.version} answers until the prefix of {served.coming.version}" in served.notice
     assert serving.coming(CODEX) == served.coming
-    serving.stood(Place.of(CODEX, served.coming))
+    serving.stood(FloorKey.of(CODEX, served.coming))
     assert answers(serving.now(CODEX)) == ("You are brief.\n", None)
     assert (serving.coming(CODEX), serving.now(CODEX).notice) == (None, "")
 
@@ -97,12 +97,12 @@ def test_codices_and_names_are_served_apart(serving, folder):
     assert answers(serving.now(CODEX, "reviewer")) == ("You review.\n", None)
     written(folder, "You review again.\n", "reviewer")
     assert serving.coming(CODEX).text == "You are brief.\n", "the default one goes first"
-    serving.stood(Place.of(CODEX, serving.now(CODEX).coming))
+    serving.stood(FloorKey.of(CODEX, serving.now(CODEX).coming))
     assert serving.coming(CODEX).text == "You review again.\n"
 
 
 def test_the_bare_identity_is_always_the_newest(serving, folder):
-    serving.stood(Place.of(None, serving.now(None).view))
+    serving.stood(FloorKey.of(None, serving.now(None).view))
     written(folder, "You are brief.\n")
     assert answers(serving.now(None)) == ("You are brief.\n", None)
 
@@ -132,7 +132,7 @@ def test_where_its_checkpoints_are_gone_nothing_is_won_by_the_old_one(serving, f
 def test_a_dropped_codex_is_forgotten(serving, folder, tmp_path):
     stands(serving)
     serving.forget(CODEX.name)
-    Ledger(tmp_path / "ledger.sqlite3").forget(CODEX.name)
+    CodexStateStore(tmp_path / "ledger.sqlite3").forget(CODEX.name)
     written(folder, "You are brief.\n")
     assert answers(serving.now(CODEX)) == ("You are brief.\n", None)
 
@@ -208,12 +208,12 @@ def test_a_file_that_is_as_it_was_is_not_read_again(folder):
 
 def test_what_another_version_of_the_program_kept_is_done_without(folder, tmp_path, serving):
     stands(serving)
-    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger = CodexStateStore(tmp_path / "ledger.sqlite3")
     ledger._file.write(lambda database: database.execute("UPDATE stood SET view = '{\"novelty\": 1}'"))
     assert ledger.last_stood(CODEX.name, DEFAULT) is None
 
 
 def test_the_name_of_a_pool_tells_its_parts_also_of_names_with_signs():
-    place = Place("a@b/c", 1, "full", IdentityView(name="x@y", version="0123"))
+    place = FloorKey("a@b/c", 1, "full", IdentityView(name="x@y", version="0123"))
     assert place.pool == "x@y@0123/a@b/c"
-    assert parts(place.pool) == ("x@y", "0123", "a@b/c")
+    assert pool_parts(place.pool) == ("x@y", "0123", "a@b/c")

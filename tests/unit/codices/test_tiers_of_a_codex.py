@@ -6,12 +6,11 @@ from codex.catalog.generations import FileEntry
 from codex.catalog.remembered import SqliteRemembered
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.hot import chosen
-from orchestrator.codices.lines import Lines
-from orchestrator.codices.tiers import Drafting, most_telling
-from orchestrator.prompt.coverage import Coverage, CoverageSettings, FloorRoom
+from orchestrator.codices.building import Lines
+from orchestrator.codices.coverages import CoverageDrafter, chosen, most_telling
+from orchestrator.prompt.coverage import FloorTier, Room, TierSettings
 
-ROOM = FloorRoom(window=32_000, identity=100, kv_tokens=32_000)
+ROOM = Room(window=32_000, identity=100, kv_tokens=32_000)
 
 
 def count(texts):
@@ -34,7 +33,9 @@ def library(tmp_path):
 
 
 def drafting(library, tmp_path, read=None):
-    return Drafting(read or library.documents_of, count, SqliteRemembered(tmp_path / "r.sqlite3"), CoverageSettings())
+    return CoverageDrafter(
+        read or library.documents_of, count, SqliteRemembered(tmp_path / "r.sqlite3"), TierSettings()
+    )
 
 
 def test_skeletons_and_map_tell_definitions_with_their_lines(library, tmp_path):
@@ -58,10 +59,10 @@ def test_what_was_made_once_is_neither_read_nor_parsed_again(library, tmp_path):
 
 
 def test_a_codex_far_too_large_for_its_room_gets_no_skeleton_unless_forced(library, tmp_path):
-    small = FloorRoom(window=32_000, identity=0, kv_tokens=1)
+    small = Room(window=32_000, identity=0, kv_tokens=1)
     generation = library.generation("demo")
     assert drafting(library, tmp_path).drafts(generation, small, None, lambda _: None, ranked=False).skeletons == {}
-    forced = drafting(library, tmp_path).drafts(generation, small, Coverage.SKELETON, lambda _: None, ranked=False)
+    forced = drafting(library, tmp_path).drafts(generation, small, FloorTier.SKELETON, lambda _: None, ranked=False)
     assert len(forced.skeletons) == 6
 
 

@@ -9,8 +9,8 @@ from support.libraries import fill, request
 
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
-from orchestrator.codices.watching import Followed as State
-from orchestrator.codices.watching import Watching
+from orchestrator.codices.watching import CodexWatchers
+from orchestrator.codices.watching import WatchStatus as State
 
 QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0, poll_s=0.1)
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ class Followed:
         self.above = tmp_path / "above"
         self.root = fill(self.above / "code", {"a.py": "a = 1\n"})
         self.library = Library(tmp_path / "data", LibrarySettings(watch=QUICK))
-        self.watching = Watching(self.library, QUICK, self._changed, on=True)
+        self.watching = CodexWatchers(self.library, QUICK, self._changed, on=True)
 
     async def _changed(self, name: str) -> None:
         await asyncio.to_thread(self.library.follow, name, count=len, changed_definitions=lambda *_: None)

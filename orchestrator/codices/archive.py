@@ -1,18 +1,19 @@
-"""A codex's archive kept true, in the background: it holds what stands, is built again when damaged, and is warm.
+"""A codex's archive: indexed by loads, kept complete in the background, searched for answers and users.
 
     load that ended early, kill, damage ─▶ compare with the catalog ─▶ index what differs ─▶ warm
                                             nothing differs: tens of milliseconds
 
-A load indexes before its generation stands; one that ends in between leaves an archive that is ahead of the codex. The
-catalog holds every text, so nothing is read from disk. Knows no model: it may run before one is loaded.
+A load indexes before its generation is committed; one that ends in between leaves an archive that is ahead of the codex.
+The catalog holds every text, so nothing is read from disk. Knows no model: it may run before one is loaded.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Event
+from typing import Any
 
 from codex.amendments import effective
 from codex.archive.archive import Archive, ArchiveDamaged
@@ -20,8 +21,13 @@ from codex.catalog.generations import FileEntry
 from codex.documents import Document
 from codex.errors import CodexError
 from codex.library import Library
+from codex.searching.asked import asked
+from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.search import Search
+from codex.searching.search import SearchResult as Chunks
+from orchestrator.prompt.evidence import Found, Hit
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 
 @dataclass
@@ -38,7 +44,7 @@ class _Work:
     doubted: bool = False
 
 
-class Tending:
+class ArchiveUpkeep:
     """At most one task for each codex. `disk` is held while an archive is compared and written, as loads hold it.
 
     `settled` hears of each that is in order.
@@ -153,3 +159,104 @@ def plural(files: int) -> str:
 
 def _count(work: _Work, more: int) -> None:
     work.done += more
+
+
+@dataclass(frozen=True)
+class ArchiveSearch:
+    """Searches in a worker thread: the event loop goes on streaming meanwhile. `blind` says in words what a search of a
+    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
+    worker thread, what of these files is otherwise on disk."""
+
+    search_in: Search
+    near: Neighbourhoods
+    blind: Callable[[str], str] = field(default=lambda codex: "")  # noqa: ARG005
+    damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+    outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
+
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
+        """Passages for evidence; with `graph` some of the neighbourhood behind them, at most `n` of both.
+
+        Raises CodexError.
+        """
+        found, notices = await self._seen(query, codex, n, graph)
+        hits = tuple(Hit(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
+        return Found(hits, notices)
+
+    async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
+        """Hits as users see them, and what was not seen; with `graph` behind all hits at most `n` that lie near them.
+
+        Raises CodexError.
+        """
+        found, notices = await self._seen(query, codex, n, graph, beside=True)
+        strings = asked(query).exact
+        hits = [
+            {
+                "path": one.path,
+                "start": one.start,
+                "end": one.end,
+                "symbol": one.symbol,
+                "score": one.score,
+                "scores": dict(one.scores),
+                "snippet": one.snippet,
+                "line": one.line,
+                "exact": bool(strings) and all(string in one.text for string in strings),
+                "near": one.near,
+            }
+            for one in found.hits
+        ]
+        shown = sum(bool(hit["exact"]) for hit in hits)
+        more = (not_shown(found.holding - shown),) if strings and found.holding > shown else ()
+        return {"hits": hits, "notices": [*more, *notices]}
+
+    async def _seen(
+        self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False
+    ) -> tuple[Chunks, tuple[str, ...]]:
+        """What was found, and what could not be seen when it began or ended."""
+        before = self.blind(codex)
+        try:
+            found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
+        except ArchiveDamaged:
+            self.damaged(codex)
+            raise
+        blind = before or self.blind(codex)
+        return found, (*found.notices, *(notice for notice in (blind, outdated) if notice))
+
+    def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
+        found = self.search_in.search(query, codex, n)
+        if graph:
+            found = (self.near.beside if beside else self.near.joined)(query, codex, found, n)
+        return found, self.outdated(codex, sorted({hit.path for hit in found.hits}))
+
+
+def not_shown(places: int) -> str:
+    """At least: of a string that is all over the code, and of one inside longer words, not every place is looked up."""
+    more = "1 more place holds" if places == 1 else f"{places} more places hold"
+    return f"at least {more} what was asked for as it is; a larger -n shows more"
+
+
+@dataclass(frozen=True)
+class ArchiveIndexer:
+    """The archive as the library's index. Its progress is the library's.
+
+    `changed` hears of a codex whose chunks are others now, `dropped` of one that is gone; in the thread that did it.
+    """
+
+    archive: Archive
+    changed: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+    dropped: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+
+    def held(self, codex: str) -> Mapping[str, str]:
+        return self.archive.held(codex)
+
+    def index(
+        self, codex: str, documents: Iterable[Document], removed: Sequence[str], progress: Callable[[int], None]
+    ) -> None:
+        self.archive.index(codex, documents, removed, progress)
+        self.changed(codex)
+
+    def drop(self, codex: str) -> None:
+        self.archive.drop(codex)
+        self.dropped(codex)
+
+    def chunks(self, codex: str) -> int:
+        return self.archive.stats(codex).chunks

@@ -20,7 +20,7 @@ from codex.catalog.renewable import Renewable
 from codex.errors import CatalogError
 from formatters.context import IdentityView
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 SCHEMA = (
     """
@@ -46,7 +46,7 @@ _MOST = 1 << 20  # a count beyond says nothing more
 
 
 @dataclass(frozen=True)
-class Stood:
+class ResidentIdentity:
     """A version of an identity whose floor stood, and on what: equal bases are the same codex in the same model."""
 
     base: str
@@ -61,7 +61,7 @@ class Wishes:
     watch: bool | None = None
 
 
-class Ledger:
+class CodexStateStore:
     """Methods may be called from any thread. Raises DiskFull where it writes, but for `freeze`, `stood` and `forget`."""
 
     def __init__(self, path: Path) -> None:
@@ -173,7 +173,7 @@ class Ledger:
         rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
         return tuple(json.loads(rows[0][0])) if rows else None
 
-    def stood(self, codex: str, what: Stood) -> None:
+    def stood(self, codex: str, what: ResidentIdentity) -> None:
         """From now on this version is the one whose floor stood last; where it cannot be written, a restart computes the
         newest one while somebody waits."""
         row = (codex, what.view.name, what.base, what.view.model_dump_json())
@@ -184,10 +184,10 @@ class Ledger:
         except CatalogError as fault:
             log.warning("which identity the floor of %s is made of was not kept: %s", codex, fault)
 
-    def last_stood(self, codex: str, identity: str) -> Stood | None:
+    def last_stood(self, codex: str, identity: str) -> ResidentIdentity | None:
         rows = self._read("SELECT base, view FROM stood WHERE codex = ? AND identity = ?", codex, identity)
         try:
-            return Stood(rows[0][0], IdentityView.model_validate_json(rows[0][1])) if rows else None
+            return ResidentIdentity(rows[0][0], IdentityView.model_validate_json(rows[0][1])) if rows else None
         except ValueError:  # as another version of the program wrote it
             return None
 

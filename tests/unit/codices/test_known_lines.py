@@ -3,7 +3,7 @@
 import pytest
 
 from codex.documents import Document
-from orchestrator.codices.changed import changed_parts, laid_over
+from orchestrator.codices.known_lines import changed_parts, laid_over
 
 BODY = "".join(f"def function_{number}(value):\n    return value + {number}\n\n\n" for number in range(200))
 CODE = f"import os\nimport sys\n\nLIMIT = 10\n\n\n{BODY}"

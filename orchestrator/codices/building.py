@@ -1,14 +1,14 @@
-"""From a generation to a codex that stands: its tiers counted, one of them decided, its pieces written.
+"""From a generation to a codex state: its coverages counted, one of them decided, its pieces written.
 
     whole, where it has a chance ─▶ exact tokens ─┐
-    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_tier ─▶ pieces of that tier ─▶ the log behind them
+    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_tier ─▶ pieces of that coverage ─▶ the log behind them
 
-A codex that cannot stand whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
-restart an unchanged codex is raised from what is remembered.
+A codex that does not fit whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
+restart an unchanged codex is built from what is remembered. Changes on disk are applied to a state here, too.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codex.amendments import Amendment as Entry
@@ -16,34 +16,32 @@ from codex.amendments import ChangeKind, effective
 from codex.archive.prepare import Remembered
 from codex.catalog.generations import Generation
 from codex.citations import Files
-from codex.documents import Document
-from codex.errors import SourceError
+from codex.documents import Document, lines
+from codex.errors import CodexError, SourceError
 from codex.library import Library
 from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.lore_file import LoreFile
 from codex.trees.sampling import SampledFile, drawn
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
-from orchestrator.codices.changed import CHANGED_PARTS
-from orchestrator.codices.estimating import whole_tokens
-from orchestrator.codices.hot import chosen, churn_of
-from orchestrator.codices.known_lines import moved_heads
-from orchestrator.codices.ledger import Ledger
-from orchestrator.codices.lines import Lines
-from orchestrator.codices.standing import Standing
-from orchestrator.codices.tiers import Drafting, Drafts
+from orchestrator.codices.coverages import CoverageDrafter, CoverageDrafts, chosen, churn_of, whole_tokens
+from orchestrator.codices.faults import mended, translated
+from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, OverBudget
-from orchestrator.model.chat_model import ChatModel
+from orchestrator.model.chat_model import Voice
+from orchestrator.prompt.assembled import Floor
 from orchestrator.prompt.composing import context_of
 from orchestrator.prompt.coverage import (
-    Coverage,
-    CoverageDecision,
-    CoverageSettings,
-    CoverageSizes,
-    FloorRoom,
-    coverage_named,
-    decide_coverage,
+    FloorTier,
+    Room,
+    TierDecision,
+    TierSettings,
+    TierSizes,
+    decide_tier,
     limit_of,
+    tier_named,
 )
 
 CHARACTERS = 4  # of a token of code, about
@@ -54,32 +52,32 @@ HOPELESS = 32
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BuildRequest:
     """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep.
 
     `strict`: a forced tier that does not fit is refused; else what fits stands instead, with a notice.
     """
 
     name: str
-    room: FloorRoom
-    forced: Coverage | None = None
-    keep: CoverageDecision | None = None
+    room: Room
+    forced: FloorTier | None = None
+    keep: TierDecision | None = None
     strict: bool = False
 
 
 @dataclass(frozen=True)
-class Raising:
+class CodexBuilder:
     """How codices are raised; `clock` gives seconds for rates, `chunks` how much of a codex the archive holds."""
 
     library: Library
-    voice: ChatModel
-    settings: CoverageSettings
+    voice: Voice
+    settings: TierSettings
     clock: Callable[[], float]
     remembered: Remembered
-    ledger: Ledger
+    ledger: CodexStateStore
     chunks: Callable[[str], int]
 
-    async def raised(self, wanted: Wanted, identity: IdentityView, report: Report) -> Standing:
+    async def raised(self, wanted: BuildRequest, identity: IdentityView, report: Report) -> CodexState:
         """The newest generation in the tier for this room, or in the one to keep. Raises CodexError and LoreError."""
         name = wanted.name
         codex = await asyncio.to_thread(self.library.codex, name)
@@ -97,14 +95,14 @@ class Raising:
         whole = await self._whole(empty, generation, wanted.room, settings, forced)
         full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
         made = await self._drafts(generation, wanted.room, settings, forced, report)
-        sizes = CoverageSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
+        sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
         decision, why_not = decided(wanted, sizes, settings, forced)
         view, tokens = whole, full
-        if decision.tier is not Coverage.FULL or view is None:
+        if decision.tier is not FloorTier.FULL or view is None:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
             view = empty.model_copy(update={"tier": _word(decision.tier), "pieces": pieces})
             tokens = await self._count(view, identity, quiet)
-        standing = Standing(
+        standing = CodexState(
             name=name,
             roots=codex.roots,
             generation=generation,
@@ -120,7 +118,7 @@ class Raising:
         )
         return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
 
-    async def amended(self, standing: Standing, log: tuple[Entry, ...]) -> Standing:
+    async def amended(self, standing: CodexState, log: tuple[Entry, ...]) -> CodexState:
         """The same with this log behind its pieces."""
         moved = moved_heads(standing.view.pieces, log)
         told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
@@ -141,15 +139,10 @@ class Raising:
     # -- whole
 
     async def _whole(
-        self,
-        empty: CodexView,
-        generation: Generation,
-        room: FloorRoom,
-        settings: CoverageSettings,
-        forced: Coverage | None,
+        self, empty: CodexView, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None
     ) -> CodexView | None:
         hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
-        if hopeless and forced is not Coverage.FULL:
+        if hopeless and forced is not FloorTier.FULL:
             return None
         documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
         return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
@@ -175,22 +168,17 @@ class Raising:
     # -- below
 
     async def _drafts(
-        self,
-        generation: Generation,
-        room: FloorRoom,
-        settings: CoverageSettings,
-        forced: Coverage | None,
-        report: Report,
-    ) -> Drafts:
-        drafting = Drafting(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
+        self, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None, report: Report
+    ) -> CoverageDrafts:
+        drafting = CoverageDrafter(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
         frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
         return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
 
-    def _pieces(self, generation: Generation, made: Drafts, decision: CoverageDecision) -> tuple[CodexPiece, ...]:
+    def _pieces(self, generation: Generation, made: CoverageDrafts, decision: TierDecision) -> tuple[CodexPiece, ...]:
         """What stands in the floor for a tier below `full`, in the generation's order."""
-        if decision.tier is Coverage.MAP and made.map_text:
+        if decision.tier is FloorTier.MAP and made.map_text:
             return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
-        if decision.tier is not Coverage.SKELETON:
+        if decision.tier is not FloorTier.SKELETON:
             return ()
         whole = set(self._hot(generation, made, decision.hot_tokens))
         bodies = {
@@ -203,7 +191,7 @@ class Raising:
             for entry in generation.entries
         )
 
-    def _hot(self, generation: Generation, made: Drafts, budget: int) -> tuple[str, ...]:
+    def _hot(self, generation: Generation, made: CoverageDrafts, budget: int) -> tuple[str, ...]:
         """Frozen with the generation, as long as there is room for it."""
         name, count = generation.codex, self.voice.count_in_thread
         frozen = self.ledger.frozen(name, generation.number)
@@ -224,7 +212,7 @@ class Raising:
         self.ledger.freeze(name, generation.number, hot)
         return hot
 
-    def _extra(self, generation: Generation, made: Drafts, paths: Sequence[str]) -> int:
+    def _extra(self, generation: Generation, made: CoverageDrafts, paths: Sequence[str]) -> int:
         """Tokens of these files' bodies beyond their skeletons."""
         wanted = set(paths)
         entries = [entry for entry in generation.entries if entry.path in wanted]
@@ -239,7 +227,7 @@ class Raising:
             return {}
 
 
-def tokens_of(text: str, raising: Raising | None) -> int:
+def tokens_of(text: str, raising: CodexBuilder | None) -> int:
     """In a worker thread; about, before the model is known."""
     return len(text) // CHARACTERS if raising is None else raising.voice.count_in_thread([text])[0]
 
@@ -249,23 +237,23 @@ def quiet(progress: CodexProgress) -> None:
 
 
 def decided(
-    wanted: Wanted, sizes: CoverageSizes, settings: CoverageSettings, forced: Coverage | None
-) -> tuple[CoverageDecision, tuple[str, ...]]:
+    wanted: BuildRequest, sizes: TierSizes, settings: TierSettings, forced: FloorTier | None
+) -> tuple[TierDecision, tuple[str, ...]]:
     """The tier, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
     if wanted.keep is not None:
         return wanted.keep, ()
     try:
-        return decide_coverage(sizes, wanted.room, settings, forced), ()
+        return decide_tier(sizes, wanted.room, settings, forced), ()
     except (OverBudget, InvalidRequest) as fault:
         if wanted.strict:
             raise
-        return decide_coverage(sizes, wanted.room, settings), (fault.message,)
+        return decide_tier(sizes, wanted.room, settings), (fault.message,)
 
 
-def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
+def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:
     """The usual settings with what the codex says of itself laid over them."""
     said = own.numbers
-    return CoverageSettings(
+    return TierSettings(
         overhead_share=said.get("overhead", usual.overhead_share),
         window_share=said.get("window_share", usual.window_share),
         skeleton_window=int(said.get("skeleton_window", usual.skeleton_window)),
@@ -275,9 +263,9 @@ def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
     )
 
 
-def own_tier(own: LoreFile) -> Coverage | None:
+def own_tier(own: LoreFile) -> FloorTier | None:
     """The tier that the codex asks for. Raises InvalidRequest for one that does not exist."""
-    return None if own.tier in (None, "auto") else coverage_named(own.tier or "")
+    return None if own.tier in (None, "auto") else tier_named(own.tier or "")
 
 
 def pieces_of(documents: Sequence[Document]) -> tuple[CodexPiece, ...]:
@@ -300,5 +288,73 @@ def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
     return AmendmentView(number=entry.number, path=entry.path, text=told)
 
 
-def _word(tier: Coverage) -> str:
-    return "skeleton" if tier is Coverage.SKELETON else tier.value
+def _word(tier: FloorTier) -> str:
+    return "skeleton" if tier is FloorTier.SKELETON else tier.value
+
+
+Read = Callable[[str, str], Document]
+
+
+class Lines(Mapping[str, int]):
+    """Lines by path, counted when a file is cited. `digests`: of files as they are; `read` gives a document."""
+
+    def __init__(self, digests: Mapping[str, str], read: Read) -> None:
+        self._digests = digests
+        self._read = read
+        self._counted: dict[str, int] = {}
+
+    def __getitem__(self, path: str) -> int:
+        if path not in self._counted:
+            digest = self._digests[path]
+            try:
+                self._counted[path] = len(lines(self._read(path, digest).text))
+            except CodexError:
+                return 0  # no longer kept: nothing can be said of its lines, so no place in it is vouched for
+        return self._counted[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._digests)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._digests
+
+
+@dataclass(frozen=True)
+class AppliedChanges:
+    """The codex with what was found, and how many entries of its log are new."""
+
+    standing: CodexState
+    new: int
+
+
+async def apply_changes(
+    library: Library, raising: CodexBuilder | None, name: str, standing: CodexState | None
+) -> AppliedChanges | None:
+    """None where it does not stand: what changed is in its log for when it does. The codex's `disk` is held meanwhile.
+
+    Raises CodexError, Conflict while another process loads it.
+    """
+    number = None if standing is None else standing.generation.number
+    with translated():
+        followed = await mended(
+            lambda: library.follow(
+                name, number, count=lambda text: tokens_of(text, raising), changed_definitions=changed_parts
+            )
+        )
+    if standing is None or raising is None:
+        return None
+    with translated():
+        chunks = await asyncio.to_thread(raising.chunks, name)
+    now = replace(standing, tree=followed.changes.state)
+    if not followed.new:
+        return AppliedChanges(now, 0)
+    return AppliedChanges(await raising.amended(replace(now, chunks=chunks), followed.log), followed.new)
+
+
+async def floor_of(codex: CodexView, identity: IdentityView, voice: Voice) -> Floor:
+    """Taken from a question that nobody asked: what it says stands to the right of the floor."""
+    turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
+    return (await voice.composer.compose(context_of(turn))).assembled.floor

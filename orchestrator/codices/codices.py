@@ -8,34 +8,30 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from codex.library import Library
 from codex.progress import Report
-from orchestrator.codices.before import Before, before, note_compared, take_back
-from orchestrator.codices.faults import translated
+from orchestrator.codices.building import BuildRequest, CodexBuilder, apply_changes, quiet
+from orchestrator.codices.faults import candidates_of, translated
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.generations import Generations, Grown
-from orchestrator.codices.ledger import Ledger
-from orchestrator.codices.loads import Loads
+from orchestrator.codices.loads import Loads, StateBeforeLoad, note_compared, state_before, take_back
 from orchestrator.codices.personas import Personas
-from orchestrator.codices.place import Place
-from orchestrator.codices.raising import Raising, Wanted, quiet
 from orchestrator.codices.rebasing import IDLE_S
 from orchestrator.codices.serving import Served
-from orchestrator.codices.standing import Standing
-from orchestrator.codices.taking_in import taken_in
-from orchestrator.codices.unready import candidates_of
-from orchestrator.codices.wake import raise_all
+from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import NotReady
 from orchestrator.identities import DEFAULT
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.codex_choice import ReadableCodex
-from orchestrator.prompt.coverage import Coverage, CoverageDecision, FloorRoom, coverage_named
+from orchestrator.prompt.codex_choice import Candidate
+from orchestrator.prompt.coverage import FloorTier, Room, TierDecision, tier_named
 
-log = logging.getLogger("lorekeep.shelf")
+log = logging.getLogger("lorekeep.codices")
 
 
-class Shelf:
+class Codices:
     """`raising` is known once the model is; before, nothing stands."""
 
     def __init__(
@@ -45,8 +41,8 @@ class Shelf:
         machine: Machine,
         floors: Floors,
         loads: Loads,
-        ledger: Ledger,
-        forced: Coverage | None,
+        ledger: CodexStateStore,
+        forced: FloorTier | None,
         idle_s: float = IDLE_S,
     ) -> None:
         self.library = library
@@ -56,9 +52,9 @@ class Shelf:
         self.personas = personas
         self._machine = machine
         self._forced_by_settings = forced
-        self._raising: Raising | None = None
+        self._raising: CodexBuilder | None = None
         self._identity_size = 0  # tokens, as counted last: before anything stands it has been
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, CodexState] = {}
         self._raise_locks: dict[str, asyncio.Lock] = {}
         self._disk_locks: dict[str, asyncio.Lock] = {}
         self.generations = Generations(library, floors, self, personas, idle_s)
@@ -66,12 +62,12 @@ class Shelf:
 
     # -- looking
 
-    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[ReadableCodex]:
+    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[Candidate]:
         """What can be asked about, with its root. Raises LoreError; see `candidates_of`."""
         with translated():
             return candidates_of(await asyncio.to_thread(self.library.codices), asked, cwd, self.loads.far)
 
-    def seen(self, name: str) -> Standing | None:
+    def seen(self, name: str) -> CodexState | None:
         """The codex as it stands now, without waiting."""
         return self._standing.get(name)
 
@@ -79,15 +75,15 @@ class Shelf:
         """Whether a load is taking it in or raising it."""
         return self.loads.find(name) is not None
 
-    def all_seen(self) -> list[Standing]:
+    def all_seen(self) -> list[CodexState]:
         return list(self._standing.values())
 
-    def restate(self, before: Standing, after: Standing) -> None:
+    def restate(self, was: CodexState, after: CodexState) -> None:
         """The same codex with something of it told anew, nothing that its floor is made of; unless it moved meanwhile."""
-        if self._standing.get(before.name) is before:
-            self._standing[before.name] = after
+        if self._standing.get(was.name) is was:
+            self._standing[was.name] = after
 
-    async def standing(self, name: str) -> Standing:
+    async def standing(self, name: str) -> CodexState:
         """The codex as it stands, raised now when it was not yet. Raises NotFound, NotReady and what counting raises."""
         found = self._standing.get(name)
         if found is None:
@@ -96,14 +92,14 @@ class Shelf:
             await self.generations.now(name)
         return self._standing.get(name, found)
 
-    def overfull(self, standing: Standing) -> bool:
+    def overfull(self, standing: CodexState) -> bool:
         """Whether nobody can ask before it is rebased, as far as that can be told now."""
         return self._machine.outlook.budget is not None and standing.overfull(self._room())
 
-    def _room(self) -> FloorRoom:
+    def _room(self) -> Room:
         return self._machine.room(self._identity_size)
 
-    def answered(self, place: Place, paths: list[str]) -> None:
+    def answered(self, place: FloorKey, paths: list[str]) -> None:
         """A question was answered on this floor, from these files."""
         self._computed(place)
         if place.codex:
@@ -116,7 +112,7 @@ class Shelf:
 
     # -- raising
 
-    def speak(self, raising: Raising) -> None:
+    def speak(self, raising: CodexBuilder) -> None:
         """The model is known from now on: codices can be counted and their floors computed."""
         self._raising = raising
         self.personas.speak(raising.voice)
@@ -126,11 +122,11 @@ class Shelf:
         self,
         name: str,
         report: Report = quiet,
-        keep: CoverageDecision | None = None,
+        keep: TierDecision | None = None,
         *,
         strict: bool = False,
         settle: bool = True,
-    ) -> Standing:
+    ) -> CodexState:
         """Raises the newest generation of a codex and has its floor computed; older generations are released, without
         `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced tier that does not fit, instead of
         letting another one stand.
@@ -140,16 +136,16 @@ class Shelf:
             standing = await self._raised(name, report, keep, strict=strict)
             return await self._take(standing, settle=settle)
 
-    async def _raised(self, name: str, report: Report, keep: CoverageDecision | None, *, strict: bool) -> Standing:
+    async def _raised(self, name: str, report: Report, keep: TierDecision | None, *, strict: bool) -> CodexState:
         raising = self._ready()
         room = self._machine.room(await self.identity_tokens(name))
         identity = self.personas.newest(name)
         with translated():
             tier = (await asyncio.to_thread(self.ledger.wishes, name)).tier
-            forced = self._forced_by_settings if tier is None else coverage_named(tier)
-            return await raising.raised(Wanted(name, room, forced, keep, strict), identity, report)
+            forced = self._forced_by_settings if tier is None else tier_named(tier)
+            return await raising.raised(BuildRequest(name, room, forced, keep, strict), identity, report)
 
-    async def _take(self, standing: Standing, *, settle: bool = True, grown: Place | None = None) -> Standing:
+    async def _take(self, standing: CodexState, *, settle: bool = True, grown: FloorKey | None = None) -> CodexState:
         """The codex stands as this from now on, with what was logged since it was raised; its floor may be grown there."""
         name = standing.name
         async with self.disk(name):
@@ -157,11 +153,11 @@ class Shelf:
                 log_now = await asyncio.to_thread(self.library.amendments, name, standing.generation.number)
                 if len(log_now) != len(standing.log):
                     standing = await self._ready().amended(standing, log_now)
-                before = self._standing.get(name)
-                self._standing[name] = standing if before is None else standing.behind(before)
+                state_before = self._standing.get(name)
+                self._standing[name] = standing if state_before is None else standing.behind(state_before)
                 if grown is not None:
                     self.personas.stood(grown)
-                is_new = before is None or before.generation.number != standing.generation.number
+                is_new = state_before is None or state_before.generation.number != standing.generation.number
                 if is_new:
                     self.generations.began(name)
                 if is_new and settle:
@@ -169,12 +165,12 @@ class Shelf:
         await self._warm(standing, to_stay=is_new and settle)
         return standing
 
-    def _ready(self) -> Raising:
+    def _ready(self) -> CodexBuilder:
         if self._raising is None:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._raising
 
-    async def _warm(self, standing: Standing, *, to_stay: bool = False) -> None:
+    async def _warm(self, standing: CodexState, *, to_stay: bool = False) -> None:
         floor, place = await self.personas.floor(standing.view)
         self.floors.warm(floor, place, to_stay=to_stay)
         self.generations.consider(standing.name)
@@ -185,29 +181,29 @@ class Shelf:
         self._identity_size = await self.personas.tokens(name)
         return self._identity_size
 
-    async def served(self, standing: Standing | None, identity: str | None = None) -> Served:
+    async def served(self, standing: CodexState | None, identity: str | None = None) -> Served:
         """The version of an identity that answers now; a newer one is prepared. Raises NotFound, InvalidRequest."""
         served = await self.personas.served(standing.view if standing else None, identity)
         if standing is not None and served.coming is not None:
             self.generations.consider(standing.name)
-        elif standing is not None and self.floors.is_of_another(Place.of(standing.view, served.view)):
+        elif standing is not None and self.floors.is_of_another(FloorKey.of(standing.view, served.view)):
             await self._warm(standing)  # it changed before its floor stood
         return served
 
-    def _computed(self, place: Place) -> None:
+    def _computed(self, place: FloorKey) -> None:
         standing = self._standing.get(place.codex)
         if standing is not None or not place.codex:
             self.personas.computed(standing.view if standing else None, place)
 
     # -- a load's end
 
-    async def before(self, name: str) -> Before:
+    async def before(self, name: str) -> StateBeforeLoad:
         """What a load of this codex must leave when it is cancelled. No new generation is made beside a load."""
         await self.generations.give_up(name)
         with translated():
-            return await asyncio.to_thread(before, self.library, self.ledger, name, self._standing.get(name))
+            return await asyncio.to_thread(state_before, self.library, self.ledger, name, self._standing.get(name))
 
-    async def settled(self, was: Before) -> None:
+    async def settled(self, was: StateBeforeLoad) -> None:
         """The load has ended well: what stood before goes."""
         await asyncio.to_thread(note_compared, self.ledger, was)
         standing = self._standing.get(was.name)
@@ -216,7 +212,7 @@ class Shelf:
                 await asyncio.to_thread(self.library.release, was.name)
             self.floors.settle(was.name)
 
-    async def go_back(self, was: Before) -> None:
+    async def go_back(self, was: StateBeforeLoad) -> None:
         """The codex stands as it did before a load. Raises LoreError."""
         name = was.name
         async with self._raise_locks.setdefault(name, asyncio.Lock()):
@@ -236,7 +232,7 @@ class Shelf:
         Needs no model where the codex does not stand yet. Raises Conflict while another process loads it."""
         async with self.disk(name):
             standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
-            seen = await taken_in(self.library, self._raising, name, standing)
+            seen = await apply_changes(self.library, self._raising, name, standing)
             if standing is None or seen is None:
                 return
             amended = seen.standing
@@ -253,7 +249,7 @@ class Shelf:
 
     # -- new floors
 
-    async def beside(self, name: str) -> Standing:
+    async def beside(self, name: str) -> CodexState:
         """The newest generation, raised; nothing is changed by that."""
         return await self._raised(name, quiet, None, strict=False)
 
@@ -294,3 +290,35 @@ class Shelf:
         await self.loads.stop(why)
         await self.floors.stop()
         self.ledger.close()
+
+
+class Raised(Protocol):
+    library: Library
+    ledger: CodexStateStore
+
+    def seen(self, name: str) -> CodexState | None: ...
+
+    async def raise_codex(self, name: str) -> CodexState: ...
+
+
+def codices_of(library: Library, ledger: CodexStateStore) -> list[str]:
+    """Names of what can be raised, asked about last first; what is noted of others is forgotten. Raises CodexError."""
+    noted = ledger.noted()  # first: what is loaded meanwhile is in the catalog before anything is noted of it
+    codices = library.codices()
+    for name in noted - {one.name for one in codices}:
+        ledger.forget(name)
+    names = [one.name for one in codices if one.newest is not None]
+    return sorted(names, key=ledger.used, reverse=True)
+
+
+async def raise_all(shelf: Raised, told: Callable[[int, int], None]) -> None:
+    """`told` hears how many are done, of how many."""
+    names = await asyncio.to_thread(codices_of, shelf.library, shelf.ledger)
+    for done, name in enumerate(names):
+        told(done, len(names))
+        if shelf.seen(name) is None:
+            try:
+                await shelf.raise_codex(name)
+            except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
+                log.warning("codex %s could not be raised: %s", name, error)
+    told(len(names), len(names))

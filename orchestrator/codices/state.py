@@ -1,4 +1,4 @@
-"""A codex as it stands: one generation, in one tier, with what its floor says."""
+"""A codex as it is now: one generation in one coverage, with what its floor says; and the key of a floor. Pure."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,39 +6,31 @@ from codex.amendments import Amendment
 from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.trees.port import TreeState
-from formatters.context import CodexView
-from orchestrator.prompt.coverage import (
-    SHIPPED,
-    Coverage,
-    CoverageDecision,
-    CoverageSettings,
-    CoverageSizes,
-    FloorRoom,
-    available,
-)
-from orchestrator.prompt.strategy import FloorCoverage as FloorStanding
-from orchestrator.wire.lore import CodexState
+from formatters.context import CodexView, IdentityView
+from orchestrator.prompt.coverage import SHIPPED, FloorTier, Room, TierDecision, TierSettings, TierSizes, available
+from orchestrator.prompt.strategy import Standing as FloorStanding
+from orchestrator.wire.lore import CodexInAnswer
 
 
 @dataclass(frozen=True)
-class Standing:
+class CodexState:
     """`tokens` of the codex's block in the tier that stands, `amended` of its log; `files` as they are now."""
 
     name: str
     roots: tuple[str, ...]
     generation: Generation
     view: CodexView
-    sizes: CoverageSizes
-    decision: CoverageDecision
+    sizes: TierSizes
+    decision: TierDecision
     tokens: int
     chunks: int = 0
     log: tuple[Amendment, ...] = ()
     files: Files = field(default_factory=lambda: Files({}))
     notices: tuple[str, ...] = ()
     amended: int = 0
-    settings: CoverageSettings = SHIPPED
+    settings: TierSettings = SHIPPED
     rebase_share: float | None = None  # the codex's own, where it names one
-    forced: Coverage | None = None
+    forced: FloorTier | None = None
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
@@ -48,14 +40,14 @@ class Standing:
         """The generation with the state that the code is in now: a branch may be left without a file being changed."""
         return self.generation if self.tree is None else replace(self.generation, state=self.tree)
 
-    def behind(self, before: "Standing") -> "Standing":
+    def behind(self, before: "CodexState") -> "CodexState":
         """This, with what was known of the same generation; a load that told its state anew has seen the disk itself."""
         if before.generation.number != self.generation.number:
             return self
         same = before.generation.state == self.generation.state
         return replace(self, tree=before.tree) if same and self.tree is None else self
 
-    def overfull(self, room: FloorRoom) -> bool:
+    def overfull(self, room: Room) -> bool:
         """Whether its log has grown so long that no conversation fits behind it."""
         return self.tokens + self.amended > min(available(room, self.settings), room.kv_tokens)
 
@@ -70,8 +62,8 @@ class Standing:
         kept = total if before is None else before
         return self.amended + round(self.tokens * (1 - kept / total)) if total else self.amended
 
-    def state(self, *, indexing: bool = False) -> CodexState:
-        return CodexState(
+    def state(self, *, indexing: bool = False) -> CodexInAnswer:
+        return CodexInAnswer(
             name=self.name,
             root=self.roots[0],
             generation=self.generation.number,
@@ -83,3 +75,38 @@ class Standing:
             ),
             indexing=indexing,
         )
+
+
+@dataclass(frozen=True)
+class FloorKey:
+    """`codex` is '' for the bare identity, whose generation is 0 and whose tier is ''."""
+
+    codex: str
+    generation: int
+    tier: str
+    identity: IdentityView
+
+    @staticmethod
+    def of(view: CodexView | None, identity: IdentityView) -> "FloorKey":
+        if view is None:
+            return FloorKey("", 0, "", identity)
+        return FloorKey(view.name, view.generation, view.tier, identity)
+
+    @property
+    def pool(self) -> str:
+        """`IDENTITY@VERSION/CODEX`. Generations of a codex under one version share a pool: the next is a branch of the
+        last. Versions of an identity differ at the prompt's head and share nothing: each has a pool, freed with it."""
+        return f"{self.identity.name}@{self.identity.version}/{self.codex}"
+
+    def replaces(self, other: "FloorKey") -> bool:
+        """Whether nobody asks at the other one any more, once a floor stands here and is to stay."""
+        mine, its = self.identity, other.identity
+        of_other_version = its.name == mine.name and its.version != mine.version
+        return other.codex == self.codex and (other.generation != self.generation or of_other_version)
+
+
+def pool_parts(pool: str) -> tuple[str, str, str]:
+    """The identity, its version and the codex of a pool's name; versions hold neither '@' nor '/'."""
+    whole, _, codex = pool.partition("/")
+    name, _, version = whole.rpartition("@")
+    return name, version, codex

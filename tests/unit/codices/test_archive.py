@@ -9,8 +9,7 @@ from support.waiting import SOON
 from codex.archive.lance import LanceArchive
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.searching import ArchiveIndexer
-from orchestrator.codices.tending import Tending
+from orchestrator.codices.archive import ArchiveIndexer, ArchiveUpkeep
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +64,7 @@ async def test_what_is_found_damaged_while_it_is_put_in_order_is_indexed_again(p
             archive.set_aside(name)
             tending.begin(name)
 
-    tending = Tending(library, archive, lambda name: lock, lost_once)
+    tending = ArchiveUpkeep(library, archive, lambda name: lock, lost_once)
     lock = asyncio.Lock()
     tending.begin("vaults")
     await ended(tending)
@@ -87,4 +86,4 @@ def test_of_what_was_set_aside_the_newest_of_each_codex_is_kept(parts, tmp_path)
 def tending_of(parts):
     library, archive = parts
     lock = asyncio.Lock()
-    return Tending(library, archive, lambda name: lock), lock
+    return ArchiveUpkeep(library, archive, lambda name: lock), lock

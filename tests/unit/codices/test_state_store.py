@@ -8,12 +8,12 @@ from codex.errors import DiskFull
 from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
-from orchestrator.codices.ledger import Ledger, Stood, Wishes
-from orchestrator.codices.wake import codices_of
+from orchestrator.codices.codices import codices_of
+from orchestrator.codices.state_store import CodexStateStore, ResidentIdentity, Wishes
 
 
 def test_questions_are_counted_by_file_and_codex(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.touch("a", ["x.py", "x.py", "y.py"])
     ledger.touch("a", ["x.py"])
     ledger.touch("b", ["x.py"])
@@ -21,17 +21,17 @@ def test_questions_are_counted_by_file_and_codex(tmp_path):
 
 
 def test_hot_files_are_those_of_one_generation_also_after_a_restart(tmp_path):
-    Ledger(tmp_path / "l.sqlite3").freeze("a", 2, ["x.py"])
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    CodexStateStore(tmp_path / "l.sqlite3").freeze("a", 2, ["x.py"])
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     assert (ledger.frozen("a", 2), ledger.frozen("a", 3), ledger.frozen("b", 2)) == (("x.py",), None, None)
 
 
 def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     assert ledger.wishes("a") == Wishes()
     ledger.wish("a", tier="map", watch=False)
     ledger.wish("a")
-    assert Ledger(tmp_path / "l.sqlite3").wishes("a") == Wishes("map", False)
+    assert CodexStateStore(tmp_path / "l.sqlite3").wishes("a") == Wishes("map", False)
     ledger.wish("a", tier="auto")
     assert ledger.wishes("a") == Wishes(None, False)
     ledger.wish("a", watch=True)
@@ -39,7 +39,7 @@ def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
 
 
 def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.wish("a", tier="map", watch=True)
     ledger.rewish("a", Wishes("full", None))
     assert ledger.wishes("a") == Wishes("full", None)
@@ -48,7 +48,7 @@ def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
 
 
 def test_a_dropped_codex_is_forgotten(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.touch("a", ["x.py"])
     ledger.freeze("a", 1, ["x.py"])
     ledger.wish("a", tier="map")
@@ -57,7 +57,7 @@ def test_a_dropped_codex_is_forgotten(tmp_path):
 
 
 def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     for name in ("a", "b", "c"):
         ledger.wish(name, tier="map")
     ledger.touch("d", ["x.py"])
@@ -67,19 +67,19 @@ def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     (tmp_path / "b" / "x.py").write_text("x = 1\n")
     library.load(LoadSpec((str(tmp_path / "b"),), name="b"))
     assert codices_of(library, ledger) == ["b"]
-    assert ledger.noted() == Ledger(tmp_path / "l.sqlite3").noted() == {"b"}
+    assert ledger.noted() == CodexStateStore(tmp_path / "l.sqlite3").noted() == {"b"}
     library.close()
 
 
 def test_after_a_start_codices_are_raised_in_order_of_last_use(tmp_path):
-    ledger, library = Ledger(tmp_path / "l.sqlite3"), Library(tmp_path / "codices")
+    ledger, library = CodexStateStore(tmp_path / "l.sqlite3"), Library(tmp_path / "codices")
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.py").write_text("x = 1\n")
         library.load(LoadSpec((str(tmp_path / name),), name=name))
     ledger.touch("a", ["x.py"], 10.0)
     ledger.asked("c", [])
-    assert codices_of(library, Ledger(tmp_path / "l.sqlite3")) == ["c", "a", "b"]
+    assert codices_of(library, CodexStateStore(tmp_path / "l.sqlite3")) == ["c", "a", "b"]
     ledger.asked("a", [])
     assert codices_of(library, ledger) == ["a", "c", "b"]
     ledger.forget("a")
@@ -89,29 +89,29 @@ def test_after_a_start_codices_are_raised_in_order_of_last_use(tmp_path):
 
 def test_a_damaged_file_is_begun_again(tmp_path):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
-    assert dict(Ledger(tmp_path / "l.sqlite3").touched("a")) == {}
+    assert dict(CodexStateStore(tmp_path / "l.sqlite3").touched("a")) == {}
 
 
 def test_where_nothing_can_be_written_the_question_that_was_answered_goes_on(tmp_path, monkeypatch):
     def full(work):
         raise DiskFull("no room left")
 
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     monkeypatch.setattr(ledger._file, "write", full)
     ledger.asked("a", ["x.py"])
-    ledger.stood("a", Stood("1 full m", IdentityView(name="lorekeep", version="v1", text="You are brief.")))
+    ledger.stood("a", ResidentIdentity("1 full m", IdentityView(name="lorekeep", version="v1", text="You are brief.")))
     assert (ledger.used("a"), ledger.last_stood("a", "lorekeep")) == (0.0, None)
 
 
 def test_damage_that_shows_late_begins_it_again_too(tmp_path):
     path = tmp_path / "l.sqlite3"
-    ledger = Ledger(path)
+    ledger = CodexStateStore(path)
     ledger.touch("a", [f"{number:04}.py" for number in range(500)])
     ledger.close()
     raw = bytearray(path.read_bytes())
     raw[4096:] = b"\xa5" * (len(raw) - 4096)  # the first page, with the schema, is whole
     path.write_bytes(raw)
-    ledger = Ledger(path)
+    ledger = CodexStateStore(path)
     assert dict(ledger.touched("a")) == {}
     ledger.touch("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}
@@ -127,7 +127,7 @@ def test_a_file_of_the_last_version_keeps_what_it_held(tmp_path):
             "INSERT INTO touched VALUES ('a', 'x.py', 3); PRAGMA user_version = 1;"
         )
     database.close()
-    ledger = Ledger(path)
+    ledger = CodexStateStore(path)
     assert ledger.touched("a") == {"x.py": 3}
     ledger.wish("a", tier="none")
     assert ledger.wishes("a").tier == "none"
@@ -137,6 +137,6 @@ def test_a_file_of_the_last_version_keeps_what_it_held(tmp_path):
 def test_what_lay_beside_a_damaged_file_goes_with_it(tmp_path, name):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
     (tmp_path / f"l.sqlite3-{name}").write_bytes(b"left behind by a process that was killed")
-    ledger = Ledger(tmp_path / "l.sqlite3")
+    ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.touch("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}
