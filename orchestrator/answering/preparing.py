@@ -27,12 +27,11 @@ from orchestrator.answering.turn_state import (
     state_of_messages,
     state_of_session,
 )
+from orchestrator.codices.building import one_line
+from orchestrator.codices.codices import Codices
 from orchestrator.codices.freshness import Freshness
-from orchestrator.codices.place import Place
-from orchestrator.codices.raising import one_line
 from orchestrator.codices.serving import Served
-from orchestrator.codices.shelf import Shelf
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Sampling
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
@@ -65,7 +64,7 @@ class PreparedQuestion:
     composed: Composed
     task: TaskMatch
     decision: Decision
-    standing: Standing | None
+    standing: CodexState | None
     session: Session | None
     conversation: Conversation
     served: Served
@@ -82,9 +81,9 @@ class PreparedQuestion:
     assemble_ms: float = 0.0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FloorKey:
         """Whose floor it stands on."""
-        return Place.of(self.turn.codex, self.turn.identity)
+        return FloorKey.of(self.turn.codex, self.turn.identity)
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Preparer:
     """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
     built-in one, whose answers are not drawn by chance."""
 
-    shelf: Shelf
+    shelf: Codices
     sessions: SessionStore
     conversations: Conversations
     machine: Machine
@@ -148,7 +147,7 @@ class Preparer:
 
     # -- who and where
 
-    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, Standing | None]:
+    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None]:
         session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
         candidates = await self.shelf.candidates(ask.codex, ask.client.get("cwd", ""))
@@ -169,7 +168,12 @@ class Preparer:
         return last
 
     def _conversation(
-        self, ask: Ask, session: Session | None, standing: Standing | None, earlier: Sequence[Message], voice: ChatModel
+        self,
+        ask: Ask,
+        session: Session | None,
+        standing: CodexState | None,
+        earlier: Sequence[Message],
+        voice: ChatModel,
     ) -> Conversation:
         if session is not None:
             kept = self.conversations.get(session_key(session.id))
@@ -185,7 +189,7 @@ class Preparer:
         question: str,
         system: tuple[str, ...],
         conversation: Conversation,
-        standing: Standing | None,
+        standing: CodexState | None,
         identity: IdentityView,
         voice: ChatModel,
         where: Pointed | None,
@@ -216,7 +220,13 @@ class Preparer:
     # -- how
 
     def _decide(
-        self, ask: Ask, question: str, task: TaskMatch, standing: Standing | None, composed: Composed, voice: ChatModel
+        self,
+        ask: Ask,
+        question: str,
+        task: TaskMatch,
+        standing: CodexState | None,
+        composed: Composed,
+        voice: ChatModel,
     ) -> Decision:
         window = self.machine.grant.window
         asked = QuestionFigures(

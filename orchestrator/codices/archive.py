@@ -25,7 +25,7 @@ from codex.searching.asked import asked
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search
 from codex.searching.search import SearchResult as Chunks
-from orchestrator.prompt.evidence import Found, Hit
+from orchestrator.prompt.evidence import FoundPassage, FoundPassages
 
 log = logging.getLogger("lorekeep.codices")
 
@@ -173,14 +173,14 @@ class ArchiveSearch:
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
 
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> Found:
+    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         """Passages for evidence; with `graph` some of the neighbourhood behind them, at most `n` of both.
 
         Raises CodexError.
         """
         found, notices = await self._seen(query, codex, n, graph)
-        hits = tuple(Hit(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
-        return Found(hits, notices)
+        hits = tuple(FoundPassage(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
+        return FoundPassages(hits, notices)
 
     async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
         """Hits as users see them, and what was not seen; with `graph` behind all hits at most `n` that lie near them.

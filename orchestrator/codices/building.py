@@ -30,18 +30,18 @@ from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, OverBudget
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.assembled import Floor
 from orchestrator.prompt.composing import context_of
 from orchestrator.prompt.coverage import (
-    FloorTier,
-    Room,
-    TierDecision,
-    TierSettings,
-    TierSizes,
-    decide_tier,
+    Coverage,
+    CoverageDecision,
+    CoverageSettings,
+    CoverageSizes,
+    FloorRoom,
+    coverage_named,
+    decide_coverage,
     limit_of,
-    tier_named,
 )
 
 CHARACTERS = 4  # of a token of code, about
@@ -59,9 +59,9 @@ class BuildRequest:
     """
 
     name: str
-    room: Room
-    forced: FloorTier | None = None
-    keep: TierDecision | None = None
+    room: FloorRoom
+    forced: Coverage | None = None
+    keep: CoverageDecision | None = None
     strict: bool = False
 
 
@@ -70,8 +70,8 @@ class CodexBuilder:
     """How codices are raised; `clock` gives seconds for rates, `chunks` how much of a codex the archive holds."""
 
     library: Library
-    voice: Voice
-    settings: TierSettings
+    voice: ChatModel
+    settings: CoverageSettings
     clock: Callable[[], float]
     remembered: Remembered
     ledger: CodexStateStore
@@ -95,10 +95,10 @@ class CodexBuilder:
         whole = await self._whole(empty, generation, wanted.room, settings, forced)
         full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
         made = await self._drafts(generation, wanted.room, settings, forced, report)
-        sizes = TierSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
+        sizes = CoverageSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
         decision, why_not = decided(wanted, sizes, settings, forced)
         view, tokens = whole, full
-        if decision.tier is not FloorTier.FULL or view is None:
+        if decision.tier is not Coverage.FULL or view is None:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
             view = empty.model_copy(update={"tier": _word(decision.tier), "pieces": pieces})
             tokens = await self._count(view, identity, quiet)
@@ -139,10 +139,15 @@ class CodexBuilder:
     # -- whole
 
     async def _whole(
-        self, empty: CodexView, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None
+        self,
+        empty: CodexView,
+        generation: Generation,
+        room: FloorRoom,
+        settings: CoverageSettings,
+        forced: Coverage | None,
     ) -> CodexView | None:
         hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
-        if hopeless and forced is not FloorTier.FULL:
+        if hopeless and forced is not Coverage.FULL:
             return None
         documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
         return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
@@ -168,17 +173,24 @@ class CodexBuilder:
     # -- below
 
     async def _drafts(
-        self, generation: Generation, room: Room, settings: TierSettings, forced: FloorTier | None, report: Report
+        self,
+        generation: Generation,
+        room: FloorRoom,
+        settings: CoverageSettings,
+        forced: Coverage | None,
+        report: Report,
     ) -> CoverageDrafts:
         drafting = CoverageDrafter(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
         frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
         return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
 
-    def _pieces(self, generation: Generation, made: CoverageDrafts, decision: TierDecision) -> tuple[CodexPiece, ...]:
+    def _pieces(
+        self, generation: Generation, made: CoverageDrafts, decision: CoverageDecision
+    ) -> tuple[CodexPiece, ...]:
         """What stands in the floor for a tier below `full`, in the generation's order."""
-        if decision.tier is FloorTier.MAP and made.map_text:
+        if decision.tier is Coverage.MAP and made.map_text:
             return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
-        if decision.tier is not FloorTier.SKELETON:
+        if decision.tier is not Coverage.SKELETON:
             return ()
         whole = set(self._hot(generation, made, decision.hot_tokens))
         bodies = {
@@ -237,23 +249,23 @@ def quiet(progress: CodexProgress) -> None:
 
 
 def decided(
-    wanted: BuildRequest, sizes: TierSizes, settings: TierSettings, forced: FloorTier | None
-) -> tuple[TierDecision, tuple[str, ...]]:
+    wanted: BuildRequest, sizes: CoverageSizes, settings: CoverageSettings, forced: Coverage | None
+) -> tuple[CoverageDecision, tuple[str, ...]]:
     """The tier, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
     if wanted.keep is not None:
         return wanted.keep, ()
     try:
-        return decide_tier(sizes, wanted.room, settings, forced), ()
+        return decide_coverage(sizes, wanted.room, settings, forced), ()
     except (OverBudget, InvalidRequest) as fault:
         if wanted.strict:
             raise
-        return decide_tier(sizes, wanted.room, settings), (fault.message,)
+        return decide_coverage(sizes, wanted.room, settings), (fault.message,)
 
 
-def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:
+def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
     """The usual settings with what the codex says of itself laid over them."""
     said = own.numbers
-    return TierSettings(
+    return CoverageSettings(
         overhead_share=said.get("overhead", usual.overhead_share),
         window_share=said.get("window_share", usual.window_share),
         skeleton_window=int(said.get("skeleton_window", usual.skeleton_window)),
@@ -263,9 +275,9 @@ def settings_of(own: LoreFile, usual: TierSettings) -> TierSettings:
     )
 
 
-def own_tier(own: LoreFile) -> FloorTier | None:
+def own_tier(own: LoreFile) -> Coverage | None:
     """The tier that the codex asks for. Raises InvalidRequest for one that does not exist."""
-    return None if own.tier in (None, "auto") else tier_named(own.tier or "")
+    return None if own.tier in (None, "auto") else coverage_named(own.tier or "")
 
 
 def pieces_of(documents: Sequence[Document]) -> tuple[CodexPiece, ...]:
@@ -288,8 +300,8 @@ def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
     return AmendmentView(number=entry.number, path=entry.path, text=told)
 
 
-def _word(tier: FloorTier) -> str:
-    return "skeleton" if tier is FloorTier.SKELETON else tier.value
+def _word(tier: Coverage) -> str:
+    return "skeleton" if tier is Coverage.SKELETON else tier.value
 
 
 Read = Callable[[str, str], Document]
@@ -354,7 +366,7 @@ async def apply_changes(
     return AppliedChanges(await raising.amended(replace(now, chunks=chunks), followed.log), followed.new)
 
 
-async def floor_of(codex: CodexView, identity: IdentityView, voice: Voice) -> Floor:
+async def floor_of(codex: CodexView, identity: IdentityView, voice: ChatModel) -> Floor:
     """Taken from a question that nobody asked: what it says stands to the right of the floor."""
     turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
     return (await voice.composer.compose(context_of(turn))).assembled.floor

@@ -25,8 +25,8 @@ from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import NotReady
 from orchestrator.identities import DEFAULT
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.codex_choice import Candidate
-from orchestrator.prompt.coverage import FloorTier, Room, TierDecision, tier_named
+from orchestrator.prompt.codex_choice import ReadableCodex
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, FloorRoom, coverage_named
 
 log = logging.getLogger("lorekeep.codices")
 
@@ -42,7 +42,7 @@ class Codices:
         floors: Floors,
         loads: Loads,
         ledger: CodexStateStore,
-        forced: FloorTier | None,
+        forced: Coverage | None,
         idle_s: float = IDLE_S,
     ) -> None:
         self.library = library
@@ -62,7 +62,7 @@ class Codices:
 
     # -- looking
 
-    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[Candidate]:
+    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[ReadableCodex]:
         """What can be asked about, with its root. Raises LoreError; see `candidates_of`."""
         with translated():
             return candidates_of(await asyncio.to_thread(self.library.codices), asked, cwd, self.loads.far)
@@ -96,7 +96,7 @@ class Codices:
         """Whether nobody can ask before it is rebased, as far as that can be told now."""
         return self._machine.outlook.budget is not None and standing.overfull(self._room())
 
-    def _room(self) -> Room:
+    def _room(self) -> FloorRoom:
         return self._machine.room(self._identity_size)
 
     def answered(self, place: FloorKey, paths: list[str]) -> None:
@@ -122,7 +122,7 @@ class Codices:
         self,
         name: str,
         report: Report = quiet,
-        keep: TierDecision | None = None,
+        keep: CoverageDecision | None = None,
         *,
         strict: bool = False,
         settle: bool = True,
@@ -136,13 +136,13 @@ class Codices:
             standing = await self._raised(name, report, keep, strict=strict)
             return await self._take(standing, settle=settle)
 
-    async def _raised(self, name: str, report: Report, keep: TierDecision | None, *, strict: bool) -> CodexState:
+    async def _raised(self, name: str, report: Report, keep: CoverageDecision | None, *, strict: bool) -> CodexState:
         raising = self._ready()
         room = self._machine.room(await self.identity_tokens(name))
         identity = self.personas.newest(name)
         with translated():
             tier = (await asyncio.to_thread(self.ledger.wishes, name)).tier
-            forced = self._forced_by_settings if tier is None else tier_named(tier)
+            forced = self._forced_by_settings if tier is None else coverage_named(tier)
             return await raising.raised(BuildRequest(name, room, forced, keep, strict), identity, report)
 
     async def _take(self, standing: CodexState, *, settle: bool = True, grown: FloorKey | None = None) -> CodexState:

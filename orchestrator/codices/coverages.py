@@ -33,7 +33,7 @@ from codex.trees.roles import ROLE_SHARES, role_of
 from codex.trees.sampling import SampledFile, head, scaled
 from codex.trees.walk import has_repository
 from codex.unswept import unswept
-from orchestrator.prompt.coverage import FloorTier, Room, TierSettings, TierSizes, limit_of, share
+from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
 BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
@@ -64,18 +64,18 @@ class CoverageDrafter:
     documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
     count: Count
     remembered: Remembered
-    settings: TierSettings
+    settings: CoverageSettings
 
     @unswept()
     def drafts(
-        self, generation: Generation, room: Room, forced: FloorTier | None, report: Report, *, ranked: bool
+        self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: Report, *, ranked: bool
     ) -> CoverageDrafts:
         """Both lower tiers, counted. The map is made for the share of the window that it may take.
 
         `ranked`: who is central is needed also where the map itself is remembered.
         """
         budget = min(share(room.window, self.settings.map_share), room.kv_tokens)
-        with_skeletons = forced is FloorTier.SKELETON or (
+        with_skeletons = forced is Coverage.SKELETON or (
             room.window >= self.settings.skeleton_window
             and generation.bytes / BYTES_PER_TOKEN * LEAST_SKELETON <= limit_of(room, self.settings)
         )
@@ -284,8 +284,12 @@ def map_of(sample: Sequence[SampledFile], files: int, count: Count, most: int) -
     return min(most, round(count([text])[0] * files / len(sample)) + HEADING) if text else None
 
 
-def surveyed(sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count, map_tokens: int) -> TierSizes:
+def surveyed(
+    sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count, map_tokens: int
+) -> CoverageSizes:
     """All tiers before a load. `map_tokens`: what a map may take."""
     whole = whole_tokens(sample, files, total_bytes, count)
     signatures = skeleton_tokens(sample, files, total_bytes, count)
-    return TierSizes(whole, signatures, map_of(sample, files, count, map_tokens), estimated=("full", "skeleton", "map"))
+    return CoverageSizes(
+        whole, signatures, map_of(sample, files, count, map_tokens), estimated=("full", "skeleton", "map")
+    )

@@ -22,7 +22,7 @@ from codex.errors import (
     UnknownGeneration,
 )
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, NotReady
-from orchestrator.prompt.codex_choice import Candidate
+from orchestrator.prompt.codex_choice import ReadableCodex
 
 log = logging.getLogger("lorekeep.codices")
 
@@ -70,13 +70,13 @@ SOON_S = 2.0
 
 def candidates_of(
     codices: Sequence[Codex], asked: str | None, cwd: str, far: Callable[[str], str | None]
-) -> list[Candidate]:
+) -> list[ReadableCodex]:
     """What can be asked about, with its roots; `far` says how far a codex's load is, None where none runs. Raises NotReady,
     NotFound where what is asked about, or stood in, was never loaded to its end."""
     half = meant(asked, cwd, codices)
     if half is not None:
         raise refusal(half, far(half.name))
-    return [Candidate(one.name, root) for one in codices if one.newest is not None for root in one.roots]
+    return [ReadableCodex(one.name, root) for one in codices if one.newest is not None for root in one.roots]
 
 
 def meant(asked: str | None, cwd: str, codices: Sequence[Codex]) -> Codex | None:

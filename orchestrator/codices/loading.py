@@ -32,8 +32,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
 from orchestrator.machine.machine import Machine
 from orchestrator.model.arriving import WHOLE, arriving
-from orchestrator.model.chat_model import Voice
-from orchestrator.prompt.coverage import SHIPPED, decide_tier, share, tier_named
+from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.wire.places import is_url
 
@@ -46,13 +45,13 @@ class CodexLoader:
     watching: CodexWatchers
     tending: ArchiveUpkeep
     gauge: FreshnessGauge
-    voice: Callable[[], "asyncio.Future[Voice]"]
+    voice: Callable[[], "asyncio.Future[ChatModel]"]
 
     async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
         wanted = library_request(request)
         if request.tier is not None and request.tier != "auto":
-            tier_named(request.tier)
+            coverage_named(request.tier)
         with translated():
             name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
         if request.dry_run:
@@ -177,7 +176,7 @@ class CodexLoader:
         sizes = await asyncio.to_thread(
             surveyed, found.sample, found.files, found.bytes, voice.count_in_thread, map_tokens
         )
-        decision = decide_tier(sizes, room)
+        decision = decide_coverage(sizes, room)
         info = self.client.info
         report = survey_report(
             found.name,

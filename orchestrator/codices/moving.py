@@ -9,7 +9,7 @@ from orchestrator.codices.codices import Codices
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import LoreError
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.coverage import TierDecision
+from orchestrator.prompt.coverage import CoverageDecision
 from orchestrator.prompt.tier_moves import Pending, due, left, redecide
 
 log = logging.getLogger("lorekeep.codices")
@@ -51,7 +51,7 @@ class Moving:
             self._shelf.restate(standing, replace(standing, decision=replace(stands, reason=wanted.reason)))
         return None
 
-    async def _move(self, standing: CodexState, wanted: TierDecision) -> None:
+    async def _move(self, standing: CodexState, wanted: CoverageDecision) -> None:
         log.info("codex %s moves from %s to %s: %s", standing.name, standing.decision.tier, wanted.tier, wanted.reason)
         try:
             await self._shelf.raise_codex(standing.name, keep=wanted)

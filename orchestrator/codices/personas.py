@@ -15,7 +15,7 @@ from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.identities import DEFAULT, Identities
-from orchestrator.model.chat_model import Voice
+from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.assembled import Floor
 from orchestrator.wire.lore import IdentityState
 
@@ -29,9 +29,9 @@ class Personas:
         self._identities = identities
         self._ledger = ledger
         self._floors = floors
-        self._speaking: tuple[Voice, Serving] | None = None
+        self._speaking: tuple[ChatModel, Serving] | None = None
 
-    def speak(self, voice: Voice) -> None:
+    def speak(self, voice: ChatModel) -> None:
         """The model is known from now on."""
         self._speaking = voice, Serving(self._identities, self._ledger, voice.info.fingerprint, voice.tools)
 
@@ -100,14 +100,14 @@ class Personas:
     # -- inside
 
     @property
-    def _voice(self) -> Voice:
+    def _voice(self) -> ChatModel:
         return self._spoken()[0]
 
     @property
     def _serving(self) -> Serving:
         return self._spoken()[1]
 
-    def _spoken(self) -> tuple[Voice, Serving]:
+    def _spoken(self) -> tuple[ChatModel, Serving]:
         if self._speaking is None:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._speaking

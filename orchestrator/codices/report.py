@@ -7,7 +7,7 @@ from codex.catalog.generations import Codex
 from codex.progress import CodexProgress
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.state import CodexState
-from orchestrator.prompt.coverage import TierDecision, TierSizes
+from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
 
 Event = Mapping[str, Any]
 
@@ -70,8 +70,8 @@ def survey_report(
     files: int,
     skipped: Mapping[str, int],
     notices: tuple[str, ...],
-    sizes: TierSizes,
-    decision: TierDecision,
+    sizes: CoverageSizes,
+    decision: CoverageDecision,
     kv_bytes_per_token: float,
     how: str,
 ) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def survey_report(
     }
 
 
-def tokens_of(sizes: TierSizes) -> dict[str, int | None]:
+def tokens_of(sizes: CoverageSizes) -> dict[str, int | None]:
     return {"full": sizes.full, "skeleton": sizes.skeleton, "map": sizes.map}
 
 

@@ -7,8 +7,16 @@ from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.trees.port import TreeState
 from formatters.context import CodexView, IdentityView
-from orchestrator.prompt.coverage import SHIPPED, FloorTier, Room, TierDecision, TierSettings, TierSizes, available
-from orchestrator.prompt.strategy import Standing as FloorStanding
+from orchestrator.prompt.coverage import (
+    SHIPPED,
+    Coverage,
+    CoverageDecision,
+    CoverageSettings,
+    CoverageSizes,
+    FloorRoom,
+    available,
+)
+from orchestrator.prompt.strategy import FloorCoverage as FloorStanding
 from orchestrator.wire.lore import CodexInAnswer
 
 
@@ -20,17 +28,17 @@ class CodexState:
     roots: tuple[str, ...]
     generation: Generation
     view: CodexView
-    sizes: TierSizes
-    decision: TierDecision
+    sizes: CoverageSizes
+    decision: CoverageDecision
     tokens: int
     chunks: int = 0
     log: tuple[Amendment, ...] = ()
     files: Files = field(default_factory=lambda: Files({}))
     notices: tuple[str, ...] = ()
     amended: int = 0
-    settings: TierSettings = SHIPPED
+    settings: CoverageSettings = SHIPPED
     rebase_share: float | None = None  # the codex's own, where it names one
-    forced: FloorTier | None = None
+    forced: Coverage | None = None
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
@@ -47,7 +55,7 @@ class CodexState:
         same = before.generation.state == self.generation.state
         return replace(self, tree=before.tree) if same and self.tree is None else self
 
-    def overfull(self, room: Room) -> bool:
+    def overfull(self, room: FloorRoom) -> bool:
         """Whether its log has grown so long that no conversation fits behind it."""
         return self.tokens + self.amended > min(available(room, self.settings), room.kv_tokens)
 

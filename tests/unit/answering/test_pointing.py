@@ -11,7 +11,7 @@ from codex.trees.port import TreeState
 from formatters.context import CodexView
 from orchestrator.answering.passages import Passage
 from orchestrator.answering.pointing import lines_of, pointed, pointing
-from orchestrator.codices.standing import Standing
+from orchestrator.codices.state import CodexState
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes
 
 TEXT = "import os\n\n\ndef run():\n    return os.name\n"
@@ -20,7 +20,7 @@ DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
 
 def standing():
     generation = Generation("demo", 1, TreeState(), (FileEntry("src/app/main.py", DIGEST, len(TEXT)),))
-    return Standing(
+    return CodexState(
         name="demo",
         roots=("/src/demo",),
         generation=generation,

@@ -16,7 +16,7 @@ from codex.trees.sources import LoadSpec
 from orchestrator.codices.coverages import surveyed, whole_tokens
 from orchestrator.codices.loading import known_from
 from orchestrator.codices.report import survey_report
-from orchestrator.prompt.coverage import Room, TierSizes, decide_tier
+from orchestrator.prompt.coverage import CoverageSizes, FloorRoom, decide_coverage
 
 STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 WORD = re.compile(r"\w+|[^\w\s]|\n")
@@ -64,8 +64,8 @@ def test_of_a_small_codebase_everything_is_in_the_sample(library, tmp_path):
 
 
 def test_a_survey_marks_its_figures_and_says_about():
-    sizes = TierSizes(90_000, 9_000, 2_000, estimated=("full", "skeleton", "map"))
-    decision = decide_tier(sizes, Room(window=32_000, identity=0, kv_tokens=32_000))
+    sizes = CoverageSizes(90_000, 9_000, 2_000, estimated=("full", "skeleton", "map"))
+    decision = decide_coverage(sizes, FloorRoom(window=32_000, identity=0, kv_tokens=32_000))
     report = survey_report("it", ("/x",), 3, {}, (), sizes, decision, 1.0, "estimated from 3 of 9 files")
     assert report["estimated"] == ["full", "skeleton", "map"]
     assert report["tokens"] == {"full": 90_000, "skeleton": 9_000, "map": 2_000}
@@ -77,8 +77,8 @@ def test_a_survey_marks_its_figures_and_says_about():
 
 
 def test_counted_figures_are_not_called_estimates():
-    sizes = TierSizes(1_000)
-    assert "about" not in decide_tier(sizes, Room(window=32_000, identity=0, kv_tokens=32_000)).reason
+    sizes = CoverageSizes(1_000)
+    assert "about" not in decide_coverage(sizes, FloorRoom(window=32_000, identity=0, kv_tokens=32_000)).reason
 
 
 def test_all_tiers_of_a_survey_are_estimated(library, tmp_path):
@@ -129,6 +129,6 @@ def test_figures_are_called_estimates_only_where_something_was_not_read():
 
 
 def test_an_estimate_that_fits_is_one_good_sentence():
-    sizes = TierSizes(9_000, estimated=("full",))
-    reason = decide_tier(sizes, Room(window=32_000, identity=0, kv_tokens=32_000)).reason
+    sizes = CoverageSizes(9_000, estimated=("full",))
+    reason = decide_coverage(sizes, FloorRoom(window=32_000, identity=0, kv_tokens=32_000)).reason
     assert reason == "full, because about 9,000 tokens fit in 22,400 of a window of 32,000"

@@ -5,11 +5,11 @@ import pytest
 from codex.catalog.generations import Codex
 from orchestrator.codices.faults import candidates_of
 from orchestrator.errors import NotFound, NotReady
-from orchestrator.prompt.codex_choice import Candidate
+from orchestrator.prompt.codex_choice import ReadableCodex
 
 REPO = Codex("repo", "/src/repo#", ("/src/repo", "/src/docs"), "{}", 3)
 BIG = Codex("big", "/src/repo/big#", ("/src/repo/big",), "{}", None)
-ALL = [Candidate("repo", "/src/repo"), Candidate("repo", "/src/docs")]
+ALL = [ReadableCodex("repo", "/src/repo"), ReadableCodex("repo", "/src/docs")]
 
 
 def candidates(asked, cwd="", far=None):

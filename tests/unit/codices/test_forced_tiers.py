@@ -4,34 +4,37 @@ import pytest
 
 from orchestrator.codices.building import BuildRequest, decided
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.coverage import FloorTier, Room, TierSettings, TierSizes, decide_tier
+from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom, decide_coverage
 
-SIZES = TierSizes(full=20_000, skeleton=None, map=500)
-SMALL, LARGE = Room(window=8_000, identity=100, kv_tokens=8_000), Room(window=64_000, identity=100, kv_tokens=64_000)
+SIZES = CoverageSizes(full=20_000, skeleton=None, map=500)
+SMALL, LARGE = (
+    FloorRoom(window=8_000, identity=100, kv_tokens=8_000),
+    FloorRoom(window=64_000, identity=100, kv_tokens=64_000),
+)
 
 
 def test_it_stands_where_it_fits():
-    decision, why_not = decided(BuildRequest("a", LARGE), SIZES, TierSettings(), FloorTier.FULL)
-    assert (decision.tier, why_not) == (FloorTier.FULL, ())
+    decision, why_not = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.FULL)
+    assert (decision.tier, why_not) == (Coverage.FULL, ())
 
 
 def test_a_load_that_asks_for_it_is_refused_with_the_numbers():
     with pytest.raises(OverBudget, match="20,000 tokens"):
-        decided(BuildRequest("a", SMALL, strict=True), SIZES, TierSettings(), FloorTier.FULL)
+        decided(BuildRequest("a", SMALL, strict=True), SIZES, CoverageSettings(), Coverage.FULL)
 
 
 def test_after_a_restart_what_fits_stands_instead_with_a_notice():
-    decision, (why_not,) = decided(BuildRequest("a", SMALL), SIZES, TierSettings(), FloorTier.FULL)
-    assert decision.tier is FloorTier.MAP
+    decision, (why_not,) = decided(BuildRequest("a", SMALL), SIZES, CoverageSettings(), Coverage.FULL)
+    assert decision.tier is Coverage.MAP
     assert why_not.startswith("tier full was forced, but 20,000 tokens do not fit")
 
 
 def test_a_tier_that_is_not_made_for_the_codex_gives_way_too():
-    decision, (why_not,) = decided(BuildRequest("a", LARGE), SIZES, TierSettings(), FloorTier.SKELETON)
-    assert decision.tier is FloorTier.FULL
+    decision, (why_not,) = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.SKELETON)
+    assert decision.tier is Coverage.FULL
     assert "skeleton" in why_not
 
 
 def test_a_decision_to_keep_is_kept():
-    keep = decide_tier(SIZES, SMALL)
-    assert decided(BuildRequest("a", LARGE, keep=keep), SIZES, TierSettings(), FloorTier.FULL) == (keep, ())
+    keep = decide_coverage(SIZES, SMALL)
+    assert decided(BuildRequest("a", LARGE, keep=keep), SIZES, CoverageSettings(), Coverage.FULL) == (keep, ())

@@ -6,7 +6,7 @@ from codex.catalog.generations import Generation
 from codex.trees.port import TreeState
 from formatters.context import CodexView
 from orchestrator.codices.state import CodexState
-from orchestrator.prompt.coverage import FloorTier, Room, TierDecision, TierSizes
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
 
 MAIN, KIWI, PLUM = (TreeState(name, "1a2b3c4") for name in ("main", "kiwi", "plum"))
 FIRST = CodexState(
@@ -14,8 +14,8 @@ FIRST = CodexState(
     roots=("/src/demo",),
     generation=Generation("demo", 1, MAIN, ()),
     view=CodexView(name="demo"),
-    sizes=TierSizes(1_000, None, None),
-    decision=TierDecision(FloorTier.FULL, 1, 1_000, 3_000, "it fits"),
+    sizes=CoverageSizes(1_000, None, None),
+    decision=CoverageDecision(Coverage.FULL, 1, 1_000, 3_000, "it fits"),
     tokens=1_000,
 )
 
@@ -39,6 +39,6 @@ def test_a_load_that_told_the_state_anew_has_seen_the_disk_itself() -> None:
 
 
 def test_a_log_leaves_no_room_for_a_conversation_when_it_passes_what_a_floor_may_take() -> None:
-    room = Room(window=100_000, identity=100, kv_tokens=1_500)
+    room = FloorRoom(window=100_000, identity=100, kv_tokens=1_500)
     assert not replace(FIRST, amended=500).overfull(room)
     assert replace(FIRST, amended=501).overfull(room)

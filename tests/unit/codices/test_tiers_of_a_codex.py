@@ -8,9 +8,9 @@ from codex.library import Library
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.building import Lines
 from orchestrator.codices.coverages import CoverageDrafter, chosen, most_telling
-from orchestrator.prompt.coverage import FloorTier, Room, TierSettings
+from orchestrator.prompt.coverage import Coverage, CoverageSettings, FloorRoom
 
-ROOM = Room(window=32_000, identity=100, kv_tokens=32_000)
+ROOM = FloorRoom(window=32_000, identity=100, kv_tokens=32_000)
 
 
 def count(texts):
@@ -34,7 +34,7 @@ def library(tmp_path):
 
 def drafting(library, tmp_path, read=None):
     return CoverageDrafter(
-        read or library.documents_of, count, SqliteRemembered(tmp_path / "r.sqlite3"), TierSettings()
+        read or library.documents_of, count, SqliteRemembered(tmp_path / "r.sqlite3"), CoverageSettings()
     )
 
 
@@ -59,10 +59,10 @@ def test_what_was_made_once_is_neither_read_nor_parsed_again(library, tmp_path):
 
 
 def test_a_codex_far_too_large_for_its_room_gets_no_skeleton_unless_forced(library, tmp_path):
-    small = Room(window=32_000, identity=0, kv_tokens=1)
+    small = FloorRoom(window=32_000, identity=0, kv_tokens=1)
     generation = library.generation("demo")
     assert drafting(library, tmp_path).drafts(generation, small, None, lambda _: None, ranked=False).skeletons == {}
-    forced = drafting(library, tmp_path).drafts(generation, small, FloorTier.SKELETON, lambda _: None, ranked=False)
+    forced = drafting(library, tmp_path).drafts(generation, small, Coverage.SKELETON, lambda _: None, ranked=False)
     assert len(forced.skeletons) == 6
 
 
