@@ -1,13 +1,16 @@
 """Tiers are invisible: what was evicted, restarted or damaged changes what is computed, never what is answered."""
 
 import random
+from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
+from orchestrator.engine.checkpoints.file import Header
 from orchestrator.engine.checkpoints.segments import segments, spans
+from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
 
@@ -300,11 +303,38 @@ def test_spans_tile_a_path_and_never_cross_the_end_of_the_floor(cut, upto):
 
 
 def test_equal_prefixes_have_equal_names_and_owners_have_their_own_right_of_the_floor():
-    from array import array
-
     ids = array("I", range(600))
     mine = [one.name for one in segments("root", ids, 300, 1, 600)]
     yours = [one.name for one in segments("root", ids, 300, 2, 600)]
     assert mine[:2] == yours[:2]
     assert not set(mine[2:]) & set(yours[2:])
     assert Tier.DISK == "disk"
+
+
+@example([(1, 1), (1, 13), (1, 1), (1, 13)])  # equal siblings, and what is restored goes on from the second of them
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 30)), min_size=2, max_size=8))
+def test_tails_that_come_and_go_change_no_answer(tmp_path_factory, script):
+    machine = Machine(folder=tmp_path_factory.mktemp("kv"))
+    machine.floor("code", CODE)
+    for ticket, (talk, length) in enumerate(script, 1):
+        tail = [talk] * length * 20
+        machine.ask(ticket, "code", tail, 5)
+        machine.finish()
+        machine.tiers.flush()
+        evict_tails(machine.loop.admission.pools["code"].tree)
+        assert machine.answer(ticket) == naive_answer([*CODE, *tail], 5)
+
+
+def evict_tails(tree):
+    for node in reversed(list(tree.nodes())):  # each after all that lie below it
+        if node.owner is not None:
+            tree.evict(node)
+
+
+def test_what_a_restore_takes_is_foretold_by_its_bytes_until_it_was_seen():
+    tiers = Tiers("root", None, 1 << 30, 0)
+    tiers.keep(Header("root", "name", "root", 0, 2, array("I", [1, 2])), bytes(1_000_000), through=False)
+    assert tiers.restore_ms() == 1.0
+    tiers.brought(100_000, 200.0)
+    assert 1.99 < tiers.restore_ms() < 2.0
+    tiers.close()

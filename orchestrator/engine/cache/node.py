@@ -22,7 +22,6 @@ class Node:
     filler: int | None = None  # the ticket that computes it now
     sequence: int | None = None
     used: int = 0  # clock of the last lease or release
-    walked: float = 0.0  # what a cell of its pool had cost in all steps, at the last lease or release
     gone: bool = False  # evicted
     handed: int = 0  # position up to which its cells were taken below, for it to go
     place: Boundary | None = None  # the last one at or before its start, once its path was named

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
 from orchestrator.engine.cache.node import Node, Tokens, common_prefix
-from orchestrator.engine.scheduler.idling import outstayed
 
 
 class Cells(Protocol):
@@ -53,7 +52,6 @@ class Tree:
         self._price = price
         self._spare = list(reversed(sequences))
         self._clock = 0
-        self._walked = 0.0
 
     # -- looking
 
@@ -125,7 +123,7 @@ class Tree:
         """A path is used now: all others are older by one use. Who only asks for room each round uses nothing."""
         self._clock += 1
         for node in tip.path():
-            node.used, node.walked = self._clock, self._walked
+            node.used = self._clock
 
     def _shared(self, ids: Tokens, owner: int) -> Node:
         """The node at whose end the path of `ids` leaves what is there."""
@@ -159,7 +157,7 @@ class Tree:
         assert node.parent is not None
         at = depth - node.start
         upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.filled, at), node.leases)
-        upper.filler, upper.used, upper.walked = node.filler if not upper.whole else None, node.used, node.walked
+        upper.filler, upper.used = node.filler if not upper.whole else None, node.used
         upper.place, node.place = node.place, None
         upper.children = [node]
         siblings = node.parent.children
@@ -233,19 +231,6 @@ class Tree:
         """The unleased tip that is worth least."""
         tips, price = [node for node in self.nodes() if node.leases == 0 and not node.children], self._price()
         return min(tips, key=lambda tip: worth(price, tip.start, tip.stands, self._clock - tip.used), default=None)
-
-    def walk(self, milliseconds: float) -> None:
-        """A step was made, which took so long for each cell."""
-        self._walked += milliseconds
-
-    def idle(self, restore_ms: float) -> Iterator[Node]:
-        """Unleased tips right of a floor that it costs more to keep than to bring back (`idling`). Each may be evicted."""
-        tips = [node for node in self.nodes() if node.owner is not None and node.leases == 0 and not node.children]
-        return (tip for tip in tips if outstayed(self._walked - tip.walked, restore_ms))
-
-    def bear(self, tip: Node) -> None:
-        """It may stay for as long again."""
-        tip.walked = self._walked
 
     def evict(self, tip: Node) -> int:
         """Frees a tip's cells and returns how many. Its sequence falls back to the node above, or becomes spare."""

@@ -32,10 +32,6 @@ class Keeping(Protocol):
         """Saves what is queued until the deadline, at least one piece; nothing while the tiers are `crowded`."""
         ...
 
-    def keeps(self, node: Node) -> bool:
-        """Whether all that a node holds has arrived below, so that its cells can go and be brought back."""
-        ...
-
     def kept(self, pool: Pool) -> Mapping[Node, int]:
         """How many cells of each node of a pool have arrived below."""
         ...

@@ -65,9 +65,6 @@ class Keeper:
             if self._clock() >= deadline:
                 return
 
-    def keeps(self, node: Node) -> bool:
-        return all(self.tiers.arrived(one.name) for one in self._over(node, path_of(node), node.stands))
-
     def kept(self, pool: Pool) -> dict[Node, int]:
         """On the first path that leads over a node: a segment may begin in one node and end in the next."""
         found = dict[Node, int]()

@@ -56,9 +56,6 @@ class WholeKeeper:
             if self._clock() >= deadline:
                 return
 
-    def keeps(self, node: Node) -> bool:
-        return node.end in self._ends(path_of(node))
-
     def kept(self, pool: Pool) -> dict[Node, int]:
         """Looked for once for each tip: pieces are found by naming all before them."""
         found = dict[Node, int]()

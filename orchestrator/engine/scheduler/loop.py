@@ -220,7 +220,6 @@ class Loop:
             self._recovery.failed(pool, error)
         else:
             self._recovery.succeeded(pool)
-            self._behind.stepped(pool, self.costs, step.rows)
 
     @property
     def costs(self) -> Costs:

@@ -14,10 +14,8 @@ from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.keeping import Keeping
-from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.scheduler.counters import Counters
-from orchestrator.engine.scheduler.idling import walk_ms
 from orchestrator.engine.scheduler.slack import Slack
 
 SLICE_SECONDS = 0.02  # of a round
@@ -64,21 +62,6 @@ class Behind:
             again, below = price.again(node.start, node.stands), kept.get(node, 0)
             lost += again * (node.filled - below) + min(again, restore) * below
         return lost
-
-    def stepped(self, pool: Pool, costs: Costs, rows: int) -> None:
-        """A step of so many rows was made, which walked all cells of the pool: tails that outstayed their welcome go.
-
-        Only what has arrived below goes, so it takes no time; what was not taken there stays until its cells are needed.
-        Memories without ranges keep theirs: to bring back a state of them costs as much for a short tail as for a long one.
-        """
-        pool.tree.walk(walk_ms(costs, rows))
-        if self._keeper is None or not pool.tree.ranges:
-            return
-        for tip in pool.tree.idle(self._keeper.tiers.restore_ms()):
-            if self._keeper.keeps(tip):
-                pool.tree.evict(tip)
-            else:
-                pool.tree.bear(tip)
 
     # -- doing it
 
