@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.engine.costs import Costs, Kinds
+from orchestrator.engine.costs import TERMS, Costs, Kinds
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 log = logging.getLogger("lorekeep.engine")
@@ -91,8 +91,22 @@ def checked(data: bytes) -> Kinds:
     checksum, _, content = data.partition(b"\n")
     if checksum != hashlib.sha256(content).hexdigest().encode():
         raise ValueError("it is damaged")
-    found: Kinds = json.loads(content)
-    return found
+    return upgraded(json.loads(content))
+
+
+def upgraded(kinds: Kinds) -> Kinds:
+    """The form of now, of files whose fifth and last term was for rows of flash attention outside its tiles on a CPU.
+
+    Where no step had such rows the term is 0 and goes; where one had, nothing is known.
+    """
+    if "loose" in kinds:
+        return {}
+    if "tiles" not in kinds and all(len(rows) == TERMS + 1 for rows in kinds.values()):
+        return kinds
+    return {
+        "prompts" if kind == "tiles" else kind: [row[:TERMS] for row in (*rows[:TERMS], rows[-1])]
+        for kind, rows in kinds.items()
+    }
 
 
 def save(costs: Costs, path: Path) -> None:

@@ -121,7 +121,6 @@ class FakeBackend:
     """`end_every`: one token in so many ends the answer, on average. `constant`: states have one size, whatever is read."""
 
     tokens = 1 << 31  # bytes alone have texts
-    tile = 1
     threads = 1
     sequence_bytes = 8
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from support.real_engine import TEXT, engine
 
-from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.client.process import ChildProcess
 from orchestrator.engine.messages import (
     Admitted,
@@ -85,7 +84,7 @@ async def idle_pools(process: ChildProcess, messages: AsyncIterator[Any]) -> Eng
 
 def assert_all_given_back(snapshot: EngineSnapshot) -> None:
     for pool in snapshot.pools:
-        assert (pool.reserved, pool.leased) == (SCRATCH_CELLS, 0)
+        assert (pool.reserved, pool.leased) == (0, 0)
         assert pool.free + pool.reserved + pool.evictable == pool.size
 
 

@@ -20,7 +20,7 @@ def kept(cache: Path) -> list[Path]:
 
 
 def taken_up(path: Path) -> list[float]:
-    costs = Costs(1)
+    costs = Costs()
     CostFile(costs, path)
     return predictions(costs)
 
@@ -36,7 +36,7 @@ async def test_a_killed_child_leaves_what_its_steps_cost_and_the_next_one_takes_
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         (path,) = kept(tmp_path)
-        assert taken_up(path) != pytest.approx(predictions(Costs(1)), rel=MATERIAL)
+        assert taken_up(path) != pytest.approx(predictions(Costs()), rel=MATERIAL)
         await next_child(client)
         assert (await ask(client, 11))[0] == code(11)
     assert kept(tmp_path) == [path]
@@ -52,4 +52,4 @@ async def test_damaged_costs_are_learned_anew_and_the_answer_is_right(quoter_mod
         await load(client)
         text, _ = await ask(client, 11)
         assert (text, client.restarts) == (code(11), 0)
-    assert taken_up(path) != pytest.approx(predictions(Costs(1)), rel=MATERIAL)
+    assert taken_up(path) != pytest.approx(predictions(Costs()), rel=MATERIAL)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.cache.sizes import ROUND
 from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, InferenceJob, Outcome, Reason, Urgency
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -94,7 +93,7 @@ class Line:
         """Why it can never run under the present grant: compare and set on the grant's number."""
         if one.need > self.grant.window or one.need == 0:
             return Reason.WINDOW
-        if one.need + SCRATCH_CELLS > self.grant.cells // ROUND * ROUND:
+        if one.need > self.grant.cells // ROUND * ROUND:
             return Reason.STALE if one.planned not in (0, self.grant.number) else Reason.CELLS
         return None
 

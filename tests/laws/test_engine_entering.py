@@ -143,11 +143,11 @@ def test_its_cells_are_its_own_while_it_is_restored(tmp_path: Path) -> None:
     made.round()
     assert made.loop._tickets[1].phase is Phase.RESTORING
     assert made.loop.admission.pools["long"].in_use() >= len(LONG) + 2 + 100
-    made.ask(2, "long", [8] * 600, 300)  # does not fit beside it
+    made.ask(2, "long", [8] * 663, 300)  # does not fit beside it
     made.round()
     assert made.loop._tickets[2].phase is Phase.WAITING
     made.finish()
-    assert (made.answer(1), made.answer(2)) == (alone(LONG, [5, 6], 100), alone(LONG, [8] * 600, 300))
+    assert (made.answer(1), made.answer(2)) == (alone(LONG, [5, 6], 100), alone(LONG, [8] * 663, 300))
 
 
 def test_a_piece_that_is_damaged_is_computed_and_nobody_waits_for_it(tmp_path: Path) -> None:

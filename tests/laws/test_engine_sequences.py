@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.cache.sizes import MOST_SEQUENCES, ROUND, Growth, Scale, Size
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Admitted, Grant, Outcome
@@ -162,7 +161,7 @@ def test_buffers_of_further_sequences_give_way_to_a_prompt_that_needs_their_room
         one.machine.ask(ticket, "code", [ticket], 30)
     one.finish()
     assert one.machine.loop.admission.pools["code"].memory.sequences > 3
-    tail = [1] * (2048 - SCRATCH_CELLS - len(FLOOR) - 5)
+    tail = [1] * (2048 - len(FLOOR) - 5)
     one.machine.ask(9, "code", tail, 5)
     one.finish()
     assert one.machine.answer(9) == naive_answer([*FLOOR, *tail], 5)

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.checkpoints.file import Header
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments, spans
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.fake import FakeBackend
@@ -333,7 +333,7 @@ def evict_tails(tree):
 
 def test_what_a_restore_takes_is_foretold_by_its_bytes_until_it_was_seen():
     tiers = Tiers("root", None, 1 << 30, 0)
-    tiers.keep(Header("root", "name", "root", 0, 2, array("I", [1, 2])), bytes(1_000_000), through=False)
+    tiers.keep(SegmentHeader("root", "name", "root", 0, 2, array("I", [1, 2])), bytes(1_000_000), through=False)
     assert tiers.restore_ms() == 1.0
     tiers.brought(100_000, 200.0)
     assert 1.99 < tiers.restore_ms() < 2.0

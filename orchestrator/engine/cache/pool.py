@@ -1,9 +1,8 @@
 """A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
 
 free + reserved + evictable + leased = cells: so `free` is counted, and the law (`conservation`) is that it is never below
-0. Reserved are the prompt tokens still to compute, what running answers may still grow by, and the scratch that padding
-and restores use. A ticket is admitted with all it may ever need, or not at all. What this file does not know: who comes
-first, and what a token means.
+0. Reserved are the prompt tokens still to compute and what running answers may still grow by. A ticket is admitted with
+all it may ever need, or not at all. What this file does not know: who comes first, and what a token means.
 """
 
 from array import array
@@ -17,8 +16,6 @@ from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.messages import PoolState
 from orchestrator.engine.scheduler.slack import OutOfTime
-
-SCRATCH_CELLS = 63  # what pads a step of one token up to a tile of 64
 
 
 class Pool:
@@ -45,7 +42,7 @@ class Pool:
 
     @property
     def scratch(self) -> int:
-        """The sequence that pads steps and carries ranges: the last one, which the tree does not have."""
+        """The sequence that saves and restores ranges: the last one, which the tree does not have."""
         return self.memory.sequences - 1
 
     def rebind(self, memory: Memory) -> None:
@@ -139,7 +136,7 @@ class Pool:
         self._growth[ticket] -= 1
 
     def reserved(self) -> int:
-        return SCRATCH_CELLS + sum(self._growth.values()) + self.tree.promised()
+        return sum(self._growth.values()) + self.tree.promised()
 
     def free(self) -> int:
         return self.memory.cells - self.reserved() - self.tree.standing()

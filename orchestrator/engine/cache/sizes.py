@@ -14,7 +14,7 @@ from orchestrator.engine.backend import Backend, Memory
 
 ROUND = 256  # llama.cpp pads a context to a multiple of this
 MOST_SEQUENCES = 256  # that llama.cpp has in a context
-LEAST_ANCHORED = 3  # without ranges: what carries states and pads, and for one answer its floor's state and its own
+LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.vocab import Vocabulary
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
-CPU_TILE = 64  # flash attention on a CPU works in tiles of this many rows, with f16 or f32 KV
 
 
 class LlamaBackend:
@@ -37,7 +36,6 @@ class LlamaBackend:
         self.vocabulary = Vocabulary(self._model)
         self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        self.tile = CPU_TILE if not self.on_gpu and spec.flash_attention and spec.kv_type_k in ("f16", "f32") else 1
         self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
         # Logits of a row: llama.cpp makes room for one of each sequence when it makes a context.
         self.sequence_bytes = 4 * self.tokens

@@ -15,7 +15,7 @@ from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Price
 from orchestrator.engine.cache.leaving import Idle, leaving, room
 from orchestrator.engine.cache.moving import Moving
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.pool import SCRATCH_CELLS, Pool
+from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.releasing import release
 from orchestrator.engine.cache.sizes import ROUND, Growth, Scale, Size, rounded, size_of
 from orchestrator.engine.cache.transfer import move
@@ -85,7 +85,7 @@ class Admission:
         self.shrink_to_grant()
         if self.held() > self.grant.cells:
             return None
-        name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens + SCRATCH_CELLS
+        name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens
         if self._too_wide(name, need):
             self.close(name)
         return self._pool(name, need, ticket.number)

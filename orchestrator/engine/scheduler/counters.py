@@ -18,7 +18,6 @@ class Counters:
     computed_tokens: int = 0
     generated_tokens: int = 0
     evicted_tokens: int = 0
-    padded_tokens: int = 0
     drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0

@@ -4,8 +4,7 @@
     2. prefill goes to one pool a round: interactive before background, then the oldest;
     3. it fills what the round's time budget leaves, further tickets of that pool in the same order;
     4. beside it the shortest prefills of its class, in one pool, for at most a quarter of the time (`credit_ms`);
-    5. a step is padded where padding makes it sooner;
-    6. places that padding would waste, or that pay for themselves, verify drafts of answers.
+    5. drafts of answers are verified where that makes the answers faster.
 
 A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens. A
 short question does not wait for a long cold floor, and the floor, the oldest of its class, never stands still.
@@ -34,7 +33,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket, padding.
+    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket.
 
     credit_ms: what it earns for short prefills, or takes of what they had.
     """
@@ -42,15 +41,13 @@ class Step:
     pool: int
     answering: tuple[int, ...]
     prefill: tuple[tuple[int, int], ...] = ()
-    padding: int = 0
     drafts: tuple[tuple[int, int], ...] = ()
     credit_ms: float = 0.0
 
     @property
     def rows(self) -> int:
         """Tokens that the backend takes."""
-        beside = sum(count for _, count in (*self.prefill, *self.drafts))
-        return len(self.answering) + beside + self.padding
+        return len(self.answering) + _tokens(self.prefill) + _tokens(self.drafts)
 
 
 @dataclass(frozen=True)
@@ -123,11 +120,9 @@ def plan_round(
     for pool in sorted({*load.answers, *prefill}):
         tickets, filling = tuple(answering.get(pool, ())), prefill.get(pool, ())
         rows = len(tickets) + _tokens(filling)
-        padding = costs.padding(rows, cells[pool], limits.batch)
         mine_drafts = {number: drafts[number] for number in tickets if number in drafts} if drafts else {}
-        chosen = _drafts(mine_drafts, len(tickets), rows, padding, cells[pool], limits, costs)
-        padding = max(0, padding - _tokens(chosen))
-        steps.append(Step(pool, tickets, filling, padding, chosen, credit.get(pool, 0.0)))
+        chosen = _drafts(mine_drafts, len(tickets), rows, cells[pool], limits, costs)
+        steps.append(Step(pool, tickets, filling, chosen, credit.get(pool, 0.0)))
     return tuple(steps)
 
 
@@ -193,17 +188,15 @@ def _tokens(counts: Sequence[tuple[int, int]]) -> int:
 
 
 def _drafts(
-    drafts: Mapping[int, Draft], answers: int, rows: int, padding: int, cells: int, limits: Limits, costs: Costs
+    drafts: Mapping[int, Draft], answers: int, rows: int, cells: int, limits: Limits, costs: Costs
 ) -> tuple[tuple[int, int], ...]:
-    """Tokens to verify for each answer: in the places of the padding, else as many as make the answers sooner."""
+    """Tokens to verify for each answer: none, a few or more, whichever is predicted to be the fastest."""
     if not drafts or rows > answers:
         return ()  # a prefill fills the step
     places = min(limits.logits, limits.batch) - answers
-    if padding:
-        return _shared(drafts, min(padding, places))
     best: tuple[tuple[int, int], ...] = ()
     speed = answers / costs.milliseconds(rows, cells)
-    for more in (-rows % costs.tile, 4 * len(drafts), 12 * len(drafts)):
+    for more in (4 * len(drafts), 12 * len(drafts)):
         chosen = _shared(drafts, min(more, places))
         added = sum(tokens for _, tokens in chosen)
         told = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from orchestrator.engine.cache.pool import SCRATCH_CELLS
 from orchestrator.engine.messages import Grant, InferenceJob, Reason
 
 
@@ -57,8 +56,8 @@ def _too_long(job: InferenceJob, floor: Floor, grant: Grant) -> Refusal | None:
     need = prompt + job.max_tokens
     if need > grant.window:
         return Refusal(Reason.WINDOW, f"{prompt} + {job.max_tokens} tokens exceed the window of {grant.window}")
-    if need + SCRATCH_CELLS > grant.cells:
+    if need > grant.cells:
         stale = job.grant not in (0, grant.number)
         reason = Reason.STALE if stale else Reason.CELLS
-        return Refusal(reason, f"{need} tokens of KV are needed, {grant.cells - SCRATCH_CELLS} are granted")
+        return Refusal(reason, f"{need} tokens of KV are needed, {grant.cells} are granted")
     return None

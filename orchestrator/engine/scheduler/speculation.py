@@ -11,7 +11,7 @@ from orchestrator.engine.scheduler.drafts import GRAM, Drafting, Source
 from orchestrator.engine.scheduler.planner import Draft
 from orchestrator.engine.scheduler.ticket import Ticket
 
-MOST_DRAFTED = 63  # with the token itself one tile
+MOST_DRAFTED = 63  # with the token itself the rows of a step that may have logits
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
 

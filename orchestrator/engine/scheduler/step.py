@@ -1,8 +1,7 @@
 """One step: rows in, the backend's call, and what it made of the tickets that took part.
 
     tokens of answers, drafts ┐
-    prompt tokens             ├─▶ decode ─▶ cells stand ─▶ sample ─▶ verify drafts ─▶ text, or the end
-    padding                   ┘
+    prompt tokens             ┴─▶ decode ─▶ cells stand ─▶ sample ─▶ verify drafts ─▶ text, or the end
 
 What to compute was decided in `plan`. Knows no queue and no pool but the step's.
 """
@@ -35,7 +34,7 @@ class Stepping:
         reporting: Reporting,
         watch: Watch,
     ) -> None:
-        self.costs = Costs(backend.tile)
+        self.costs = Costs()
         self._backend = backend
         self._speculation = speculation
         self._floor_stands = floor_stands
@@ -56,9 +55,7 @@ class Stepping:
             filled.append((ticket, node, tokens))
             if row is not None:
                 sampled.append((ticket, row))
-        if step.padding:
-            batch.add(pool.scratch, 0, [0] * step.padding, output=False)
-        self._decode(pool, batch, step.padding, cells)
+        self._decode(pool, batch, cells)
         for ticket, node, tokens in filled:
             self._filled(pool, ticket, node, tokens)
         for ticket, row in sampled:
@@ -87,19 +84,16 @@ class Stepping:
         row = batch.add(pool.tree.attach(node), node.stands, run, output=last)
         return (row if last else None), node
 
-    def _decode(self, pool: Pool, batch: Batch, padding: int, cells: int) -> None:
+    def _decode(self, pool: Pool, batch: Batch, cells: int) -> None:
         # A process's first step may compile kernels, or page in weights from a slow disk, for minutes: it tells nothing.
         first = self._counters.steps == 0
         seconds = math.inf if first else self.costs.milliseconds(len(batch), cells) / 1000
         began = self._reporting.clock()
         with self._watch(seconds):
             pool.memory.decode(batch)
-        if padding:
-            pool.memory.remove(pool.scratch, 0, -1)
         if not first:
             self.costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
         self._counters.steps += 1
-        self._counters.padded_tokens += padding
 
     # -- what it made of them
 

@@ -1,5 +1,7 @@
 """What steps cost is kept for each way to compute, and a damaged file is as none."""
 
+import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.cost_file import KEPT, MATERIAL, PREFIX, CostFile, cost_path, predictions, used
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import Costs, Kinds
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.model import EngineSpec
 
@@ -25,7 +27,7 @@ def taught(costs: Costs, slower: float = 1.0, rounds: int = 40) -> Costs:
 
 
 def read(path: Path) -> Costs:
-    costs = Costs(64)
+    costs = Costs()
     CostFile(costs, path)
     return costs
 
@@ -36,32 +38,48 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_was_learned_is_taken_up_again(path: Path):
-    costs = taught(Costs(64))
+    costs = taught(Costs())
     CostFile(costs, path).save()
     assert read(path).kept() == costs.kept()
     assert predictions(read(path)) == pytest.approx(predictions(costs), rel=0.05)
-    assert predictions(read(path)) != pytest.approx(predictions(Costs(64)), rel=MATERIAL)
+    assert predictions(read(path)) != pytest.approx(predictions(Costs()), rel=MATERIAL)
 
 
 @given(st.data())
 def test_a_damaged_file_is_as_none(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     path = tmp_path_factory.mktemp("costs") / "costs"
-    CostFile(taught(Costs(64), rounds=4), path).save()
+    CostFile(taught(Costs(), rounds=4), path).save()
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
     path.write_bytes(whole[: data.draw(st.sampled_from([at, at + 1, len(whole)]))])
-    assert predictions(read(path)) == predictions(Costs(64))
+    assert predictions(read(path)) == predictions(Costs())
+
+
+def written(path: Path, kinds: Kinds) -> Path:
+    content = json.dumps(kinds).encode()
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    return path
+
+
+def test_a_file_with_a_term_for_tiles_of_rows_is_taken_up_where_no_row_was_outside_them(tmp_path: Path):
+    costs = taught(Costs())
+    names = {"prompts": "tiles", "answers": "answers"}
+    former = {
+        names[kind]: [[*row, 0.0] for row in (*rows[:-1], [0.0] * 4, rows[-1])] for kind, rows in costs.kept().items()
+    }
+    assert read(written(tmp_path / "costs", former)).kept() == costs.kept()
+    assert read(written(tmp_path / "costs", {**former, "loose": former["tiles"]})).kept() == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\n", b"\xff\x00", b'{"answers": [[1e308]]}'])
 def test_what_is_no_file_of_costs_is_as_none(tmp_path: Path, content: bytes):
     (tmp_path / "costs").write_bytes(content)
-    assert predictions(read(tmp_path / "costs")) == predictions(Costs(64))
+    assert predictions(read(tmp_path / "costs")) == predictions(Costs())
 
 
 def test_a_change_that_matters_is_written_and_a_small_one_is_not(path: Path):
-    costs = Costs(64)
+    costs = Costs()
     file = CostFile(costs, path)
     file.keep()
     assert not path.exists(), "nothing was learned"
@@ -78,8 +96,8 @@ def test_a_change_that_matters_is_written_and_a_small_one_is_not(path: Path):
 
 
 def test_what_was_taken_up_is_not_written_again(path: Path):
-    CostFile(taught(Costs(64)), path).save()
-    file = CostFile(Costs(64), path)
+    CostFile(taught(Costs()), path).save()
+    file = CostFile(Costs(), path)
     path.unlink()
     file.keep()
     assert not path.exists()
@@ -87,7 +105,7 @@ def test_what_was_taken_up_is_not_written_again(path: Path):
 
 def test_a_place_that_cannot_be_written_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "file").write_text("no folder")
-    costs = Costs(64)
+    costs = Costs()
     file = CostFile(costs, tmp_path / "file" / "costs")
     taught(costs)
     caplog.clear()
@@ -99,7 +117,7 @@ def test_a_place_that_cannot_be_written_is_told_of_once(tmp_path: Path, caplog: 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert cost_path(INFO, EngineSpec("fake")) is None
-    CostFile(taught(Costs(64)), None).save()
+    CostFile(taught(Costs()), None).save()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -115,7 +133,7 @@ def aged(folder: Path, count: int) -> list[Path]:
 def test_only_those_used_last_are_kept_and_its_own_in_any_case(tmp_path: Path):
     own = cost_path(INFO, EngineSpec("fake", cache_folder=str(tmp_path)))
     assert own is not None
-    CostFile(taught(Costs(64)), own).save()
+    CostFile(taught(Costs()), own).save()
     os.utime(own, (1, 1))
     others = aged(tmp_path, KEPT + 5)
     (tmp_path / "a folder of checkpoints").mkdir()
@@ -129,7 +147,7 @@ def test_only_those_used_last_are_kept_and_its_own_in_any_case(tmp_path: Path):
 def test_what_is_left_of_a_write_that_was_cut_off_counts_as_a_file_and_goes_in_its_turn(tmp_path: Path):
     others = aged(tmp_path, KEPT)
     others[0].rename(others[0].with_suffix(".tmp"))
-    CostFile(Costs(64), tmp_path / f"{PREFIX}new")
+    CostFile(Costs(), tmp_path / f"{PREFIX}new")
     assert not others[0].with_suffix(".tmp").exists()
     assert all(path.exists() for path in others[1:])
 

@@ -3,7 +3,7 @@
 from array import array
 
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.pool import SCRATCH_CELLS, Pool
+from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.sizes import Size
 from orchestrator.engine.fake import FakeBackend
 
@@ -16,13 +16,13 @@ def pool(cells: int = 500, sequences: int = 5) -> Pool:
 
 def test_an_empty_pool_has_all_its_cells_but_the_scratch() -> None:
     empty = pool()
-    assert (empty.free(), empty.reserved(), empty.idle()) == (500 - SCRATCH_CELLS, SCRATCH_CELLS, True)
+    assert (empty.free(), empty.reserved(), empty.idle()) == (500, 0, True)
 
 
 def test_a_ticket_reserves_its_prompt_and_all_it_may_answer() -> None:
     one = pool()
     assert one.admit(1, FLOOR, 100, 1, 50) is not None
-    assert one.free() == 500 - SCRATCH_CELLS - 150
+    assert one.free() == 500 - 150
     check(one)
 
 
@@ -30,15 +30,15 @@ def test_two_tickets_with_the_same_floor_reserve_it_once() -> None:
     one = pool()
     one.admit(1, FLOOR + array("I", [1]), 100, 1, 50)
     one.admit(2, FLOOR + array("I", [2]), 100, 2, 50)
-    assert one.free() == 500 - SCRATCH_CELLS - 100 - 2 - 100
+    assert one.free() == 500 - 100 - 2 - 100
     check(one)
 
 
 def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wanted() -> None:
     one = pool()
-    assert one.admit(1, FLOOR, 100, 1, 400) is None
-    assert (one.free(), one.idle(), list(one.tree.nodes())) == (500 - SCRATCH_CELLS, True, [])
-    assert one.wanted == Size(100 + 400 + SCRATCH_CELLS, 2)
+    assert one.admit(1, FLOOR, 100, 1, 401) is None
+    assert (one.free(), one.idle(), list(one.tree.nodes())) == (500, True, [])
+    assert one.wanted == Size(100 + 401, 2)
     check(one)
 
 
@@ -50,7 +50,7 @@ def test_who_asks_for_room_round_after_round_makes_nothing_older() -> None:
     one.release(1, tip)
     before = one.tree._clock, tip.used
     for _ in range(20):
-        assert one.admit(2, FLOOR + array("I", [1]), 100, 1, 400) is None
+        assert one.admit(2, FLOOR + array("I", [1]), 100, 1, 401) is None
     assert (one.tree._clock, tip.used) == before
 
 
@@ -80,5 +80,5 @@ def test_a_released_ticket_gives_everything_back() -> None:
     tip = one.admit(1, FLOOR, 100, 1, 50)
     assert tip is not None
     one.release(1, tip)
-    assert one.free() == 500 - SCRATCH_CELLS
+    assert one.free() == 500
     check(one)

@@ -21,9 +21,8 @@ def test_nothing_is_foretold_before_the_engine_has_told_anything():
     assert prompt_s({}, 0, 100) is None
 
 
-@pytest.mark.parametrize("tile", [1, 64])
-def test_a_token_is_a_share_of_a_full_step_wherever_the_step_is(tile):
-    costs = Costs(tile)
+def test_a_token_is_a_share_of_a_full_step_wherever_the_step_is():
+    costs = Costs()
     empty, cell = costs.per_token(512)
     for cells in (1_000, 8_000, 100_000):
         assert empty + cell * cells == pytest.approx(costs.milliseconds(512, cells) / 512)

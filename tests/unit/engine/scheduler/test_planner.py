@@ -24,10 +24,10 @@ def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = Fa
 
 
 def planned(
-    answering: dict[int, list[int]] | None = None, wants: tuple[Want, ...] = (), budget: float = 1e9, tile: int = 1
+    answering: dict[int, list[int]] | None = None, wants: tuple[Want, ...] = (), budget: float = 1e9
 ) -> tuple[Step, ...]:
     limits = Limits(512, budget, alone_ms=budget)
-    return plan_round(answering or {}, wants, {0: 1000, 1: 1000, 2: 1000}, limits, Costs(tile))
+    return plan_round(answering or {}, wants, {0: 1000, 1: 1000, 2: 1000}, limits, Costs())
 
 
 def test_every_running_answer_gets_its_token_in_every_pool() -> None:
@@ -58,7 +58,7 @@ def test_a_prefill_always_moves_however_small_the_budget() -> None:
 
 def test_while_nobody_is_answered_steps_may_be_longer() -> None:
     limits = Limits(512, budget_ms=1.0, alone_ms=1e9)
-    alone, beside = (plan_round(a, (want(1, 500),), {0: 1000}, limits, Costs(64)) for a in ({}, {0: [9]}))
+    alone, beside = (plan_round(a, (want(1, 500),), {0: 1000}, limits, Costs()) for a in ({}, {0: [9]}))
     assert alone[0].prefill == ((1, 500),)
     assert beside[0].prefill[0][1] <= 64
 
@@ -67,12 +67,12 @@ wants_of = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000), st.boolea
 answers = st.dictionaries(st.integers(0, 2), st.lists(st.integers(100, 200), max_size=9, unique=True), max_size=3)
 
 
-@given(answers, wants_of, st.floats(1, 2000), st.sampled_from([1, 64]))
+@given(answers, wants_of, st.floats(1, 2000))
 def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was_wanted(
-    answering: dict[int, list[int]], specs: list[tuple[int, int, bool]], budget: float, tile: int
+    answering: dict[int, list[int]], specs: list[tuple[int, int, bool]], budget: float
 ) -> None:
     wants = tuple(want(n, tokens, pool, background=back) for n, (pool, tokens, back) in enumerate(specs))
-    steps = planned(answering, wants, budget, tile)
+    steps = planned(answering, wants, budget)
     served = {step.pool: list(step.answering) for step in steps if step.answering}
     assert served == {pool: tickets for pool, tickets in answering.items() if tickets}
     assert len({step.pool for step in steps}) == len(steps)
@@ -83,38 +83,27 @@ def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was
         assert 0 < tokens <= wants[ticket].tokens
         assert wants[ticket].pool == step.pool
     for step in steps:
-        assert len(step.answering) + sum(tokens for _, tokens in step.prefill) + step.padding <= 512
+        assert step.rows <= 512
     if prefills:
         assert prefills[0][1] == min(wants).ticket
 
 
-def padding(tile: int, saved: float) -> Costs:
-    """Costs of a machine where `saved` of a short step's time is saved by a whole tile."""
-    costs = Costs(tile)
-    for _ in range(20):
-        costs.learn(tile, 1000, 100.0 * (1 - saved))
-        costs.learn(tile // 2 + 5, 1000, 100.0)
-    return costs
-
-
-PADDING = {tile: padding(tile, 0.6) for tile in (32, 64)}
 many_answers = st.dictionaries(st.integers(0, 2), st.lists(st.integers(100, 200), max_size=31, unique=True), max_size=3)
 drafted = st.dictionaries(st.integers(100, 200), st.builds(Draft, st.integers(1, 63), st.floats(0, 63)), max_size=100)
 
 
 @pytest.mark.parametrize("batch", [32, 64, 100, 512])
 @settings(max_examples=200)
-@given(many_answers, wants_of, st.floats(1, 2000), drafted, st.sampled_from([None, 32, 64]))
+@given(many_answers, wants_of, st.floats(1, 2000), drafted)
 def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_has_logits_for(
     batch: int,
     answering: dict[int, list[int]],
     specs: list[tuple[int, int, bool]],
     budget: float,
     drafts: dict[int, Draft],
-    tile: int | None,
 ) -> None:
     wants = tuple(want(n, tokens, pool, background=back) for n, (pool, tokens, back) in enumerate(specs))
-    limits, costs = Limits(batch, budget, alone_ms=budget), PADDING[tile] if tile else Costs(1)
+    limits, costs = Limits(batch, budget, alone_ms=budget), Costs()
     for step in plan_round(answering, wants, {0: 1000, 1: 1000, 2: 1000}, limits, costs, drafts):
         assert step.rows <= batch
         assert len(step.answering) + sum(count for _, count in step.drafts) <= max(limits.logits, len(step.answering))
@@ -122,26 +111,8 @@ def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_ha
 
 def test_three_drafted_answers_share_a_small_batch() -> None:
     drafts = {number: Draft(63, 60.0) for number in (1, 2, 3)}
-    (step,) = plan_round({0: [1, 2, 3]}, (), {0: 1000}, Limits(32), Costs(1), drafts)
+    (step,) = plan_round({0: [1, 2, 3]}, (), {0: 1000}, Limits(32), Costs(), drafts)
     assert 3 < step.rows <= 32
-
-
-def test_a_step_is_padded_to_a_tile_only_where_the_backend_takes_a_whole_one() -> None:
-    assert PADDING[64].padding(37, 1000, 512) == 27
-    padded = [
-        plan_round({0: list(range(37))}, (), {0: 1000}, Limits(batch), PADDING[64])[0].padding for batch in (40, 63, 64)
-    ]
-    assert padded == [0, 0, 27]
-
-
-@given(st.integers(0, 8), st.integers(64, 5000), st.floats(50, 1000))
-def test_a_step_keeps_to_its_budget_when_more_than_one_tile_could_be_taken(
-    beside: int, tokens: int, budget: float
-) -> None:
-    costs, limits = Costs(64), Limits(512, budget, alone_ms=budget)
-    (step,) = plan_round({0: list(range(100, 100 + beside))}, (want(1, tokens),), {0: 1000}, limits, costs)
-    rows = beside + step.prefill[0][1] + step.padding
-    assert rows <= 64 + 63 or costs.milliseconds(rows, 1000) <= budget
 
 
 def prefilled(
@@ -166,23 +137,23 @@ def prefilled(
 def test_a_short_question_beside_a_long_cold_prefill_is_prefilled_within_a_few_rounds(
     pool: int, answering: dict[int, list[int]]
 ) -> None:
-    made, left = prefilled([want(1, 30_000), want(2, 14, pool)], 6, answering, Costs(1))
+    made, left = prefilled([want(1, 30_000), want(2, 14, pool)], 6, answering, Costs())
     assert left[2] == 0
     assert all(any(ticket == 1 for step in steps for ticket, _ in step.prefill) for steps in made)
 
 
 def test_a_short_question_that_was_saved_up_for_is_prefilled_at_once() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 14, 1)], 1, {0: [9]}, Costs(1), credit=SHORT_MS)
+    _, left = prefilled([want(1, 30_000), want(2, 14, 1)], 1, {0: [9]}, Costs(), credit=SHORT_MS)
     assert left[2] == 0
 
 
 def test_what_is_no_short_prefill_waits_for_its_age() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 20_000, 1)], 20, {}, Costs(1), credit=SHORT_MS)
+    _, left = prefilled([want(1, 30_000), want(2, 20_000, 1)], 20, {}, Costs(), credit=SHORT_MS)
     assert left[2] == 20_000
 
 
 def test_a_background_prefill_however_short_waits_for_interactive_ones() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 14, 1, background=True)], 20, {}, Costs(1), credit=SHORT_MS)
+    _, left = prefilled([want(1, 30_000), want(2, 14, 1, background=True)], 20, {}, Costs(), credit=SHORT_MS)
     assert left[2] == 14
 
 
@@ -192,7 +163,7 @@ def test_short_prefills_that_never_cease_take_no_more_than_their_share_of_the_fi
     specs: list[tuple[int, int]], answering: dict[int, list[int]]
 ) -> None:
     """In each round the same short ones want as much again: the oldest still has three quarters of the time."""
-    costs, credit, left, shorts, total = Costs(1), 0.0, 30_000, 0.0, 0.0
+    costs, credit, left, shorts, total = Costs(), 0.0, 30_000, 0.0, 0.0
     cells = {0: 1000, 1: 1000, 2: 1000}
     for _ in range(60):
         wants = [want(1, left), *(want(2 + n, tokens, pool) for n, (pool, tokens) in enumerate(specs))]

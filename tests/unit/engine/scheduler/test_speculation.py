@@ -187,7 +187,7 @@ def test_on_a_model_that_does_not_quote_drafts_change_an_answer_only_where_two_t
 
 
 def drafts_planned(expected: float) -> tuple[tuple[int, int], ...]:
-    (step,) = plan_round({0: [1]}, (), {0: 1000}, Limits(512), Costs(1), {1: Draft(8, expected)})
+    (step,) = plan_round({0: [1]}, (), {0: 1000}, Limits(512), Costs(), {1: Draft(8, expected)})
     return step.drafts
 
 
