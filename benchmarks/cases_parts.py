@@ -26,10 +26,8 @@ from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, S
 from formatters.probe import probe
 from formatters.registry import builtin
 from formatters.template import ChatTemplate
-from orchestrator.answering.agent import Answerer
+from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
-from orchestrator.answering.model import EngineModel
-from orchestrator.answering.tools import SearchArchive
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import AnswerDelta, Completion, Encode, Encoded, Outcome, Reason
@@ -39,10 +37,9 @@ from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import read_ranks
 from orchestrator.engine.vocab.patterns import PATTERNS
 from orchestrator.engine.vocab.table import read_table
-from orchestrator.prompt.assembly import Assembler
+from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer, context_of
 from orchestrator.prompt.evidence import FoundPassages
-from orchestrator.prompt.tokens import TokenCache
 
 MIB = 2**20
 SEGMENTS = 64

@@ -10,14 +10,12 @@ from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
-from orchestrator.answering.agent import Answerer
-from orchestrator.answering.answer import Answers
-from orchestrator.answering.engine_port import EngineInference
-from orchestrator.answering.keeping import ConversationStore
+from orchestrator.answering.agent import Answerer, SearchArchive
+from orchestrator.answering.answer import Answers, ConversationStore
+from orchestrator.answering.conversations import Conversations
+from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.preparing import Preparer
-from orchestrator.answering.sessions.store import SessionStore
-from orchestrator.answering.tools import SearchArchive
-from orchestrator.answering.turn_state import Conversations
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.codices import Codices

@@ -14,7 +14,7 @@ from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
 from orchestrator.codices.faults import translated
 from orchestrator.instance import folders
-from orchestrator.model.arriving import arriving, why_waiting
+from orchestrator.model.chat_model import arriving, why_waiting
 from orchestrator.model.host import model_of
 from orchestrator.observe.logs import set_up
 from orchestrator.running.program import Program

@@ -8,31 +8,28 @@ A plan is the same story without its end: nothing is inferred and nothing is rem
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from formatters.blocks import BlockKind
-from orchestrator.answering import accounts
-from orchestrator.answering.agent import Answerer, Finished
-from orchestrator.answering.engine_port import EngineInference
+from orchestrator.answering import report
+from orchestrator.answering.agent import Answerer, EngineModel, Finished
+from orchestrator.answering.conversations import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
-from orchestrator.answering.inference import InferenceRequest
-from orchestrator.answering.keeping import ConversationStore
-from orchestrator.answering.model import EngineModel
-from orchestrator.answering.patience import deadline_of, loop_time, refuse_waiting, until_first, within
-from orchestrator.answering.planning import plan_report
-from orchestrator.answering.preparing import PreparedQuestion, Preparer
-from orchestrator.answering.refused import refuse_blind, refuse_other_floor
+from orchestrator.answering.inference import EngineInference, InferenceRequest
+from orchestrator.answering.preparing import PreparedQuestion, Preparer, refuse_blind, refuse_other_floor
+from orchestrator.answering.report import plan_report
+from orchestrator.answering.sessions import SessionStore
+from orchestrator.answering.waiting import deadline_of, loop_time, refuse_waiting, until_first, within
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
-from orchestrator.errors import NotReady
-from orchestrator.model.arriving import WHOLE, arriving, why_waiting
-from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.breaks import broke_at
-from orchestrator.service import Answered, Ask, AskEvent, Report, Text, Thought, ToolCall, Waiting
+from orchestrator.errors import LoreError, NotReady
+from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
+from orchestrator.prompt.composing import broke_at
+from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.wire.lore import Citation, Lore
 
 
@@ -43,6 +40,48 @@ class RunState:
     admitted: Admitted | None = None
     first_token: float = 0.0
     finished: Finished | None = None
+
+
+@dataclass(frozen=True)
+class ConversationStore:
+    sessions: SessionStore
+    conversations: Conversations
+
+    def kept(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> PreparedQuestion:
+        """With its session, where one begins. The answer was given: that it could not be kept is told beside it."""
+        if prepared.ask.private:
+            return prepared
+        try:
+            prepared = self._with_session(prepared)
+            self._remember(prepared, finished, ids)
+        except LoreError as fault:  # also a conflict: another question began one of that name meanwhile
+            return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
+        return prepared
+
+    def _with_session(self, prepared: PreparedQuestion) -> PreparedQuestion:
+        """A new session, named or not, begins with its first answer: a question that was refused leaves none behind."""
+        ask = prepared.ask
+        if prepared.session is not None or ask.session is None:
+            return prepared
+        codex = prepared.standing.name if prepared.standing else None
+        session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
+        return replace(prepared, session=session, began=True)
+
+    def _remember(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> None:
+        """The turn becomes State."""
+        state = prepared.turn.state.closed(prepared.turn.query, *finished.running)
+        kept = Conversation(state, prepared.turn.environment, prepared.turn.codex, prepared.composed)
+        if prepared.session is not None:
+            self.sessions.append(prepared.session.id, stored_turns(state, ids, len(prepared.turn.state.turns)))
+            self.conversations.keep(session_key(prepared.session.id), kept)
+        else:
+            codex = prepared.standing.name if prepared.standing else None
+            self.conversations.keep(next_key(prepared.ask, codex, finished.text), kept)
+
+
+def next_key(ask: Ask, codex: str | None, answer: str) -> str:
+    """The name under which a stateless client will come back: its messages and our answer."""
+    return key_of(ask.principal.uid, codex, [*ask.messages, Message("assistant", answer)])
 
 
 @dataclass(frozen=True)
@@ -181,14 +220,14 @@ class Answers:
         now = time.monotonic()
         first = ((heard.first_token or now) - arrived) * 1000
         completions = heard.finished.completions
-        timings = accounts.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
-        reuse = accounts.true_reuse(heard.admitted, completions)
+        timings = report.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
+        reuse = report.true_reuse(heard.admitted, completions)
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
             update={
                 "trace": trace,
                 "timings": timings,
-                "drafts": accounts.drafts(completions),
+                "drafts": report.drafts(completions),
                 "citations": citations,
             }
         )
@@ -204,7 +243,7 @@ class Answers:
     def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse]) -> Lore:
         prompt, standing = prepared.composed.assembled, prepared.standing
         gpu = self.client.info is not None and self.client.info.device != "CPU"
-        parts = accounts.placed(reuse, gpu=gpu)
+        parts = report.placed(reuse, gpu=gpu)
         machine = self.preparing.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
@@ -214,14 +253,14 @@ class Answers:
             began=prepared.began,
             model=self.model_name,
             notice=self.notice,
-            notices=tuple(dict.fromkeys(filter(None, (*accounts.not_used(prepared.ask), told, *prepared.unseen)))),
+            notices=tuple(dict.fromkeys(filter(None, (*report.not_used(prepared.ask), told, *prepared.unseen)))),
             identity=prepared.served.state(),
             codex=standing.state(indexing=prepared.indexing) if standing else None,
-            strategy=accounts.strategy_state(prepared.decision),
-            blocks=accounts.block_states(prompt, parts),
+            strategy=report.strategy_state(prepared.decision),
+            blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
-            prompt=accounts.prompt_state(prompt, parts),
-            governor=accounts.governor_state(
+            prompt=report.prompt_state(prompt, parts),
+            governor=report.governor_state(
                 machine.levels.memory or "unknown",
                 prompt.tokens,
                 self.client.info.kv_bytes_per_token if self.client.info else 0.0,

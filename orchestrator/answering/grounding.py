@@ -14,7 +14,7 @@ from codex.citations import Files, ShownLines, check
 from codex.cited import cited
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, TurnContext, TurnView
-from orchestrator.answering.passages import Passage
+from orchestrator.answering.selection import Passage
 from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, laid_over, spans_now
 from orchestrator.wire.lore import Citation
 

@@ -1,11 +1,27 @@
 """The port through which an answer is inferred: a composed prompt in, text out. Who computes it is not known here."""
 
-from collections.abc import AsyncIterator
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Sampling, Urgency
-from orchestrator.prompt.assembled import Assembled
+from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.messages import (
+    Admitted,
+    AnswerDelta,
+    Completion,
+    Grant,
+    InferenceJob,
+    Outcome,
+    PrefillProgress,
+    Reason,
+    Sampling,
+    Urgency,
+)
+from orchestrator.engine.token_ids import Ids
+from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.prompt.assembly import Assembled, Floor
 
 
 @dataclass(frozen=True)
@@ -33,3 +49,107 @@ class Inference(Protocol):
     """
 
     def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]: ...
+
+
+STALE_TRIES = 3
+
+
+class Engine(Protocol):
+    """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
+
+    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
+    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None: ...
+    def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]: ...
+
+
+class EngineEncoder:
+    """`tokens.Encoder` over the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
+        try:
+            return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
+        except EngineUnavailable as fault:
+            raise _unavailable(fault) from fault
+
+
+class EngineInference:
+    """`inference.Inference` over the engine. `grant` gives the one in force."""
+
+    def __init__(self, engine: Engine, grant: Callable[[], Grant]) -> None:
+        self._engine = engine
+        self._grant = grant
+
+    async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
+        for _ in range(STALE_TRIES):
+            try:
+                async with aclosing(self._run(request.prompt.floor, _job(request, self._grant().number))) as events:
+                    async for event in events:
+                        yield event
+                return
+            except _Stale:  # refused at the door: nothing was sent yet
+                continue
+        raise NotReady("the memory for this question was taken by others meanwhile", "ask again", retry_after=1.0)
+
+    async def prefill(
+        self, floor: Floor, pool: str = "", urgency: Urgency = Urgency.BACKGROUND
+    ) -> AsyncIterator[InferenceEvent]:
+        """Computes a floor and generates nothing. Events and faults as of `infer`; `pool` as of the engine's floors."""
+        self._engine.put_floor(floor.name, floor.ids, pool)
+        job = InferenceJob(ticket=0, floor=floor.name, tail=b"", owner=0, max_tokens=0, urgency=urgency)
+        async with aclosing(self._run(floor, job)) as events:
+            async for event in events:
+                yield event
+
+    async def _run(self, floor: Floor, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
+        self._engine.put_floor(floor.name, floor.ids)
+        try:
+            async with aclosing(self._engine.run(job)) as events:
+                async for event in events:
+                    if isinstance(event, Completion) and event.outcome is not Outcome.DONE:
+                        raise _Stale if event.reason is Reason.STALE else fault_of(event)
+                    yield event
+        except EngineUnavailable as fault:
+            raise _unavailable(fault) from fault
+
+
+class _Stale(Exception):
+    """Planned under a grant that is no longer in force."""
+
+
+def fault_of(ended: Completion) -> LoreError:
+    """What a ticket that was not answered means to the user."""
+    what = ended.detail or f"the engine ended the request: {ended.reason}"
+    if ended.reason in (Reason.WINDOW, Reason.CELLS):
+        return OverBudget(what, "ask something shorter, allow fewer answer tokens, or start a new session")
+    if ended.reason is Reason.SAMPLING:
+        return InvalidRequest(what, "correct that setting")
+    if ended.reason is Reason.SCHEMA:
+        return InvalidRequest(what, "simplify the JSON schema")
+    if ended.reason is Reason.DROPPED:
+        return CodexDropped(f"{what} while this was answered", "`lore codex list` shows those there are")
+    if ended.reason is Reason.TOKENS:  # they would be handed over once more
+        return EngineFailed(what, "start the daemon again")
+    return EngineFailed(what, "ask again", retry_after=1.0)
+
+
+def _unavailable(fault: EngineUnavailable) -> EngineFailed:
+    if fault.broken:
+        return EngineFailed(str(fault), "see what is wrong with: lore doctor")
+    return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
+
+
+def _job(request: InferenceRequest, grant: int) -> InferenceJob:
+    return InferenceJob(
+        ticket=0,  # the client numbers it
+        floor=request.prompt.floor.name,
+        tail=request.prompt.tail,
+        owner=request.owner,
+        max_tokens=request.max_tokens,
+        sampling=request.sampling,
+        stop=request.stop,
+        urgency=request.urgency,
+        grant=grant,
+    )

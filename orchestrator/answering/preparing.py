@@ -6,46 +6,44 @@ Each step is a method that reads like its name; nothing here runs the model.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from formatters.context import AttachmentView, IdentityView, TurnContext
+from formatters.context import AttachmentView, IdentityView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
-from orchestrator.answering.asked import sampling_of, split, tool_view
-from orchestrator.answering.news import codex_of, news_for, told_anew
-from orchestrator.answering.passages import Passage
-from orchestrator.answering.pointing import Pointed, pointed, pointing
-from orchestrator.answering.sessions.records import Session
-from orchestrator.answering.sessions.store import SessionStore
-from orchestrator.answering.turn_state import (
+from orchestrator.answering.conversations import (
     Conversation,
     Conversations,
+    codex_of,
     key_of,
+    news_for,
     session_key,
     state_of_messages,
     state_of_session,
+    told_anew,
 )
+from orchestrator.answering.selection import Passage, Pointed, pointed, pointing
+from orchestrator.answering.sessions import Session, SessionStore
 from orchestrator.codices.building import one_line
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.serving import Served
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Sampling
-from orchestrator.errors import NotFound
+from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.codex_choice import SessionCodex as Kept
-from orchestrator.prompt.codex_choice import choose_codex
+from orchestrator.prompt.budget import Reach, governed, within_reach
 from orchestrator.prompt.composing import Composed, context_of
-from orchestrator.prompt.coverage import share
+from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
-from orchestrator.prompt.governing import governed
-from orchestrator.prompt.naming import named_documents
-from orchestrator.prompt.reach import Reach, within_reach
-from orchestrator.prompt.situation import environment_of, renewed, sigil_of
-from orchestrator.prompt.strategy import Decision, QuestionFigures, Retrieval, StrategyParameters, decide
+from orchestrator.prompt.situation import SessionCodex as Kept
+from orchestrator.prompt.situation import choose_codex, environment_of, named_documents, renewed, sigil_of
+from orchestrator.prompt.strategy import Decision, QuestionFigures, Retrieval, StrategyParameters, coverages_of, decide
 from orchestrator.prompt.tasks import TaskMatch, classify
 from orchestrator.service import Ask, Message
 
@@ -269,3 +267,69 @@ def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
     """What the answer may not know of the codex: also one that searches for nothing says so."""
     told = not blind or any(blind in notice for notice in gathered.notices)
     return gathered.notices if told else (*gathered.notices, blind)
+
+
+TEMPERATURE = 0.7  # of a user's model, where the client names none
+
+
+def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
+    """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
+    system = tuple(one.content for one in messages if one.role in ("system", "developer") and one.content)
+    said = [one for one in messages if one.role not in ("system", "developer")]
+    if not said or said[-1].role != "user":
+        raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
+    if not said[-1].content.strip():
+        raise InvalidRequest("the question is empty", "say what you want to know")
+    return said[-1].content, tuple(said[:-1]), system
+
+
+def tool_view(tool: Mapping[str, Any]) -> ToolView:
+    """A client's own tool in OpenAI's shape. Raises InvalidRequest."""
+    function = tool.get("function", tool)
+    try:
+        return ToolView(
+            name=function["name"],
+            description=function.get("description") or "",
+            parameters_json_schema=function.get("parameters") or {},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRequest(f"a tool is not described as it should be: {error}", "see OpenAI's tools") from error
+
+
+def sampling_of(ask: Ask, greedy: bool) -> Sampling:
+    """As the client wants it; `greedy`: what it leaves open is not drawn by chance."""
+    usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
+    given: dict[str, Any] = {
+        "temperature": ask.temperature,
+        "top_k": ask.top_k,
+        "top_p": ask.top_p,
+        "min_p": ask.min_p,
+        "repeat_penalty": ask.repeat_penalty,
+        "seed": ask.seed,
+        "logprobs": ask.logprobs,
+        "schema": json.dumps(ask.schema) if ask.schema else None,
+    }
+    return replace(usual, **{key: value for key, value in given.items() if value is not None})
+
+
+def refuse_other_floor(decision: Decision) -> None:
+    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
+    if decision.needs_tier is not None:
+        raise InvalidRequest(
+            f"{decision.strategy} needs the tier {coverages_of(decision.strategy)}, and this codex stands in another",
+            "ask without --strategy, or load it in that tier first: "
+            f"lore load PATH --tier {decision.needs_tier} ({decision.cost})",
+        )
+
+
+def refuse_blind(prepared: PreparedQuestion) -> None:
+    """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
+    standing, state = prepared.standing, prepared.turn.state
+    told = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
+    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
+    if standing is None or standing.decision.tier is Coverage.FULL or told or not searched or prepared.gathered.found:
+        return
+    raise NotFound(
+        f"nothing in {standing.name} answers to this question, and only its {standing.decision.tier} stands in the prefix",
+        "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
+    )

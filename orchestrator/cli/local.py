@@ -119,7 +119,7 @@ def models_folder() -> Path:
 
 def model_setting(name: str) -> str:
     """The setting that names this model, its file looked into. Raises Failure."""
-    from orchestrator.model.using import setting_of
+    from orchestrator.model.folder import setting_of
 
     with told():
         return setting_of(name, models_folder())
@@ -127,7 +127,7 @@ def model_setting(name: str) -> str:
 
 def use_model(setting: str, config: str | None) -> dict[str, Any]:
     """Writes it into the configuration. Raises Failure."""
-    from orchestrator.model.using import use_model as written
+    from orchestrator.model.folder import use_model as written
 
     with told():
         return written(setting, os.environ, Path(config) if config else None)
@@ -135,14 +135,14 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
 
 def gguf_fault(path: Path) -> str:
     """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
-    from orchestrator.model.at_hand import damage
+    from orchestrator.model.folder import damage
 
     return damage(path)
 
 
 def doomed_model(name: str, running: str | None) -> Any:
     """What `lore model drop` would remove. `running`: the path of the model that a daemon holds. Raises Failure."""
-    from orchestrator.model.dropping import removal_of
+    from orchestrator.model.folder import removal_of
 
     given = settings().settings
     configured = [given.model.path, given.embedding.model]
@@ -152,7 +152,7 @@ def doomed_model(name: str, running: str | None) -> Any:
 
 def remove_model(model: Any) -> None:
     """Raises Failure."""
-    from orchestrator.model.dropping import remove
+    from orchestrator.model.folder import remove
 
     try:
         remove(model, models_folder())

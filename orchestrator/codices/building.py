@@ -31,7 +31,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 from orchestrator.prompt.composing import context_of
 from orchestrator.prompt.coverage import (
     Coverage,

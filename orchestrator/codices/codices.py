@@ -25,8 +25,8 @@ from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import NotReady
 from orchestrator.identities import DEFAULT
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.codex_choice import ReadableCodex
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, FloorRoom, coverage_named
+from orchestrator.prompt.situation import ReadableCodex
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -22,7 +22,7 @@ from codex.errors import (
     UnknownGeneration,
 )
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, NotReady
-from orchestrator.prompt.codex_choice import ReadableCodex
+from orchestrator.prompt.situation import ReadableCodex
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -30,7 +30,7 @@ from orchestrator.engine.messages import (
     Urgency,
 )
 from orchestrator.errors import EngineFailed, LoreError, OverBudget
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -20,7 +20,7 @@ from orchestrator.codices.rebasing import Due, Rebasing, Steps
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import NotReady
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")

@@ -31,8 +31,7 @@ from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitted, OverBudget
 from orchestrator.machine.machine import Machine
-from orchestrator.model.arriving import WHOLE, arriving
-from orchestrator.model.chat_model import ChatModel
+from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.wire.places import is_url

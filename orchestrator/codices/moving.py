@@ -9,8 +9,7 @@ from orchestrator.codices.codices import Codices
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import LoreError
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.coverage import CoverageDecision
-from orchestrator.prompt.tier_moves import Pending, due, left, redecide
+from orchestrator.prompt.coverage import CoverageDecision, Pending, due, left, redecide
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -16,7 +16,7 @@ from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.identities import DEFAULT, Identities
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")

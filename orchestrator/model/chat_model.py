@@ -6,7 +6,8 @@ through a store on disk, so that a restart tokenises nothing twice.
 
 import asyncio
 from array import array
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from codex.tokens import TokenStore
 from formatters.context import ToolView
@@ -14,12 +15,11 @@ from formatters.conversation import Way
 from formatters.probe import Placement, probe
 from formatters.registry import Registry
 from formatters.template import PLAIN_STOP, ChatTemplate, Literal
-from orchestrator.answering.engine_port import EngineEncoder
+from orchestrator.answering.inference import EngineEncoder
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import ModelInfo
-from orchestrator.prompt.assembly import Assembler
+from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer
-from orchestrator.prompt.tokens import TokenCache
 
 PAGE = 256
 
@@ -77,3 +77,25 @@ class _Bridge:
 
     def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
         return asyncio.run_coroutine_threadsafe(self._client.encode(texts), self._loop).result()
+
+
+WHOLE = 100  # percent
+LOOK_SECONDS = 0.5  # as often as the engine tells
+
+
+def why_waiting(client: EngineClient) -> str:
+    """In words; also for the moment between a loaded model and its voice."""
+    return client.reason or "the model is loading"
+
+
+async def arriving(
+    voice: "asyncio.Future[Any]", client: EngineClient, until: float | None = None
+) -> AsyncIterator[int]:
+    """How many percent of it are loaded, at once and whenever they or the reason change, until its voice is there, or it
+    is known that there is none; no longer than `until`, a moment of the event loop's clock."""
+    clock, told = asyncio.get_running_loop().time, (-1, "")
+    while not voice.done() and (until is None or clock() < until):
+        if (now := (int(WHOLE * client.loaded), client.reason)) != told:
+            told = now
+            yield now[0]
+        await asyncio.wait([voice], timeout=LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock()))

@@ -14,11 +14,19 @@ from governor.sensors import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
-from orchestrator.machine.engine_build import engine_offloads, unused_gpu
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
-from orchestrator.model.offloading import layers_on, noted, offload_of, room_beside, suited, usable
+from orchestrator.model.offloading import (
+    engine_offloads,
+    layers_on,
+    noted,
+    offload_of,
+    room_beside,
+    suited,
+    unused_gpu,
+    usable,
+)
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths

@@ -6,13 +6,13 @@ llama.cpp may abort on a damaged file, so damage is told here, by the header and
 from dataclasses import dataclass
 from pathlib import Path
 
-from formatters.probe import Placement
+from formatters.probe import Placement, probe
+from formatters.template import ChatTemplate
 from governor.errors import FootprintError, GgufError
-from governor.gguf import read_gguf
+from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
-from orchestrator.model.placement import placement_of
 from orchestrator.wire.places import path_of
 
 DEFAULT = "builtin:quoter"
@@ -112,3 +112,19 @@ def _notice(setting: str, chosen: str) -> str:
     if chosen != DEFAULT:
         return ""
     return QUOTING if setting else f"no model is configured, so this is {QUOTING}"
+
+
+def placement_of(gguf: Gguf) -> Placement:
+    return probe(ChatTemplate(gguf.text("tokenizer.chat_template"), piece(gguf, "bos"), piece(gguf, "eos"), False))
+
+
+def piece(gguf: Gguf, which: str) -> str:
+    """The text of a special token; "" where the file names none."""
+    number = gguf.number(f"tokenizer.ggml.{which}_token_id")
+    if number is None:
+        return ""
+    try:
+        tokens = gguf.array("tokenizer.ggml.tokens")
+    except (KeyError, GgufError):
+        return ""
+    return str(tokens[number]) if 0 <= number < len(tokens) else ""

@@ -5,6 +5,8 @@ Knows no file and loads nothing.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 from formatters.conversation import Way
 from governor.budget import ceiling_of, room_of
@@ -18,6 +20,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.model_file import DEFAULT, ModelFile
 from orchestrator.settings.model import ModelSettings
+from orchestrator.wire.version import compile_again
 
 TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long takes about a minute
 
@@ -114,3 +117,21 @@ def untemplated(model: ModelFile) -> tuple[str, ...]:
         return ()
     reason = model.placement.reason or "its file holds no chat template"
     return (f"plain role lines stand in for the chat template of {model.shape.name}: {reason}",)
+
+
+BACKENDS = ("cuda", "hip", "vulkan", "sycl", "metal")
+FIX = f"install nvcc (package nvidia-cuda-toolkit), then: {compile_again(cuda=True)}"
+
+
+def unused_gpu(names: Sequence[str], *, offloads: bool, gpu_layers: int) -> str:
+    """What must be said of GPUs that stand idle; "" where none does, or where the settings want it so."""
+    if not names or offloads or gpu_layers == 0:
+        return ""
+    return f"{' and '.join(names)} stands idle: the engine was built for the CPU alone; {FIX}"
+
+
+def engine_offloads() -> bool:
+    """Whether llama.cpp as installed can use any GPU."""
+    spec = find_spec("llama_cpp")
+    folders = [Path(folder) / "lib" for folder in (spec.submodule_search_locations or ())] if spec else []
+    return any(next(folder.glob(f"libggml-{name}.*"), None) for folder in folders for name in BACKENDS)

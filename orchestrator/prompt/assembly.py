@@ -1,24 +1,157 @@
-"""From a prompt and its layout to token ids, block by block: the floor once, the rest for each question.
+"""Token ids of texts, computed once per text: the floor's files, the turns of a conversation, the template's own literals.
 
-    literals of the layout   tokenised with control on, once each
-    texts of items           tokenised as content, once per text
-    ids of a block           those of its pieces, joined; ids of a prompt: those of its blocks, joined
-
-So the tokens of the first k blocks are a prefix of the tokens of all. The floor, Identity and Codex, is one object that
-is found by what it says; no question copies its ids. Knows no engine, no window and no budget.
+Knows no block and no vocabulary; who encodes is a port.
 """
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import anyio
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, Prompt
 from formatters.template import Literal, Piece, PromptPart, parts
 from orchestrator.engine.token_ids import Ids
-from orchestrator.prompt.assembled import Assembled, BlockIds, Floor, floor_name
-from orchestrator.prompt.tokens import TokenCache
+
+ID_BYTES = 4
+BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens
+ENTRY_BYTES = 150  # of a key and its place in the map, about
+
+
+class Encoder(Protocol):
+    """Turns texts into ids, one result for each, in order; changes nothing. LoreError when the engine is gone.
+
+    `control`: the text is the template's own and may hold control tokens. Otherwise no text ever becomes one.
+    """
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]: ...
+
+
+class TokenCache:
+    """Ids by the digest of text and `control`, least recently used out first. Valid for one vocabulary: make a new one."""
+
+    def __init__(self, encoder: Encoder, budget: int = BUDGET) -> None:
+        self._encoder = encoder
+        self._budget = budget
+        self._held = 0
+        self._ids: OrderedDict[bytes, Ids] = OrderedDict()
+
+    async def encode(self, texts: Sequence[str], control: bool = False) -> list[Ids]:
+        """Ids of each text. Texts that are not known yet cross to the encoder in one call, each once."""
+        keys = [_key(text, control) for text in texts]
+        known = {key: self._touched(key) for key in keys if key in self._ids}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            encoded = await self._encoder.encode(list(missing.values()), control)
+            for key, ids in zip(missing, encoded, strict=True):
+                known[key] = ids
+                self._keep(key, ids)
+        return [known[key] for key in keys]
+
+    async def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as content."""
+        return [len(ids) // ID_BYTES for ids in await self.encode(texts)]
+
+    def learn(self, text: str, ids: Ids) -> None:
+        """The ids of a text that was generated: encoding it again need not give the same ones."""
+        self._keep(_key(text, control=False), ids)
+
+    @property
+    def held(self) -> int:
+        """Bytes held, ids and entries."""
+        return self._held
+
+    def _touched(self, key: bytes) -> Ids:
+        self._ids.move_to_end(key)
+        return self._ids[key]
+
+    def _keep(self, key: bytes, ids: Ids) -> None:
+        self._forget(key)
+        self._ids[key] = ids
+        self._held += len(ids) + ENTRY_BYTES
+        while self._held > self._budget and len(self._ids) > 1:
+            self._forget(next(iter(self._ids)))
+
+    def _forget(self, key: bytes) -> None:
+        old = self._ids.pop(key, None)
+        if old is not None:
+            self._held -= len(old) + ENTRY_BYTES
+
+
+def _key(text: str, control: bool) -> bytes:
+    """surrogatepass: a text may hold a lone surrogate that a client's JSON escaped; it still has one name."""
+    return hashlib.sha256((b"c" if control else b"t") + text.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BlockIds:
+    kind: BlockKind
+    ids: Ids
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids) // ID_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """Identity and Codex. `name` follows from what the KV depends on and from the ids: equal names, equal ids."""
+
+    name: str
+    blocks: tuple[BlockIds, ...]
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All ids of the floor, to cross to the engine once."""
+        return b"".join(block.ids for block in self.blocks)
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """A whole prompt: a shared floor, and the four blocks right of it, which are `owner`'s (uid)."""
+
+    floor: Floor
+    rest: tuple[BlockIds, ...]
+    owner: int
+
+    @property
+    def blocks(self) -> tuple[BlockIds, ...]:
+        """All six, in order."""
+        return (*self.floor.blocks, *self.rest)
+
+    @cached_property
+    def tail(self) -> Ids:
+        """The ids right of the floor."""
+        return b"".join(block.ids for block in self.rest)
+
+    @cached_property
+    def tokens(self) -> int:
+        return self.floor.tokens + len(self.tail) // ID_BYTES
+
+    @cached_property
+    def seams(self) -> tuple[tuple[BlockKind, int, int], ...]:
+        """Each block's half-open range of positions."""
+        seams, start = [], 0
+        for block in self.blocks:
+            seams.append((block.kind, start, start + block.tokens))
+            start += block.tokens
+        return tuple(seams)
+
+
+def floor_name(root: str, blocks: Sequence[BlockIds]) -> str:
+    """64 hex digits. `root` names all that KV depends on besides the ids."""
+    digest = hashlib.sha256(root.encode())
+    for block in blocks:
+        digest.update(block.ids)
+    return digest.hexdigest()
+
 
 Layout = Sequence[Piece]  # as formatters.template.ChatTemplate.layout cuts it
 

@@ -4,21 +4,23 @@ Formatters write, the model's chat template lays out, the assembler tokenises. K
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
-from formatters.blocks import Prompt
+from formatters.blocks import FLOOR, Block, BlockKind, Prompt
 from formatters.context import TurnContext
 from formatters.probe import NoThink, Placement
 from formatters.registry import Registry, write_prompt
-from formatters.template import KEPT_TURNS, ChatTemplate, Literal, joined
-from orchestrator.prompt.assembled import Assembled
-from orchestrator.prompt.assembly import Assembler, Layout
+from formatters.template import KEPT_TURNS, ChatTemplate, Literal, PromptPart, joined, parts
+from orchestrator.prompt.assembly import Assembled, Assembler, Layout
+from orchestrator.wire.lore import Break
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +74,55 @@ class Composer:
 def context_of(turn: TurnContext) -> RunContext[TurnContext]:
     """The context that formatters are given outside of a run, as for a plan. Formatters read nothing but `deps`."""
     return RunContext(deps=turn, model=cast(Model, None), usage=RunUsage())
+
+
+TEMPLATE = "template"
+
+
+def broke_at(before: Composed, now: Composed, why: Mapping[BlockKind, str] | None = None) -> Break | None:
+    """The first place that differs, or None. `why`: reasons that the caller knows better, by block."""
+    found = _in_floor(before, now) or _behind_floor(before, now)
+    if found is None:
+        return None
+    block, item, reason = found
+    return Break(block=block.value, item=item, why=(why or {}).get(block) or reason)
+
+
+_Place = tuple[BlockKind, str, str]
+
+
+def _in_floor(before: Composed, now: Composed) -> _Place | None:
+    for kind in FLOOR:
+        old, new = before.prompt[kind], now.prompt[kind]
+        if old.digest != new.digest:
+            return _first_item(old, new)
+    return None
+
+
+def _first_item(old: Block, new: Block) -> _Place:
+    pairs = zip_longest(old.items, new.items)
+    item, follows = next((one, other) for one, other in pairs if one is None or other is None or one.text != other.text)
+    if item is None:
+        assert follows is not None
+        return new.kind, follows.source, "added"
+    return new.kind, item.source, "changed" if follows is not None else "removed"
+
+
+def _behind_floor(before: Composed, now: Composed) -> _Place | None:
+    for old, new in zip_longest(_rest(before), _rest(now)):
+        if old is None:
+            return None
+        if new is None:
+            return old.block, _name(old), "removed"
+        if old.text != new.text or old.control is not new.control:
+            reason = "the chat template writes a closed turn otherwise" if new.control else "changed"
+            return new.block, _name(new), reason
+    return None
+
+
+def _rest(composed: Composed) -> Iterable[PromptPart]:
+    return parts([piece for piece in composed.layout if piece.block not in FLOOR], composed.prompt)
+
+
+def _name(part: PromptPart) -> str:
+    return part.item.source or part.item.key if part.item else TEMPLATE

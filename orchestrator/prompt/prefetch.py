@@ -14,7 +14,7 @@ Sizes in tokens, both measured right of the floor. Knows no memory and no model.
 import math
 from dataclasses import dataclass
 
-from orchestrator.prompt.phrases import Phrases, shipped
+from orchestrator.prompt.tasks import Phrases, shipped
 
 BASE_LIMIT = 5
 SKIP_ABOVE = 0.95

@@ -4,11 +4,16 @@ A conversation's Environment is pinned: it is written anew only when something t
 behind it is then computed again. Readings are turned into levels elsewhere; no number comes in here.
 """
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from formatters.context import EnvironmentView, SigilView, ToolView
-from orchestrator.service import Principal
+from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.nearest import instead
+from orchestrator.service import BARE, Principal
 
 SCOPE_OF_TOOLS = "tools:"
 
@@ -75,3 +80,106 @@ def _told(name: str, before: object, after: object) -> str:
     if name in ("client_system", "client_tools") or not (isinstance(before, words) and isinstance(after, words)):
         return f"{name} changed"
     return f"{name} changed from {before or 'unknown'} to {after or 'unknown'}"
+
+
+@dataclass(frozen=True)
+class ReadableCodex:
+    """A loaded codex that the asker may read; `root` is a folder or a single file, absolute, or a URL."""
+
+    name: str
+    root: str
+
+
+@dataclass(frozen=True)
+class SessionCodex:
+    """A session that exists: its codex stays what it was. `codex` None: the bare model."""
+
+    name: str
+    codex: str | None
+
+
+def choose_codex(
+    asked: str | None, cwd: str, candidates: Sequence[ReadableCodex], conversation: SessionCodex | None = None
+) -> str | None:
+    """The codex's name, or None for the bare model."""
+    if conversation is not None:
+        return _kept(asked, candidates, conversation)
+    if asked == BARE:
+        return None
+    if asked is not None:
+        return _named(asked, candidates)
+    return _around(cwd, candidates) or _only(candidates)
+
+
+def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: SessionCodex) -> str | None:
+    kept = conversation.codex or BARE
+    if asked is not None and asked != kept:
+        raise InvalidRequest(
+            f"session {conversation.name!r} is about codex {kept!r}, not {asked!r}",
+            f"leave out the codex, or ask in a new session about {asked!r}",
+        )
+    return None if kept == BARE else _named(kept, candidates)
+
+
+def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
+    names = sorted({candidate.name for candidate in candidates})
+    if name in names:
+        return name
+    hint = instead(name, names, "none is loaded", "`lore codex list`")
+    raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH --name {name}")
+
+
+def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> str | None:
+    if not cwd:
+        return None
+    holding = [candidate for candidate in candidates if PurePosixPath(cwd).is_relative_to(candidate.root)]
+    deepest = max(
+        holding, key=lambda candidate: (len(PurePosixPath(candidate.root).parts), candidate.name), default=None
+    )
+    return deepest.name if deepest else None
+
+
+def _only(candidates: Sequence[ReadableCodex]) -> str:
+    names = sorted({candidate.name for candidate in candidates})  # one of several roots is several candidates
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise InvalidRequest("no codex is loaded", "load one with: lore load PATH, or ask the bare model with -c none")
+    raise InvalidRequest("several codices are loaded and none is named", f"name one with -c: {', '.join(names)}")
+
+
+_RUN = re.compile(r"[\w./\\-]+")
+_PATHLIKE = re.compile(r"[\w./\\-]*[\w-]\.\w+|[\w.-]+(?:/[\w.-]+)+")  # takes the square of what it is given
+_RUN_CHARS = 300  # a longer one is data; a name has at most 255
+_MOST = 8  # a question that names more is about the whole
+
+
+def named_documents(question: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths that the question names, in the order of `paths`, at most a few."""
+    runs = (run for run in set(_RUN.findall(question)) if len(run) <= _RUN_CHARS)
+    words = {_clean(word) for run in runs for word in _PATHLIKE.findall(run)} - {""}
+    if not words:
+        return ()
+    names = Counter(path.rpartition("/")[2] for path in paths)
+    return tuple(path for path in paths if _is_named(path, words, names))[:_MOST]
+
+
+def _clean(word: str) -> str:
+    return word.replace("\\", "/").removeprefix("./").strip(".")
+
+
+def _is_named(path: str, words: set[str], names: Counter[str]) -> bool:
+    name = path.rpartition("/")[2]
+    if name in words and names[name] == 1:
+        return True
+    return path in words or any(end in words for end in _ends(path))
+
+
+def _ends(path: str) -> Iterator[str]:
+    """What a path ends in, from folders on: by these, and not by the words, as a question may have 100,000 of them."""
+    at = path.find("/")
+    while at >= 0:
+        end = path[at + 1 :]
+        if "/" in end:
+            yield end
+        at = path.find("/", at + 1)

@@ -22,7 +22,6 @@ from enum import StrEnum
 from governor.sizes import size
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
-from orchestrator.prompt.steps import steps_of
 from orchestrator.prompt.tasks import Task
 
 
@@ -291,3 +290,40 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
     tokens = room.identity + other.tokens
     kv = f", {size(tokens * room.kv_bytes_per_token)} of KV" if room.kv_bytes_per_token else ""
     return f"{tokens:,} tokens to compute{kv}"
+
+
+SEARCH_TOOL = "search_archive"
+
+
+def steps_of(
+    retrieval: str, budget: int, content: int, documents: tuple[str, ...], tools: Set[str], critical: bool
+) -> tuple[str, ...]:
+    """The steps in the order in which they are taken; `critical` adds how facts are to be handled."""
+    steps = [*_first(retrieval, budget, content), *_tool_step(retrieval, tools)]
+    if documents:
+        steps.append(
+            f"look into {', '.join(documents)} first: the question names {'it' if len(documents) == 1 else 'them'}"
+        )
+    if critical:
+        steps.append("verify retrieved facts with a second source, and cite path:line for each")
+    else:
+        steps.append("cite path:line for what is quoted")
+    return tuple(steps)
+
+
+def _first(retrieval: str, budget: int, content: int) -> tuple[str, ...]:
+    return {
+        "none": (f"answer from the codex in the prefix ({content:,} tokens); retrieve nothing",),
+        "verify": (
+            f"answer from the codex in the prefix ({content:,} tokens)",
+            f"look up at most {budget:,} tokens to check it",
+        ),
+        "search": (f"prefetch evidence of at most {budget:,} tokens from the archive",),
+        "graph": (f"prefetch evidence of at most {budget:,} tokens from the archive and its symbols' neighbours",),
+    }[retrieval]
+
+
+def _tool_step(retrieval: str, tools: Set[str]) -> tuple[str, ...]:
+    if retrieval == "none" or SEARCH_TOOL not in tools:
+        return ()
+    return (f"call {SEARCH_TOOL} where the evidence does not answer",)

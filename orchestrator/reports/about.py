@@ -13,7 +13,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
-from orchestrator.model.at_hand import AtHand, FileHeader, at_hand, chosen, header, lying_at
+from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header, lying_at
 from orchestrator.model.model_file import ModelFile
 from orchestrator.nearest import instead
 from orchestrator.reports import models, status

@@ -11,10 +11,9 @@ from governor.footprint import bytes_per_token
 from governor.offload import Offload, impossible
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import InvalidRequest
-from orchestrator.machine.engine_build import engine_offloads
-from orchestrator.model.at_hand import builtins
+from orchestrator.model.folder import builtins
 from orchestrator.model.model_file import DEFAULT, ModelFile, find_model
-from orchestrator.model.offloading import offload_of
+from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.reports.models import ranges
 from orchestrator.reports.placement import placement_report
 from orchestrator.settings.model import ModelSettings, Settings

@@ -13,8 +13,8 @@ from governor.offload import Offload
 from governor.shape import ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
-from orchestrator.model.at_hand import AtHand, FileHeader
-from orchestrator.model.placement import placement_of
+from orchestrator.model.folder import AtHand, FileHeader
+from orchestrator.model.model_file import placement_of
 from orchestrator.reports.fits import Fitting, Ground, fitting
 from orchestrator.reports.offload import Gpu, choices, per_type, placed
 from orchestrator.reports.placement import placement_report

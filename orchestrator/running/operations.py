@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.answering.sessions.store import SessionStore, report
+from orchestrator.answering.sessions import SessionStore, report
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import refusal, translated
@@ -18,7 +18,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.codex_choice import choose_codex
+from orchestrator.prompt.situation import choose_codex
 from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
 
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
-from orchestrator.answering.pump import own_task
-from orchestrator.answering.sessions.store import SessionStore
+from orchestrator.answering.sessions import SessionStore
+from orchestrator.answering.waiting import own_task
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.watching import CodexWatchers
@@ -20,10 +20,9 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError
 from orchestrator.machine.machine import Machine
-from orchestrator.model.arriving import why_waiting
-from orchestrator.model.chat_model import ChatModel
+from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.embedding.meaning import Meaning
-from orchestrator.model.using import setting_of
+from orchestrator.model.folder import setting_of
 from orchestrator.reports.about import About
 from orchestrator.running.operations import Operations
 from orchestrator.running.waking import Waking

@@ -19,7 +19,7 @@ from codex.progress import progress_at
 from orchestrator.api.gate import Gate
 from orchestrator.codices.report import progress_event
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
-from orchestrator.model.arriving import WHOLE, arriving
+from orchestrator.model.chat_model import WHOLE, arriving
 from orchestrator.model.model_file import ModelFile
 from orchestrator.running.program import Program
 from orchestrator.service import Report

@@ -16,7 +16,7 @@ from orchestrator.engine.client.embedding import EmbeddingLost
 from orchestrator.engine.client.process import GRACE_SECONDS
 from orchestrator.engine.messages import AnswerDelta, Outcome, Reason, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
-from orchestrator.model.arriving import arriving
+from orchestrator.model.chat_model import arriving
 
 pytestmark = pytest.mark.anyio
 

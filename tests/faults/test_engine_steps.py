@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, long_answer, question, said
 
-from orchestrator.answering.engine_port import fault_of
+from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable

@@ -33,21 +33,20 @@ from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.errors import GovernorError
 from governor.settings import limit_bytes
 from orchestrator.answering.answer_text import AnswerParser
+from orchestrator.answering.conversations import key_of, state_of_messages
 from orchestrator.answering.grounding import quotable
-from orchestrator.answering.pointing import lines_of
-from orchestrator.answering.sessions.names import checked
-from orchestrator.answering.turn_state import key_of, state_of_messages
+from orchestrator.answering.selection import lines_of
+from orchestrator.answering.sessions import checked_name
 from orchestrator.api.complaints import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
+from orchestrator.prompt.budget import Reach, told, within_reach
 from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
-from orchestrator.prompt.naming import named_documents
-from orchestrator.prompt.phrases import shipped
-from orchestrator.prompt.reach import Reach, within_reach
-from orchestrator.prompt.telling import told
+from orchestrator.prompt.situation import named_documents
+from orchestrator.prompt.tasks import shipped
 from orchestrator.service import Message
 from orchestrator.settings.edit import with_value
 from orchestrator.settings.units import as_limit, in_seconds
@@ -168,7 +167,7 @@ def _answer(text: str) -> None:
 
 def _session(text: str) -> None:
     with suppress(LoreError):
-        checked(text)
+        checked_name(text)
 
 
 READERS: dict[str, Callable[[str], object]] = {

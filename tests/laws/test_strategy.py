@@ -5,11 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom, decide_coverage, limit_of
+from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom, decide_coverage, limit_of, redecide
 from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Retrieval, Strategy, decide, retrieval_budget
 from orchestrator.prompt.tasks import Task, classify
-from orchestrator.prompt.tier_moves import redecide
 
 TOKENS = st.integers(0, 3_000_000)
 SIZES = st.tuples(TOKENS, TOKENS, TOKENS).map(

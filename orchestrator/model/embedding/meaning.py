@@ -1,24 +1,182 @@
-"""Search by meaning, put together: the model that embeds, its vectors, and who keeps them. Empty-handed without a model."""
+"""Texts that a model could make nothing of, or that ended the engine: remembered, so that one of them stops nothing twice.
 
-from collections.abc import Sequence
+By the model's name and the text's digest: another model, or the text after an edit, is tried. Thread-safe.
+"""
+
+import asyncio
+import concurrent.futures
+import hashlib
+import logging
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codex.archive.archive import Archive
+from codex.catalog.renewable import Renewable
+from codex.errors import CodexError
 from codex.searching.search import Search
 from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Embedder
+from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.embedding import EmbeddingRefused
+from orchestrator.engine.client.embedding import EmbeddingLost, EmbeddingRefused, Embeddings
+from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.embedding.port import HARMLESS
+from orchestrator.engine.messages import Urgency
 from orchestrator.errors import EngineFailed, NotFound
-from orchestrator.model.embedding.bridge import Bridge, embedders
-from orchestrator.model.embedding.embedding_model import EmbeddingChoice
+from orchestrator.model.embedding.embedding_model import EmbeddingChoice, EmbeddingFile
 from orchestrator.model.embedding.filling import Filling
-from orchestrator.model.embedding.refusals import Refusals
 from orchestrator.service import Embedded
 from orchestrator.settings.embedding import EmbeddingSettings
+
+SCHEMA = (
+    "CREATE TABLE refused (model TEXT NOT NULL, text TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (model, text));",
+)
+INSERT = "INSERT OR IGNORE INTO refused VALUES (?, ?, ?)"
+
+log = logging.getLogger("lorekeep.embedding")
+
+
+class Refusals:
+    """The file is made by the first refusal. Where it cannot be used, refusals hold until the daemon ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._file: Renewable | None = None
+        self._known: set[tuple[str, str]] | None = None
+
+    def any(self, model: str, texts: Iterable[str]) -> bool:
+        with self._lock:
+            known = self._read()
+            return bool(known) and any((model, digest(text)) in known for text in texts)
+
+    def add(self, model: str, text: str, why: str) -> None:
+        with self._lock:
+            key = (model, digest(text))
+            if key in self._read():
+                return
+            self._read().add(key)
+            log.warning("a text cannot be embedded with %s and is passed over from now on: %s", model, why)
+            self._write(*key, why)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _read(self) -> set[tuple[str, str]]:
+        if self._known is None:
+            self._known = set()
+            if self._path.exists():
+                try:
+                    self._known.update(self._opened().read("SELECT model, text FROM refused"))
+                except CodexError as fault:
+                    log.warning("%s", fault)
+        return self._known
+
+    def _write(self, model: str, text: str, why: str) -> None:
+        try:
+            self._opened().write(lambda file: file.execute(INSERT, (model, text, why)))
+        except CodexError as fault:
+            log.warning("%s", fault)
+
+    def _opened(self) -> Renewable:
+        self._file = self._file or Renewable(self._path, SCHEMA, "texts that cannot be embedded are tried once more")
+        return self._file
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
+
+
+class Bridge:
+    """The event loop that the engine's client lives in, known once the program starts."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self.client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def embed(self, texts: Sequence[str], urgency: Urgency, seconds: float | None) -> Embeddings:
+        """Blocks, in a thread that is not the loop's. With `seconds` for it, an engine that starts is not waited for.
+
+        Raises EmbeddingFailed, as TextRefused where one of the texts is the reason.
+        """
+        if self._loop is None or (seconds is not None and self.client.state is not ChildState.READY):
+            raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
+        asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency, whole=True), self._loop)
+        try:
+            return asked.result(seconds)
+        except TimeoutError as error:
+            asked.cancel()
+            raise EmbeddingFailed(f"the embedding model took longer than {seconds:.0f} s") from error
+        except EmbeddingRefused as error:
+            raise (UnembeddableText if error.text else EmbeddingFailed)(str(error)) from error
+        except EmbeddingLost as error:
+            if seconds is not None:
+                raise EmbeddingFailed(str(error)) from error
+            self.embed([HARMLESS], urgency, seconds)  # where this one is lost too, no text is to blame
+            raise UnembeddableText(f"the engine ended while it embedded: {error}") from error
+        except EngineUnavailable as error:
+            raise EmbeddingFailed(str(error)) from error
+        except concurrent.futures.CancelledError as error:
+            raise EmbeddingFailed(self.client.ending or "the daemon is stopping") from error
+
+
+@dataclass(frozen=True)
+class EngineEmbedder:
+    """An `Embedder` of the codex. Two with the same `file` and `space` give vectors that may be compared."""
+
+    bridge: Bridge
+    file: EmbeddingFile
+    space: str  # what of the texts' side changes their vectors beside the model
+    refusals: Refusals
+    prefix: str = ""
+    urgency: Urgency = Urgency.INTERACTIVE
+    seconds: float | None = QUESTION_SECONDS
+
+    @property
+    def name(self) -> str:
+        return self.file.name if not self.space else f"{self.file.name}-{_digest(self.space)}"
+
+    @property
+    def dimensions(self) -> int:
+        return self.file.dimensions
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A text that the model could make nothing of, or that ended the engine, is refused ever after."""
+        if self.refusals.any(self.name, texts):
+            raise UnembeddableText("one of these texts could not be embedded before")
+        try:
+            found = self.bridge.embed([self.prefix + text for text in texts], self.urgency, self.seconds)
+        except UnembeddableText as error:
+            if len(texts) == 1:
+                self.refusals.add(self.name, texts[0], str(error))
+            raise
+        vectors: list[list[float]] = found.vectors.tolist()
+        return vectors
+
+
+def embedders(
+    bridge: Bridge, file: EmbeddingFile, refusals: Refusals, query_prefix: str, text_prefix: str
+) -> tuple[EngineEmbedder, EngineEmbedder]:
+    """For questions, which somebody waits for, and for what is searched."""
+    question = EngineEmbedder(bridge, file, text_prefix, refusals, query_prefix)
+    return question, EngineEmbedder(bridge, file, text_prefix, refusals, text_prefix, Urgency.BACKGROUND, None)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
 
 REFUSALS = "unembeddable.sqlite3"
 

@@ -9,9 +9,8 @@ from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, S
 from formatters.probe import probe
 from formatters.registry import builtin
 from formatters.template import ChatTemplate
-from orchestrator.prompt.assembly import Assembler
+from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer
-from orchestrator.prompt.tokens import TokenCache
 
 TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"

@@ -11,15 +11,13 @@ from pydantic_ai import RunContext
 from codex.errors import CodexError
 from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
-from orchestrator.answering.agent import MOST_REQUESTS, Answerer, AnswerEvent, Finished
+from orchestrator.answering.agent import MOST_REQUESTS, Answerer, AnswerEvent, EngineModel, Finished, SearchArchive
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
-from orchestrator.answering.model import EngineModel
-from orchestrator.answering.tools import SearchArchive
 from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, Outcome, PrefillProgress, Reason
 from orchestrator.errors import EngineFailed, LoreError
+from orchestrator.prompt.assembly import TokenCache
 from orchestrator.prompt.composing import Composer
 from orchestrator.prompt.evidence import FoundPassage, FoundPassages
-from orchestrator.prompt.tokens import TokenCache
 from orchestrator.service import Text, Thought, ToolCall
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,7 @@ from formatters.context import (
     TurnView,
 )
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
-from orchestrator.answering.passages import Passage
-from orchestrator.answering.pointing import NAME
+from orchestrator.answering.selection import NAME, Passage
 
 LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
 SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"

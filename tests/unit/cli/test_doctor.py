@@ -16,7 +16,7 @@ from orchestrator.cli.checks import (
     running_model,
 )
 from orchestrator.cli.model_checks import embedding
-from orchestrator.machine.engine_build import engine_offloads
+from orchestrator.model.offloading import engine_offloads
 
 
 @pytest.fixture

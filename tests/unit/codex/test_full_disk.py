@@ -14,10 +14,10 @@ from codex.catalog.remembered import SqliteRemembered
 from codex.databases import open_database
 from codex.errors import CatalogError, DiskFull
 from codex.tokens import TokenStore
-from orchestrator.answering.sessions.schema import opened
+from orchestrator.answering.sessions import opened
 from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
-from orchestrator.model.embedding.refusals import Refusals
+from orchestrator.model.embedding.meaning import Refusals
 
 SCHEMA = ("CREATE TABLE t (a BLOB)",)
 

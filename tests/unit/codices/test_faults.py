@@ -5,7 +5,7 @@ import pytest
 from codex.catalog.generations import Codex
 from orchestrator.codices.faults import candidates_of
 from orchestrator.errors import NotFound, NotReady
-from orchestrator.prompt.codex_choice import ReadableCodex
+from orchestrator.prompt.situation import ReadableCodex
 
 REPO = Codex("repo", "/src/repo#", ("/src/repo", "/src/docs"), "{}", 3)
 BIG = Codex("big", "/src/repo/big#", ("/src/repo/big",), "{}", None)

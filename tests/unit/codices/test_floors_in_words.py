@@ -8,7 +8,7 @@ from formatters.context import IdentityView
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.state import FloorKey
 from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 
 
 class Engine:

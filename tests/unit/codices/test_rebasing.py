@@ -11,7 +11,7 @@ from orchestrator.codices.rebasing import Due, Rebasing, Steps
 from orchestrator.codices.state import FloorKey
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, OverBudget
-from orchestrator.prompt.assembled import Floor
+from orchestrator.prompt.assembly import Floor
 
 pytestmark = pytest.mark.anyio
 

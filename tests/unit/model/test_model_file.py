@@ -11,9 +11,9 @@ from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.model.folder import setting_of
 from orchestrator.model.model_file import find_model
 from orchestrator.model.offloading import noted, suited, usable
-from orchestrator.model.using import setting_of
 
 PLAIN = Offload(KvPlan())
 

@@ -10,10 +10,8 @@ from support.word_encoder import WordEncoder
 from formatters.blocks import ORDER, BlockKind, Role
 from formatters.context import AmendmentView, IdentityView, StateView, TurnContext, TurnView
 from orchestrator.engine.token_ids import bytes_to_ids
-from orchestrator.prompt.assembled import Assembled, BlockIds, floor_name
-from orchestrator.prompt.assembly import Assembler
+from orchestrator.prompt.assembly import Assembled, Assembler, BlockIds, Encoder, TokenCache, floor_name
 from orchestrator.prompt.composing import Composer, context_of
-from orchestrator.prompt.tokens import Encoder, TokenCache
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]

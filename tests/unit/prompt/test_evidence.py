@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from codex.errors import CodexError
 from formatters.blocks import BlockKind
 from formatters.context import Evidence, StateView, TurnContext
+from orchestrator.prompt.assembly import TokenCache
 from orchestrator.prompt.composing import Composer, context_of
 from orchestrator.prompt.evidence import HEADLINE, FoundPassage, FoundPassages, gather, joined, written
-from orchestrator.prompt.tokens import TokenCache
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,18 @@
 import pytest
 
 from formatters.context import SigilView
-from orchestrator.prompt.situation import Levels, environment_of, may_use, renewed, sigil_of
+from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.prompt.situation import (
+    Levels,
+    ReadableCodex,
+    SessionCodex,
+    choose_codex,
+    environment_of,
+    may_use,
+    named_documents,
+    renewed,
+    sigil_of,
+)
 from orchestrator.service import Principal
 
 OWNER = SigilView(name="owner", uid=1000, scopes=frozenset({"admin"}))
@@ -58,3 +69,127 @@ def test_a_new_conversation_takes_what_there_is() -> None:
 def test_a_number_is_no_level() -> None:
     with pytest.raises(ValueError, match="vram"):
         environment_of(Levels(memory="93 %"), OWNER)
+
+
+# ---- Which codex a question is about
+
+
+OUTER = ReadableCodex("outer", "/src")
+INNER = ReadableCodex("inner", "/src/inner")
+OTHER = ReadableCodex("other", "/other")
+ALL = (OUTER, INNER, OTHER)
+
+
+def test_a_named_codex_is_taken() -> None:
+    assert choose_codex("other", "/src", ALL) == "other"
+
+
+def test_none_asks_the_bare_model_whatever_is_loaded() -> None:
+    assert choose_codex("none", "/src", ALL) is None
+    assert choose_codex("none", "", ()) is None
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
+    with pytest.raises(NotFound) as refusal:
+        choose_codex("iner", "/src", ALL)
+    assert "inner" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cwd", "name"),
+    [
+        ("/src", "outer"),
+        ("/src/lib", "outer"),
+        ("/src/inner", "inner"),
+        ("/src/inner/a/b", "inner"),
+        ("/other", "other"),
+    ],
+)
+def test_the_deepest_root_that_holds_the_working_directory_is_taken(cwd: str, name: str) -> None:
+    assert choose_codex(None, cwd, ALL) == name
+
+
+def test_a_single_file_is_not_meant_by_who_stands_in_its_folder() -> None:
+    file = ReadableCodex("clients.md", "/src/inner/docs/clients.md")
+    assert choose_codex(None, "/src/inner/docs", (*ALL, file)) == "inner"
+    assert choose_codex(None, "/src/inner/docs", (file,)) == "clients.md"  # there is no other
+
+
+def test_a_name_that_only_begins_alike_holds_nothing() -> None:
+    with pytest.raises(InvalidRequest):
+        choose_codex(None, "/src-old", ALL)
+
+
+def test_elsewhere_the_only_codex_is_taken() -> None:
+    assert choose_codex(None, "/tmp", (OTHER,)) == "other"
+    assert choose_codex(None, "", (OTHER,)) == "other"
+
+
+def test_elsewhere_among_several_the_names_are_told() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        choose_codex(None, "/tmp", ALL)
+    assert "inner, other, outer" in refusal.value.hint
+
+
+def test_without_any_codex_the_way_out_is_told() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        choose_codex(None, "/tmp", ())
+    assert "-c none" in refusal.value.hint
+
+
+def test_a_conversation_keeps_its_codex() -> None:
+    assert choose_codex(None, "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert choose_codex("inner", "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert choose_codex(None, "/other", ALL, SessionCodex("s", None)) is None
+
+
+@pytest.mark.parametrize(("asked", "kept"), [("other", "inner"), ("none", "inner"), ("inner", None)])
+def test_a_conversation_is_not_moved_to_another_codex(asked: str, kept: str | None) -> None:
+    with pytest.raises(InvalidRequest):
+        choose_codex(asked, "/src", ALL, SessionCodex("s", kept))
+
+
+def test_a_conversation_whose_codex_was_dropped_says_so() -> None:
+    with pytest.raises(NotFound):
+        choose_codex(None, "/src", ALL, SessionCodex("s", "gone"))
+
+
+# ---- Which files a question names
+
+
+PATHS = ("README.md", "src/a.py", "src/b.py", "src/deep/a.py", "Makefile", "lib/only.rs")
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("what does src/a.py do?", ("src/a.py",)),
+        ("what does ./src/a.py do?", ("src/a.py",)),
+        ("look at deep/a.py.", ("src/deep/a.py",)),
+        ("explain b.py and only.rs", ("src/b.py", "lib/only.rs")),
+        ("is `README.md` right?", ("README.md",)),
+        ("see src\\b.py:12", ("src/b.py",)),
+        ("explain a.py", ()),
+        ("explain the loop", ()),
+        ("what is 1.5 and e.g. this?", ()),
+        ("", ()),
+    ],
+)
+def test_a_file_is_named_by_its_path_or_by_a_name_of_its_own(question: str, named: tuple[str, ...]) -> None:
+    assert named_documents(question, PATHS) == named
+
+
+def test_a_question_that_names_everything_names_a_few() -> None:
+    paths = tuple(f"f{place}.py" for place in range(30))
+    assert len(named_documents(" ".join(paths), paths)) == 8
+
+
+def test_what_is_too_long_for_a_name_is_none_and_hides_none_beside_it() -> None:
+    assert named_documents(f"{'a/' * 6_000}b.py and b.py, see {'.' * 12_000}", PATHS) == ("src/b.py",)
+
+
+def test_a_path_is_found_by_each_of_its_ends_and_by_no_piece_of_a_name() -> None:
+    paths = ("x/src/deep/a.py", "y/src/deep/a.py")
+    assert named_documents("x/src/deep/a.py", paths) == paths[:1]
+    assert named_documents("src/deep/a.py or deep/a.py", paths) == paths
+    assert named_documents("eep/a.py", paths) == ()

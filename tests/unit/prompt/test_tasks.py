@@ -2,8 +2,7 @@
 
 import pytest
 
-from orchestrator.prompt.phrases import Phrases
-from orchestrator.prompt.tasks import Task, classify
+from orchestrator.prompt.tasks import Phrases, Task, classify
 
 CRITICAL = (
     "I feel suicidal",

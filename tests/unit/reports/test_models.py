@@ -13,8 +13,8 @@ from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings
 from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
-from orchestrator.machine.engine_build import unused_gpu
-from orchestrator.model.at_hand import FileHeader, at_hand, chosen, header
+from orchestrator.model.folder import FileHeader, at_hand, chosen, header
+from orchestrator.model.offloading import unused_gpu
 from orchestrator.reports.fits import Ground, fitting
 from orchestrator.reports.models import described, row
 from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices

@@ -32,7 +32,7 @@ class Systemd:
 
 
 async def test_each_step_of_a_load_is_told_and_extends_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.model.arriving.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.model.chat_model.LOOK_SECONDS", 0.001)
     voice = asyncio.get_running_loop().create_future()
     client = SimpleNamespace(loaded=0.0, reason="the model is loading")
 

@@ -11,8 +11,8 @@ from codex.trees import sources
 from codex.trees.sources import LoadSpec, resolve
 from orchestrator.cli.load import absolute
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model.dropping import removal_of
 from orchestrator.model.embedding.embedding_model import find_embedding
+from orchestrator.model.folder import removal_of
 from orchestrator.model.model_file import find_model
 from orchestrator.settings.embedding import EmbeddingSettings
 from orchestrator.wire import places

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import pytest
 
-from orchestrator.answering.engine_port import fault_of
+from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable

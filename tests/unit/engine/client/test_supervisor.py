@@ -19,7 +19,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import EngineSpec
-from orchestrator.model.arriving import arriving
+from orchestrator.model.chat_model import arriving
 
 pytestmark = pytest.mark.anyio
 
@@ -125,7 +125,7 @@ async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reaso
 
 async def test_a_child_that_says_nothing_while_it_loads_is_ended_from_outside_and_the_next_one_answers(monkeypatch):
     monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.2)
-    monkeypatch.setattr("orchestrator.model.arriving.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.model.chat_model.LOOK_SECONDS", 0.001)
     reasons = set()
     with monkeypatch.context() as impatient:
         impatient.setattr("orchestrator.engine.client.supervisor.MOST_SILENCE", 0.01)

@@ -5,8 +5,9 @@ Deadlines are moments of `time.monotonic`, in seconds; None is no deadline. What
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
 from orchestrator.errors import NotReady
 from orchestrator.service import Ask
@@ -48,3 +49,32 @@ async def until_first(
             why = ": ".join(filter(None, ("no answer began in time", what())))
             raise NotReady(why, "allow more time with --timeout", retry_after=2.0) from None
         yield event
+
+
+T = TypeVar("T")
+
+
+async def own_task(source: AsyncIterator[T]) -> AsyncGenerator[T]:
+    """The items of `source`, which runs in a task of its own; closing this cancels it and waits until it has ended."""
+    queue: asyncio.Queue[tuple[T] | BaseException | None] = asyncio.Queue()
+
+    async def run() -> None:
+        try:
+            async with aclosing(cast(AsyncGenerator[T], source)) as items:
+                async for item in items:
+                    queue.put_nowait((item,))
+            queue.put_nowait(None)
+        except asyncio.CancelledError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - it is raised again in the reader
+            queue.put_nowait(fault)
+
+    task = asyncio.create_task(run(), name="answer")
+    try:
+        while (got := await queue.get()) is not None:
+            if isinstance(got, BaseException):
+                raise got
+            yield got[0]
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

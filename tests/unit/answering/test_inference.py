@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from formatters.context import TurnContext
-from orchestrator.answering.engine_port import STALE_TRIES, EngineEncoder, EngineInference, fault_of
-from orchestrator.answering.inference import InferenceEvent, InferenceRequest
+from orchestrator.answering.inference import (
+    STALE_TRIES,
+    EngineEncoder,
+    EngineInference,
+    InferenceEvent,
+    InferenceRequest,
+    fault_of,
+)
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, Reason
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget

@@ -9,12 +9,14 @@ from orchestrator.prompt.coverage import (
     Coverage,
     CoverageSizes,
     FloorRoom,
+    Pending,
     available,
     coverage_named,
     decide_coverage,
+    due,
     limit_of,
+    redecide,
 )
-from orchestrator.prompt.tier_moves import Pending, due, redecide
 
 SIZES = CoverageSizes(full=60_000, skeleton=12_000, map=5_000)
 ROOM = FloorRoom(window=100_000, identity=200, kv_tokens=1_000_000, kv_bytes_per_token=131_072)

@@ -19,11 +19,10 @@ from formatters.context import (
 )
 from governor.ctc import ClaimKind, PromptLimits
 from orchestrator.errors import OverBudget
+from orchestrator.prompt.assembly import TokenCache
+from orchestrator.prompt.budget import Governed, Reach, governed, within_reach
 from orchestrator.prompt.claims import STUB, entries_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
-from orchestrator.prompt.governing import Governed, governed
-from orchestrator.prompt.reach import Reach, within_reach
-from orchestrator.prompt.tokens import TokenCache
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]

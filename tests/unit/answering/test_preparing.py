@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.answering.refused import refuse_other_floor
+from orchestrator.answering.preparing import refuse_other_floor
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide

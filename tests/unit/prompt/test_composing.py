@@ -14,8 +14,7 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from orchestrator.prompt.breaks import broke_at
-from orchestrator.prompt.composing import Composed, Composer, context_of
+from orchestrator.prompt.composing import Composed, Composer, broke_at, context_of
 from orchestrator.wire.lore import Break
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,7 @@
 """What an answer says of itself, from what the engine reported."""
 
-from orchestrator.answering import accounts
+from orchestrator.answering import report
+from orchestrator.answering.report import first_token_ms
 from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, TicketTimings
 
 
@@ -11,20 +12,31 @@ def completion(drafted: int, accepted: int) -> Completion:
 
 
 def test_drafts_are_those_of_all_inferences_of_an_answer() -> None:
-    told = accounts.drafts([completion(12, 7), completion(5, 0)])
+    told = report.drafts([completion(12, 7), completion(5, 0)])
     assert (told.drafted, told.accepted) == (17, 7)
 
 
 def test_an_answer_without_an_inference_drafted_nothing() -> None:
-    assert accounts.drafts([]).drafted == 0
+    assert report.drafts([]).drafted == 0
 
 
 def test_times_are_milliseconds_and_the_speed_is_the_last_inference_s() -> None:
-    told = accounts.timings([completion(0, 0), completion(0, 0)], 0.126, 30.0, 90.0)
+    told = report.timings([completion(0, 0), completion(0, 0)], 0.126, 30.0, 90.0)
     assert (told.assemble_ms, told.queue_ms, told.ttft_ms, told.total_ms) == (0.13, 2.0, 30.0, 90.0)
     assert told.tokens_per_second == 40.0
 
 
 def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_would_allow() -> None:
-    told = accounts.governor_state("calm", 100, 10.0, Grant(1, cells=131_072, window=12_288), ())
+    told = report.governor_state("calm", 100, 10.0, Grant(1, cells=131_072, window=12_288), ())
     assert (told.budget_tokens, told.kv_bytes) == (12_288, 1000)
+
+
+# ---- What a plan predicts, from what was measured and from nothing else
+
+
+def test_the_first_token_comes_when_what_is_not_cached_is_computed():
+    assert first_token_ms({"ms_per_token_empty": 2.0}, 50, 1_000) == 100.0
+
+
+def test_nothing_is_predicted_before_anything_was_measured():
+    assert first_token_ms({}, 50, 1_000) is None

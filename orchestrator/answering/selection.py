@@ -1,8 +1,4 @@
-"""Where the asking person stands, as their editor tells it: the open file and what is selected there.
-
-It leads the attachments of the question. The lines are those of the codex, so that an answer can cite them; a selection
-that does not stand there, because it was not saved yet or occurs twice, is told without lines.
-"""
+"""Lines of a file of the codex."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +6,17 @@ from dataclasses import dataclass
 from codex.amendments import effective
 from codex.errors import CodexError
 from formatters.context import AttachmentView
-from orchestrator.answering.passages import Passage
 from orchestrator.codices.state import CodexState
+
+
+@dataclass(frozen=True)
+class Passage:
+    """`start` is the number of the first line."""
+
+    path: str
+    start: int
+    text: str
+
 
 NAME = "where the user is"
 

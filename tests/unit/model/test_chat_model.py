@@ -8,16 +8,16 @@ import anyio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.answering.patience import loop_time, until_first, within
+from orchestrator.answering.waiting import loop_time, until_first, within
 from orchestrator.errors import NotReady
-from orchestrator.model.arriving import arriving, why_waiting
+from orchestrator.model.chat_model import arriving, why_waiting
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.model.arriving.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.model.chat_model.LOOK_SECONDS", 0.001)
 
 
 def client(loaded: float = 0.0, reason: str = "") -> Any:

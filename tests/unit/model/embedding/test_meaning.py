@@ -17,10 +17,9 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
-from orchestrator.model.embedding.bridge import Bridge, embedders
 from orchestrator.model.embedding.embedding_model import EmbeddingFile
 from orchestrator.model.embedding.filling import Filling
-from orchestrator.model.embedding.refusals import Refusals
+from orchestrator.model.embedding.meaning import Bridge, Refusals, embedders
 
 pytestmark = pytest.mark.anyio
 SPEC = EmbeddingSpec("fake")

@@ -8,13 +8,13 @@ import sys
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.answering.sessions import SessionStore, StoredTurn
-from orchestrator.answering.sessions import schema as schema_module
-from orchestrator.answering.sessions.schema import MIGRATIONS
+from orchestrator.answering import sessions as sessions_module
+from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.nearest import NAMED_AT_MOST
 
 ALICE, BOB = 1000, 1001
 
@@ -222,7 +222,7 @@ def test_a_damaged_file_is_refused(path):
 def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
     store.create(ALICE, "demo", "kept")
     store.close()
-    monkeypatch.setattr(schema_module, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE sessions ADD COLUMN pinned INTEGER;"))
+    monkeypatch.setattr(sessions_module, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE sessions ADD COLUMN pinned INTEGER;"))
     newer = SessionStore(path)
     assert newer.get(ALICE, "kept").name == "kept"
     newer.close()
@@ -237,3 +237,64 @@ def test_damage_that_sqlite_quotes_byte_for_byte_is_damage(store, path):
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \x9eABLE"))
     with pytest.raises(LoreError, match="damaged"):
         SessionStore(path)
+
+
+# ---- A clock that jumps, forward or back, never makes an older conversation the latest
+
+
+class JumpingClock:
+    def __init__(self, moments):
+        self.moments = list(moments)
+
+    def __call__(self):
+        return self.moments.pop(0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.lists(st.floats(0, 4e9), min_size=7, max_size=7), st.lists(st.integers(0, 2), min_size=4, max_size=4))
+def test_the_last_one_used_is_the_one_that_is_continued_whatever_the_clock_says(tmp_path, moments, used):
+    store = SessionStore(tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite3", JumpingClock(moments))
+    made = [store.create(1, "demo") for _ in range(3)]
+    for number in used:
+        store.append(made[number].id, [StoredTurn("user", "hello")])
+        assert store.last_of(1, "demo").name == made[number].name
+    assert store.all_of(1)[0].name == made[used[-1]].name
+    store.close()
+
+
+@pytest.mark.parametrize("later", [999.0, 1000.0, 1001.0])
+def test_a_new_conversation_is_the_latest_though_the_clock_stands_or_was_set_back(tmp_path, later):
+    store = SessionStore(tmp_path / "s.sqlite3", JumpingClock([1000.0, later]))
+    store.create(1, "demo", "first")
+    store.create(1, "demo", "second")
+    assert [one.name for one in store.all_of(1)] == ["second", "first"]
+    store.close()
+
+
+# ---- What is told of conversations: an empty answer, and the names instead of one that is not there
+
+
+def test_an_empty_answer_is_exported_as_an_empty_text(store):
+    session = store.create(1, None, "quiet")
+    store.append(session.id, [StoredTurn("user", "q"), StoredTurn("assistant", "")])
+    assert [turn["text"] for turn in store.export(1, "quiet")["turns"]] == ["q", ""]
+
+
+def test_of_few_conversations_all_are_named_and_of_many_the_nearest(store):
+    for number in range(5):
+        store.create(1, None, f"talk-{number}")
+    with pytest.raises(NotFound) as refused:
+        store.drop(1, "grand-isle")
+    assert all(f"talk-{number}" in refused.value.hint for number in range(5))
+    for number in range(NAMED_AT_MOST):
+        store.create(1, None, f"other-{number}")
+    with pytest.raises(NotFound) as refused:
+        store.drop(1, "talk-33")
+    assert refused.value.hint.startswith("the nearest of 15: talk-3")
+    assert "lore session list" in refused.value.hint
+
+
+def test_who_has_no_conversation_is_told_how_one_begins(store):
+    with pytest.raises(NotFound) as refused:
+        store.get(1, "any")
+    assert "a question without -s begins one" in refused.value.hint

@@ -1,27 +1,133 @@
-"""The conversations' store. Every question is answered for one uid: nobody sees another's sessions.
-
-Calls take well under a millisecond (an append as long as the disk's flush) and may come from any thread. A killed process
-loses nothing that a call had returned for.
-"""
+"""What a conversation is made of."""
 
 import math
+import random
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codex.databases import transaction
+from codex.databases import open_database, transaction
 from codex.databases import translated as faults_of
-from orchestrator.answering.sessions.names import checked, fresh
-from orchestrator.answering.sessions.records import Session, StoredTurn
-from orchestrator.answering.sessions.schema import opened
 from orchestrator.codices.faults import translated
-from orchestrator.errors import Conflict, NotFound
+from orchestrator.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.nearest import instead
+
+
+@dataclass(frozen=True)
+class Session:
+    """One user's conversation on one codex. Times are seconds since the epoch; `turns` counts messages."""
+
+    id: int
+    name: str
+    uid: int
+    codex: str | None  # None: the bare model
+    title: str
+    created: float
+    used: float
+    turns: int = 0
+
+
+@dataclass(frozen=True)
+class StoredTurn:
+    """One message. `ids` are its token ids as generated (uint32 in native order), so that it can be replayed exactly:
+    text encoded again may give other tokens. `evidence` is the retrieved text that stood beside it, word for word.
+    """
+
+    role: str  # system, user, assistant, tool
+    text: str
+    ids: bytes = b""
+    evidence: str = ""
+    tool_call_id: str = ""
+    tool_calls: str = ""  # JSON of an assistant's calls, or empty
+    created: float = 0.0  # filled in when it is stored
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+ADJECTIVES = words(
+    """
+    amber bold brave bright brisk calm clear clever cosy crisp dapper deft eager early fair fleet fond frank fresh
+    gentle glad golden grand happy hardy honest humble jolly keen kind light lively lucid merry mild modest neat
+    nimble noble patient plain proud quick quiet rapid ready round silent silver smart solid spry steady still sunny
+    swift tidy true vivid warm wise witty young
+    """
+)
+NOUNS = words(
+    """
+    acorn alder anchor aspen badger beacon birch bison brook cedar cliff clover comet coral crane creek dune eagle
+    ember falcon fern finch fjord forest garnet glade harbor hazel heron hill island ivy juniper kestrel lagoon
+    lantern larch linden lynx maple marsh meadow moss oak opal otter owl pebble pine plover pond quartz raven reed
+    river robin sage sparrow spruce stone swan thistle tulip valley willow wren
+    """
+)
+VALID = re.compile(r"[^\W_][\w.-]{0,63}\Z")
+
+
+def fresh_name(taken: Callable[[str], bool]) -> str:
+    """A name that is free: two words, and a number once those are used up."""
+    for attempt in range(1000):
+        name = f"{random.choice(ADJECTIVES)}-{random.choice(NOUNS)}"  # noqa: S311 - a name, not a secret
+        name += f"-{attempt}" if attempt >= 10 else ""
+        if not taken(name):
+            return name
+    raise AssertionError("a thousand names in a row were taken")
+
+
+def checked_name(name: str) -> str:
+    """Raises InvalidRequest for what could not be typed as one word."""
+    if not VALID.match(name):
+        raise InvalidRequest(f"{name!r} is no name for a session", "use letters, digits, - . _ (at most 64)")
+    return name
+
+
+APPLICATION = 0x4C4F5245  # "LORE", in the file's header
+
+MIGRATIONS = (
+    """
+    CREATE TABLE sessions (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        codex TEXT,
+        title TEXT NOT NULL,
+        created REAL NOT NULL,
+        used REAL NOT NULL,
+        UNIQUE (uid, name)
+    );
+    CREATE INDEX sessions_by_use ON sessions (uid, used);
+    CREATE TABLE turns (
+        session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        ids BLOB NOT NULL,
+        evidence TEXT NOT NULL,
+        tool_call_id TEXT NOT NULL,
+        tool_calls TEXT NOT NULL,
+        created REAL NOT NULL,
+        PRIMARY KEY (session, number)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER turns_stand BEFORE UPDATE ON turns
+        BEGIN SELECT RAISE(ABORT, 'turns are never changed'); END;
+    """,
+)
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """A connection in the newest version. Raises LoreError for a file that is newer, foreign or damaged."""
+    with translated():
+        connection = open_database(path, MIGRATIONS, application=APPLICATION)
+    connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a millisecond and be safe
+    return connection
+
 
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
@@ -45,7 +151,7 @@ class SessionStore:
     def create(self, uid: int, codex: str | None, name: str | None = None) -> Session:
         """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
         with self.writing() as database:
-            chosen = checked(name) if name else fresh(lambda tried: self.row(uid, tried) is not None)
+            chosen = checked_name(name) if name else fresh_name(lambda tried: self.row(uid, tried) is not None)
             now = self._now(database)
             try:
                 database.execute(
@@ -69,7 +175,7 @@ class SessionStore:
 
     def named(self, uid: int, name: str) -> Session | None:
         """This user's conversation of that name; None where it is free. Raises InvalidRequest for no name."""
-        return self.row(uid, checked(name))
+        return self.row(uid, checked_name(name))
 
     def all_of(self, uid: int) -> list[Session]:
         """This user's, the last used first."""
@@ -111,7 +217,7 @@ class SessionStore:
         session = self.get(uid, name)
         with self.writing() as database:
             try:
-                database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked(new), session.id))
+                database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked_name(new), session.id))
             except sqlite3.IntegrityError:
                 raise taken(new) from None
 

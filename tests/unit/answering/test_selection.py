@@ -9,8 +9,7 @@ from codex.catalog.generations import FileEntry, Generation
 from codex.citations import Files
 from codex.trees.port import TreeState
 from formatters.context import CodexView
-from orchestrator.answering.passages import Passage
-from orchestrator.answering.pointing import lines_of, pointed, pointing
+from orchestrator.answering.selection import Passage, lines_of, pointed, pointing
 from orchestrator.codices.state import CodexState
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes
 
