@@ -8,7 +8,7 @@ uv=.venv/bin/uv
 test -x $uv || .venv/bin/python -m pip install --quiet uv
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-$uv pip compile pyproject.toml --extra dev --system-certs --no-header --quiet --resolution lowest-direct |
+$uv pip compile pyproject.toml --group dev --system-certs --no-header --quiet --resolution lowest-direct |
   grep -vE '^(llama-cpp-python| *#)' > "$folder/lowest.txt"
 $uv venv --quiet --python .venv/bin/python "$folder/venv"
 export VIRTUAL_ENV=$folder/venv
