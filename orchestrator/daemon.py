@@ -6,17 +6,16 @@ import os
 import signal
 from contextlib import ExitStack
 
-from orchestrator import bootstrap
+from orchestrator import bootstrap, instance
 from orchestrator.api.app import create_app
 from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
 from orchestrator.codices.faults import translated
-from orchestrator.instance import folders
 from orchestrator.model.chat_model import arriving, why_waiting
+from orchestrator.logs import set_up
 from orchestrator.model.host import model_of
-from orchestrator.observe.logs import set_up
 from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
@@ -39,7 +38,7 @@ def run(settings: Settings) -> int:
         for listener in listeners:
             undo.callback(listener.close)
         # Held until the engine has written its last, long after the sockets are closed. Damage may show late.
-        with folders.held(paths, path), translated():
+        with instance.held(paths, path), translated():
             program = bootstrap.build(settings, paths)
             undo.pop_all()
             asyncio.run(live(program, settings, paths, listeners))

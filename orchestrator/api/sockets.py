@@ -13,9 +13,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import Conflict
-from orchestrator.instance.folders import by
-from orchestrator.instance.lock_file import HeldError, taken
+from orchestrator.instance import HeldError, lock_of, served, taken
 from orchestrator.settings import SettingsError
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
@@ -89,17 +87,9 @@ def locked(path: Path) -> int:
     try:
         return taken(file)
     except HeldError as held:
-        raise living(path, by(held.holder)) from None
+        raise served(path, held.holder) from None
     except OSError as error:
         raise SettingsError(f"cannot open {file}: {error.strerror}", "use another --socket") from error
-
-
-def lock_of(path: Path) -> Path:
-    return path.with_name(path.name + ".lock")
-
-
-def living(path: Path, who: str = "") -> Conflict:
-    return Conflict(f"a daemon{who} already serves {path}", "use it, stop it first, or give this one another --socket")
 
 
 def clear(path: Path) -> None:
@@ -108,7 +98,7 @@ def clear(path: Path) -> None:
     if inode_of(path) is None:
         return
     if answers(path):
-        raise living(path)
+        raise served(path)
     path.unlink()
 
 

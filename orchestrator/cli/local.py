@@ -59,7 +59,7 @@ def settings_files(config: str | None = None) -> list[dict[str, Any]]:
 
 def serve(config: str | None, options: Mapping[str, Any]) -> int:
     """Runs the daemon in this process until it ends; its exit status."""
-    from orchestrator.instance.second import refuse_second
+    from orchestrator.instance import refuse_second
     from orchestrator.settings import Paths
 
     loaded = settings(config, options)
@@ -74,8 +74,7 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
 def unit(*, user: bool, tcp: bool) -> Any:
     """The installation's Unit and Place: what `lore service` writes and where."""
     from orchestrator.settings import Paths
-    from orchestrator.systemd.text import Unit
-    from orchestrator.systemd.units import carried, place_of
+    from orchestrator.systemd import Unit, carried, place_of
 
     paths = Paths.of(os.environ)
     writable = (paths.data, paths.state, paths.cache) if user else ()
@@ -85,14 +84,14 @@ def unit(*, user: bool, tcp: bool) -> Any:
 
 def unit_action(action: str, *, user: bool) -> Any:
     """Runs install, uninstall or state; install and uninstall answer with what systemd could not be told."""
-    from orchestrator.systemd import units
+    from orchestrator import systemd
 
     tcp = bool(settings().settings.serve.tcp)
     made, place = unit(user=user, tcp=tcp)
     try:
         if action == "install":
-            return units.install(made, place)
-        return units.uninstall(made, place) if action == "uninstall" else units.state(place)
+            return systemd.install(made, place)
+        return systemd.uninstall(made, place) if action == "uninstall" else systemd.state(place)
     except OSError as error:
         hint = "for the system's service, run it as root" if not user else "check the folder's owner"
         raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error

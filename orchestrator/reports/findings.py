@@ -8,7 +8,8 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.sensors import Sensors
-from orchestrator.instance.folders import daemon_of
+from governor.sensors.all import Sensors
+from orchestrator.instance import daemon_of
 from orchestrator.settings.paths import Paths
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog

@@ -1,19 +1,23 @@
-"""The daemon's folders are one daemon's, for as long as that lives and no longer."""
+"""The daemon's folders are one daemon's, for as long as that lives and no longer; a second one is refused before its parts
+are loaded."""
 
 import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
 from orchestrator.errors import Conflict
-from orchestrator.instance.folders import daemon_of, held
+from orchestrator.instance import daemon_of, held, lock_of, refuse_second, taken
 from orchestrator.settings import Paths, SettingsError
+from orchestrator.settings.model import ServeSettings
 
+HEAVY = ("lancedb", "pyarrow", "pydantic_ai", "starlette", "uvicorn", "numpy")
 HOLDING = """
 import os, sys
-from orchestrator.instance.folders import held
+from orchestrator.instance import held
 from orchestrator.settings import Paths
 with held(Paths.of(os.environ), "/run/first.sock"):
     print("held", flush=True)
@@ -84,3 +88,43 @@ def test_a_lock_that_is_a_link_is_not_followed(paths, tmp_path):
     with pytest.raises(SettingsError, match=r"cannot lock .*daemon\.lock"), held(paths, "a"):
         pass
     assert (tmp_path / "mine").read_text() == "mine"
+
+
+# -- a second daemon
+
+
+@contextmanager
+def locked(file, about=""):
+    lock = taken(file, about)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def test_where_no_daemon_lives_nothing_is_refused(paths):
+    refuse_second(ServeSettings(), paths)
+    with locked(lock_of(paths.socket)):
+        pass
+    refuse_second(ServeSettings(), paths)
+
+
+def test_the_daemon_that_serves_the_socket_is_named(paths):
+    with (
+        locked(lock_of(paths.socket)),
+        pytest.raises(Conflict, match=f"pid {os.getpid()}.*already serves {paths.socket}"),
+    ):
+        refuse_second(ServeSettings(), paths)
+
+
+def test_the_daemon_that_has_the_folders_is_named_with_its_socket(paths):
+    with locked(paths.cache / "daemon.lock", "/tmp/other.sock"), pytest.raises(Conflict) as refused:
+        refuse_second(ServeSettings(socket="/tmp/mine.sock"), paths)
+    assert str(paths.cache) in refused.value.message
+    assert "/tmp/other.sock" in refused.value.hint
+
+
+def test_nothing_heavy_is_loaded_for_it():
+    code = f"import orchestrator.instance, sys; print([one for one in {HEAVY} if one in sys.modules])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from orchestrator.observe.logs import JsonLines, PlainLines, set_up
+from orchestrator.logs import JsonLines, PlainLines, set_up
 
 
 def record(level=logging.INFO, message="loaded", error=None, **fields):

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.settings import Paths
-from orchestrator.systemd.text import Unit, quoted, service_text, socket_text
-from orchestrator.systemd.units import carried, complaint, install, place_of, uninstall
+from orchestrator.systemd import (
+    Unit,
+    carried,
+    complaint,
+    install,
+    place_of,
+    quoted,
+    service_text,
+    socket_text,
+    uninstall,
+)
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's tools are not here")
 UNITS = [

@@ -1,1 +1,0 @@
-"""One daemon per folder: lock files and folders that are its own."""

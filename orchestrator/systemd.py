@@ -1,0 +1,245 @@
+"""systemd's units for the daemon: their text, and where it goes. Knows paths and systemd; nothing of models.
+
+The service is closed as far as the program allows. Left open are the GPU's devices, the rest of /proc (the NVIDIA driver
+reads /proc/driver), and memory that is written and then executed (ctypes callbacks).
+"""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.settings.paths import Paths
+
+SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
+FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+RULES = "KF_RULE_CACHE_DIR"  # Kingfisher's own variable
+DONE = ("Created symlink", "Removed ")  # systemctl says on stderr also what went well
+HARDENING = """\
+NoNewPrivileges=yes
+ProtectSystem=strict
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectProc=invisible
+LockPersonality=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RemoveIPC=yes
+KeyringMode=private
+CapabilityBoundingSet=
+AmbientCapabilities=
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources @debug @mount @cpu-emulation @obsolete @swap @reboot @raw-io @module @clock
+# Refused, not killed: llama.cpp asks for thread priorities and goes on without.
+SystemCallErrorNumber=EPERM
+UMask=0077
+# The GPU, and no other device. Names without a driver are passed over.
+DevicePolicy=closed
+DeviceAllow=char-nvidia rw
+DeviceAllow=char-nvidia-frontend rw
+DeviceAllow=char-nvidia-uvm rw
+DeviceAllow=char-nvidia-caps rw
+DeviceAllow=char-nvidiactl rw
+"""
+# Peers of the system's daemon must keep their uid: it decides their rights. A private user namespace would hide it.
+SYSTEM_HARDENING = """\
+ProtectHome=read-only
+DynamicUser=yes
+StateDirectory=lorekeep
+StateDirectoryMode=0700
+CacheDirectory=lorekeep
+CacheDirectoryMode=0700
+ConfigurationDirectory=lorekeep
+"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What differs between installations. `writable` are the folders a user's daemon writes to; systemd makes the
+    system's. `tcp`: whether it listens on the network too. `environment`: variables that its manager may not have."""
+
+    executable: Path
+    user: bool = True
+    writable: Sequence[Path] = ()
+    tcp: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UnitPlace:
+    """Where one installation's units lie, how systemctl is asked about them, and where `lore` is linked to."""
+
+    folder: Path
+    systemctl: tuple[str, ...]
+    link: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        return self.folder / SERVICE, self.folder / SOCKET
+
+
+def place_of(environ: Mapping[str, str], *, user: bool) -> UnitPlace:
+    if not user:
+        return UnitPlace(Path("/etc/systemd/system"), ("systemctl",))
+    home = Path(environ.get("HOME") or Path.home())
+    base = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return UnitPlace(base / "systemd" / "user", ("systemctl", "--user"), home / ".local" / "bin" / "lore")
+
+
+def carried(environ: Mapping[str, str], paths: Paths, *, user: bool) -> dict[str, str]:
+    """The variables that decide where the daemon's folders are: the shell has them, systemd's manager may not. And where
+    Kingfisher keeps its rules, which else is a folder that the unit cannot write to."""
+    if not user:
+        return {RULES: "/var/cache/lorekeep/kingfisher"}
+    folders = {name: environ[name] for name in FOLDERS if environ.get(name, "").startswith("/")}
+    return {**folders, RULES: environ.get(RULES) or str(paths.cache / "kingfisher")}
+
+
+def install(unit: Unit, place: UnitPlace) -> list[str]:
+    """Writes both units and starts the socket. What could not be told to systemd comes back as words."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    for folder in unit.writable:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # systemd binds only what exists
+    service, socket = place.files
+    service.write_text(service_text(unit))
+    socket.write_text(socket_text())
+    return linked(unit, place.link) + commanded(place, ("daemon-reload",), ("enable", "--now", SOCKET))
+
+
+def uninstall(unit: Unit, place: UnitPlace) -> list[str]:
+    """Stops and removes both units. Data stays."""
+    complaints = commanded(place, ("disable", "--now", SOCKET, SERVICE)) if installed(place) else []
+    for file in place.files:
+        file.unlink(missing_ok=True)
+    if place.link is not None and place.link.is_symlink() and place.link.readlink() == unit.executable:
+        place.link.unlink()
+    return complaints + commanded(place, ("daemon-reload",))
+
+
+def linked(unit: Unit, link: Path | None) -> list[str]:
+    """Makes `lore` a command of the user's; what stands there already is left alone."""
+    if link is None or link.resolve() == unit.executable.resolve():
+        return []
+    if link.exists() or link.is_symlink():
+        return [f"{link} is something else; put {unit.executable.parent} on PATH instead"]
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(unit.executable)
+    return []
+
+
+def installed(place: UnitPlace) -> bool:
+    return any(file.exists() for file in place.files)
+
+
+def state(place: UnitPlace) -> dict[str, str]:
+    """What systemd says of each unit: active, inactive, failed; unknown where it cannot be asked."""
+    return {file.name: asked(place, "is-active", file.name) for file in place.files}
+
+
+def asked(place: UnitPlace, *words: str) -> str:
+    if shutil.which(place.systemctl[0]) is None:
+        return "unknown"
+    done = subprocess.run([*place.systemctl, *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def commanded(place: UnitPlace, *commands: tuple[str, ...]) -> list[str]:
+    complaints: list[str] = []
+    for words in commands:
+        line = " ".join([*place.systemctl, *words])
+        if shutil.which(place.systemctl[0]) is None:
+            complaints.append(f"systemctl is not here; later: {line}")
+            continue
+        done = subprocess.run([*place.systemctl, *words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            complaints.append(f"{line}: {complaint(done.stderr) or f'exit status {done.returncode}'}")
+    return complaints
+
+
+def complaint(said: str) -> str:
+    """What systemctl complains of, in one line."""
+    return "; ".join(line.strip() for line in said.splitlines() if line.strip() and not line.startswith(DONE))
+
+
+# -- the text of the units. Pure.
+
+
+def service_text(unit: Unit) -> str:
+    return f"""\
+[Unit]
+Description=Lorekeep: answers from a codebase kept in the model's cache
+Documentation=man:systemd.service(5)
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={quoted(unit.executable)} serve
+# Python takes no module from the folder it is started in.
+Environment=PYTHONSAFEPATH=1
+Restart=on-failure
+RestartSec=2
+# A large model takes its time to load; STATUS= tells how far it is.
+TimeoutStartSec=15min
+TimeoutStopSec=30
+WatchdogSec=60
+KillMode=mixed
+RuntimeDirectory=lorekeep
+RuntimeDirectoryMode=0700
+# The socket's file is in it, and belongs to lorekeep.socket.
+RuntimeDirectoryPreserve=yes
+{variables(unit)}{HARDENING}{network(unit)}{placement(unit)}
+[Install]
+WantedBy={"default.target" if unit.user else "multi-user.target"}
+"""
+
+
+def variables(unit: Unit) -> str:
+    return "".join(f"Environment={assigned(name, value)}\n" for name, value in unit.environment.items())
+
+
+def network(unit: Unit) -> str:
+    if unit.tcp:
+        return "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
+    return "RestrictAddressFamilies=AF_UNIX\nPrivateNetwork=yes\nIPAddressDeny=any\n"
+
+
+def placement(unit: Unit) -> str:
+    if not unit.user:
+        return SYSTEM_HARDENING
+    writable = "".join(f"ReadWritePaths={quoted(folder)}\n" for folder in unit.writable)
+    return f"ProtectHome=read-only\nPrivateUsers=yes\n{writable}"
+
+
+def socket_text() -> str:
+    """The first question starts the daemon."""
+    return """\
+[Unit]
+Description=Lorekeep's socket
+
+[Socket]
+ListenStream=%t/lorekeep/lore.sock
+SocketMode=0600
+DirectoryMode=0700
+RemoveOnStop=yes
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+def assigned(name: str, value: str) -> str:
+    return quoted(f"{name}={value}")
+
+
+def quoted(given: Path | str) -> str:
+    """As systemd.syntax(7) has it: percent signs doubled, and quotes where blanks or quotes are."""
+    text = str(given).replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
+    return f'"{text}"' if any(sign in text for sign in " \t'\";") else text
