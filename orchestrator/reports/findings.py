@@ -8,7 +8,6 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.sensors import Sensors
-from governor.sensors.all import Sensors
 from orchestrator.instance import daemon_of
 from orchestrator.settings.paths import Paths
 
