@@ -13,8 +13,8 @@ from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
 from orchestrator.codices.faults import translated
-from orchestrator.model.chat_model import arriving, why_waiting
 from orchestrator.logs import set_up
+from orchestrator.model.chat_model import arriving, why_waiting
 from orchestrator.model.host import model_of
 from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
