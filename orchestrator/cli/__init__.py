@@ -7,8 +7,8 @@ import os
 import sys
 from types import TracebackType
 
+from orchestrator.cli.client import Failure
 from orchestrator.cli.commands import app
-from orchestrator.cli.faults import Failure
 
 __all__ = ["app", "main"]
 

@@ -1,26 +1,35 @@
-"""`lore ask`: one question, its answer streamed."""
+"""`lore ask`: one question from what is typed and piped, its answer streamed, and the lines under the answer."""
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from orchestrator.cli import options as given
-from orchestrator.cli.ask_options import UNSAID, AskOptions, Question, with_ask_options
-from orchestrator.cli.connect import daemon
-from orchestrator.cli.faults import Failure
-from orchestrator.cli.figures import about, count
-from orchestrator.cli.footer import footer, notice_of
-from orchestrator.cli.once import first_time
-from orchestrator.cli.question import body_of
-from orchestrator.cli.terminal import clear_progress, faint, is_terminal, note, progress, result, result_json, safe
+from orchestrator.cli.client import Daemon, Event, Failure
+from orchestrator.cli.figures import about, count, plural, seconds
+from orchestrator.cli.options import UNSAID, AskOptions, Question, with_ask_options
+from orchestrator.cli.terminal import (
+    clear_progress,
+    faint,
+    first_time,
+    is_terminal,
+    note,
+    progress,
+    result,
+    result_json,
+    safe,
+)
 from orchestrator.wire import faults
-
-if TYPE_CHECKING:
-    from orchestrator.cli.client import Event
 
 ROUTE = "/v1/chat/completions"
 WORTH_TELLING_S = 5.0  # a shorter wait is over before it is read
+LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
+QUOTER = "builtin:quoter"
+QUOTING = "builtin:quoter only quotes; a real model: lore model use FILE.gguf"
 
 
 @dataclass
@@ -46,7 +55,7 @@ def ask(
     body = body_of(question, options)
     for attachment in body["lore"]["attachments"]:
         note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
-    answer = received(daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
+    answer = received(Daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
     if as_json:
         told = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
         result_json({"answer": "".join(answer.text), **told})
@@ -54,7 +63,7 @@ def ask(
         finish(answer, options)
 
 
-def received(events: "Iterator[Event]", *, show: bool) -> Answer:
+def received(events: Iterator[Event], *, show: bool) -> Answer:
     """The whole answer; shown as it comes. Raises Failure when it breaks off."""
     answer = Answer()
     for event in events:
@@ -129,5 +138,186 @@ def finish(answer: Answer, options: AskOptions) -> None:
     if options.session and answer.lore.get("began"):
         note(f"a new conversation, {options.session}")
     notice = notice_of(answer.lore)
-    for line in footer(answer.lore, known=bool(notice) and not first_time(notice)):
+    for line in answer_footer(answer.lore, known=bool(notice) and not first_time(notice)):
         note(line)
+
+
+# ---- the request -----------------------------------------------------------------------------------------------------
+
+
+def body_of(question: str | None, options: AskOptions) -> dict[str, Any]:
+    """Raises Failure when there is nothing to ask, or a file cannot be read."""
+    if options.session is not None and options.continue_last:
+        raise Failure(faults.USAGE, "-s and --continue exclude each other", "give one of them")
+    piped = "" if question == "-" or not is_piped() else read_input()
+    if question == "-":
+        text = read_input()
+    elif question is None:
+        text, piped = piped, ""
+    else:
+        text = question
+    if not text.strip():
+        raise Failure(faults.USAGE, "the question is empty", 'lore ask "how does it start?"')
+    attachments = [attached(file) for file in options.files or ()]
+    if piped.strip():
+        attachments.append({"name": "standard input", "text": piped})
+    return request(text, attachments, options)
+
+
+def request(text: str, attachments: list[dict[str, str]], options: AskOptions) -> dict[str, Any]:
+    lore: dict[str, Any] = {
+        "codex": options.codex,
+        "session": session_of(options),
+        "continue": options.continue_last,
+        "identity": options.identity,
+        "strategy": options.strategy,
+        "wait": not options.no_wait,
+        "timeout_s": options.timeout_s,
+        "think": not options.no_think,
+        "record": not options.private,
+        "attachments": attachments,
+        "client": {"cwd": working_directory()},
+    }
+    body: dict[str, Any] = {
+        "model": "lore",
+        "messages": [{"role": "user", "content": text}],
+        "max_completion_tokens": options.max_tokens,
+        "temperature": options.temperature,
+        "stop": options.stop or None,
+        "lore": {key: value for key, value in lore.items() if value is not None},
+    }
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def session_of(options: AskOptions) -> str | None:
+    """Without a name a new one begins; a private question belongs to none."""
+    if options.continue_last or options.private:
+        return None
+    return options.session or ""
+
+
+def is_piped() -> bool:
+    """Whether somebody feeds standard input. Neither a terminal nor /dev/null is read."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def read_input() -> str:
+    return decoded(sys.stdin.buffer.read(LARGEST_FILE + 1), "standard input")
+
+
+def attached(name: str) -> dict[str, str]:
+    try:
+        with Path(name).open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise Failure(faults.USAGE, f"-f {name}: {error.strerror}", "name a file that you may read") from error
+    return {"name": name, "text": decoded(raw, name)}
+
+
+def decoded(raw: bytes, name: str) -> str:
+    if len(raw) > LARGEST_FILE:
+        raise Failure(
+            faults.OVER_BUDGET, f"{name} is larger than {LARGEST_FILE} bytes", "load it as a codex: lore load"
+        )
+    if b"\0" in raw:
+        raise Failure(faults.USAGE, f"{name} is not text", "only text can be read")
+    return raw.decode("utf-8", errors="replace")
+
+
+def working_directory() -> str:
+    """Empty where it was removed under us."""
+    try:
+        return os.fsencode(Path.cwd()).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+# ---- the lines under the answer; pure --------------------------------------------------------------------------------
+
+
+def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
+    """From an answer's lore object; what is missing in it is left out. `known`: who reads has read the model's notice, so
+    that its name is enough."""
+    if not lore:
+        return []
+    notice = notice_of(lore)
+    model = str(lore.get("model", "")) if notice and known else ""
+    strategy = strategy_part(lore.get("strategy", {})) if lore.get("codex") else ""  # without one there is none to take
+    parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model]
+    lines = [" · ".join(part for part in parts if part)]
+    if lore.get("session"):
+        lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
+    lines += citation_lines(lore.get("citations", ()))
+    lines += lore.get("notices", ())
+    return [*lines, notice] if notice and not known else lines
+
+
+def notice_of(lore: dict[str, Any]) -> str:
+    """What must be known of the model that answered, in short: `lore status` and `lore doctor` say it in full."""
+    notice = str(lore.get("notice") or "")
+    if not str(lore.get("model", "")).startswith(QUOTER):
+        return notice
+    return "; ".join(map(in_short, notice.split("; "))) if notice else QUOTING
+
+
+def in_short(notice: str) -> str:
+    if "quoting self-test model" not in notice:
+        return notice
+    return f"no model is configured: {QUOTING}" if notice.startswith("no model is configured") else QUOTING
+
+
+def codex_part(codex: dict[str, Any] | None) -> str:
+    if not codex:
+        return "no codex"
+    state = code_state(codex)
+    indexing = ", still indexing" if codex.get("indexing") else ""
+    return f"{codex['name']} {state}".rstrip() + indexing
+
+
+def code_state(codex: dict[str, Any]) -> str:
+    """`main@1a2b3c4 + 1 changed, 1 removed file`: of a removed one, the last text may still be quoted."""
+    revision = str(codex.get("revision") or "")[:7]
+    branch = codex.get("branch") or ""
+    state = f"{branch}@{revision}" if branch and revision else revision or branch
+    words = changed_files(len(codex.get("amendments", ())), len(codex.get("removed", ())))
+    return f"{state} + {words}".lstrip() if words else state
+
+
+def changed_files(amended: int, removed: int) -> str:
+    """`removed` are some of the `amended`."""
+    changed = amended - removed
+    if changed and removed:
+        return f"{changed} changed, {plural(removed, 'removed file')}"
+    kind, number = ("removed file", removed) if removed else ("changed file", changed)
+    return plural(number, kind) if number else ""
+
+
+def strategy_part(strategy: dict[str, Any]) -> str:
+    name, tier = strategy.get("name", ""), strategy.get("tier", "")
+    return f"{name} ({tier})" if name and tier else name
+
+
+def prompt_parts(lore: dict[str, Any]) -> list[str]:
+    prompt = lore.get("prompt", {})
+    timings = lore.get("timings", {})
+    parts = [f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed"]
+    if timings.get("ttft_ms"):
+        parts.append(f"first token {seconds(timings['ttft_ms'])}")
+    if timings.get("tokens_per_second"):
+        parts.append(f"{timings['tokens_per_second']:.1f} tokens/s")
+    return parts
+
+
+def citation_lines(citations: Any) -> list[str]:
+    """Each place once; what is wrong with one stands behind it."""
+    places = {f"{cited['path']}:{cited['start']}": wrong_with(cited) for cited in citations}
+    shown = [f"{place} ({wrong})" if wrong else place for place, wrong in places.items()]
+    return [f"cites {', '.join(shown)}"] if shown else []
+
+
+def wrong_with(cited: dict[str, Any]) -> str:
+    return "" if cited.get("valid") else str(cited.get("why") or "not there")

@@ -1,52 +1,58 @@
-"""The daemon as the command line sees it: JSON calls and streams of events over its Unix socket.
+"""The daemon as the command line sees it: JSON calls and streams of events over its Unix socket, and faults of both ends.
 
-Standard library only: an HTTP package would double the time of every command. Knows no route.
+Standard library only: an HTTP package would double the time of every command. The HTTP client is imported with the first
+connection: it costs a quarter of `lore --help`'s time. Knows no route.
 """
 
-import http.client
 import json
 import os
-import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from orchestrator.cli.faults import Failure, failure_of
-from orchestrator.cli.terminal import note
+from orchestrator.cli.terminal import note, safe
 from orchestrator.wire import faults
 from orchestrator.wire.sockets import candidates
 from orchestrator.wire.version import HEADER, VERSION
 
+if TYPE_CHECKING:
+    from http.client import HTTPConnection, HTTPResponse
+
 CONNECT_TIMEOUT_S = 5.0
+LISTS = {"codex": "lore codex list", "session": "lore session list"}
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost")
-        self.path = path
+class Failure(Exception):
+    """A fault at the command line's edge: an exit status, what is wrong and where, and what to do."""
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(CONNECT_TIMEOUT_S)
-        self.sock.connect(os.fspath(self.path))
-        self.sock.settimeout(None)  # an answer may take as long as it takes; Ctrl-C ends it
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.hint = hint
+
+    def show(self) -> None:
+        sys.stdout.flush()
+        lines = f"lore: {self.message}\n" + (f"      {self.hint}\n" if self.hint else "")
+        sys.stderr.write(safe(lines, sys.stderr))
 
 
 @dataclass(frozen=True)
 class Event:
-    """One server-sent event; `aside` for what stood in a comment (progress while waiting)."""
+    """One server-sent event; `aside` for the content of a comment (progress while waiting)."""
 
     data: Any
     aside: bool = False
 
 
 class Daemon:
-    """One daemon, for one command. `socket` is the option's value."""
+    """One daemon, for one command. `socket` is the option's value. Raises Failure where no daemon listens."""
 
     def __init__(self, socket: str | None) -> None:
         self.connection = connected(candidates(socket, os.environ))
-        self.version = ""
 
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
@@ -58,6 +64,8 @@ class Daemon:
 
     def stream(self, route: str, body: Any = None, method: str = "POST") -> Iterator[Event]:
         """Events as they come; the stream's end is not checked here. Raises Failure, also for errors in the stream."""
+        from http.client import HTTPException
+
         response = self.request(method, route, body)
         if response.status >= 400:
             raise failure_of(decoded(response.read()))
@@ -66,35 +74,35 @@ class Daemon:
                 if isinstance(event.data, dict) and "error" in event.data:
                     raise failure_of(event.data)
                 yield event
-        except (http.client.HTTPException, ConnectionError) as error:
+        except (HTTPException, ConnectionError) as error:
             raise Failure(
-                faults.FAILED, "the daemon broke off its answer", "`lore status` tells whether it lives"
+                faults.FAILED, "the daemon broke off its answer", "`lore status` shows whether it runs"
             ) from error
         finally:
-            self.close()
+            self.connection.close()
 
-    def request(self, method: str, route: str, body: Any) -> http.client.HTTPResponse:
+    def request(self, method: str, route: str, body: Any) -> "HTTPResponse":
+        from http.client import HTTPException
+
         raw = None if body is None else encoded(body)
         headers = {"Content-Type": "application/json"} if raw is not None else {}
         try:
             self.connection.request(method, route, raw, headers)
             response = self.connection.getresponse()
-        except (http.client.HTTPException, OSError) as error:
+        except (HTTPException, OSError) as error:
             raise Failure(
                 faults.UNREACHABLE, f"the daemon closed the connection: {error}", "`lore doctor` looks into it"
             ) from error
-        self.version = response.headers.get(HEADER, "")
-        tell_versions(self.version)
+        version = response.headers.get(HEADER, "")
+        if version and version != VERSION:
+            note(f"lore is version {VERSION}, the daemon {version}: restart the daemon (lore serve)")
         return response
 
-    def close(self) -> None:
-        self.connection.close()
 
-
-def connected(paths: tuple[Path, ...]) -> UnixConnection:
+def connected(paths: tuple[Path, ...]) -> "HTTPConnection":
     """To the first that answers. Raises Failure with the line that starts a daemon."""
     for path in paths:
-        connection = UnixConnection(path)
+        connection = unix_connection(path)
         try:
             connection.connect()
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
@@ -110,9 +118,35 @@ def connected(paths: tuple[Path, ...]) -> UnixConnection:
     raise Failure(faults.UNREACHABLE, f"no daemon listens at {tried}", "start one: lore serve")
 
 
-def tell_versions(daemon: str) -> None:
-    if daemon and daemon != VERSION:
-        note(f"lore is version {VERSION}, the daemon {daemon}: restart the daemon (lore serve)")
+def unix_connection(path: Path) -> "HTTPConnection":
+    """HTTP over a Unix socket; it connects with the first request."""
+    import socket
+    from http.client import HTTPConnection
+
+    class UnixConnection(HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(CONNECT_TIMEOUT_S)
+            self.sock.connect(os.fspath(path))
+            self.sock.settimeout(None)  # an answer may take as long as it takes; Ctrl-C ends it
+
+    return UnixConnection("localhost")
+
+
+def route_part(name: str, what: str = "codex") -> str:
+    """A name as one part of a route. Raises Failure for what is none: it would lead to another route."""
+    if "/" in name or name in ("", ".", ".."):
+        raise Failure(faults.NOT_FOUND, f"no {what} named {name!r}", f"{LISTS[what]} shows what there is")
+    return quote(name, safe="")
+
+
+def failure_of(answer: Any) -> Failure:
+    """From the daemon's error object; anything else is shown as it came."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(error, dict):
+        return Failure(faults.FAILED, f"the daemon's answer is none of ours: {json.dumps(answer)[:200]}")
+    status = faults.exit_status(str(error.get("code", "")))
+    return Failure(status, str(error.get("message", "failed")), str(error.get("hint", "")))
 
 
 def encoded(body: Any) -> bytes:
@@ -130,7 +164,7 @@ def decoded(raw: bytes) -> Any:
         return raw.decode(errors="replace")
 
 
-def events(lines: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[Event]:
+def events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Server-sent events of one line each, as the daemon writes them; ends at [DONE] or with the stream."""
     for line in lines:
         if line.startswith(b"data: [DONE]"):

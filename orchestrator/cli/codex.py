@@ -1,26 +1,145 @@
-"""`lore codex`: what is loaded."""
+"""`lore load` and `lore codex`: directories, files or git URLs as codices. The daemon works; the command watches."""
 
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon, part
-from orchestrator.cli.figures import table
-from orchestrator.cli.footer import code_state
-from orchestrator.cli.load import Watch
-from orchestrator.cli.load import show as loaded
-from orchestrator.cli.status_page import faulty, files, roots, state
-from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.cli.ask import code_state
+from orchestrator.cli.client import Daemon, Event, Failure, route_part
+from orchestrator.cli.figures import about, count, duration, plural, size, table
+from orchestrator.cli.status import faulty, files, roots, state
+from orchestrator.cli.terminal import clear_progress, is_terminal, note, progress, result, result_json
+from orchestrator.wire import faults
+from orchestrator.wire.places import is_url, path_of
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATH]...", help="directories, files, git URLs; default: where you are"),
+]
+LoadName = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="the codex's name; default: the path's last part")
+]
+Follow = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
+Include = Annotated[list[str] | None, typer.Option("--include", metavar="GLOB", help="take only files that match")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="GLOB", help="leave out files that match")]
+Revision = Annotated[
+    str | None, typer.Option("--revision", metavar="REV", help="a branch, tag or commit instead of the files on disk")
+]
+Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what holds keys or tokens")]
+Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
+Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="force full, skeleton+hot, map or none")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
+Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix stands in the cache")]
+Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
+
+STOPPED = {
+    "load": "stopped the load of {name}: what stood before stands",
+    "floor": "{name} is loaded; the rest of its prefix is no longer computed until a question needs it",
+}
+
+
+def load(
+    paths: Paths = None,
+    name: LoadName = None,
+    revision: Revision = None,
+    watch: Follow = None,
+    include: Include = None,
+    exclude: Exclude = None,
+    with_secrets: Secrets = False,
+    replace: Replace = False,
+    tier: Tier = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    cancel: Cancel = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Loads directories, files or a git URL under one name, or brings a loaded codex up to date."""
+    daemon = Daemon(socket)
+    if cancel is not None:
+        stopped = daemon.call("POST", f"/v1/codices/{route_part(cancel)}/cancel")
+        result_json(stopped) if as_json else note(STOPPED[stopped["what"]].format(name=cancel))
+        return
+    first, *more = [load_source(path) for path in paths or ["."]]
+    body = {
+        "path": first,
+        "more": more,
+        "name": name,
+        "revision": revision,
+        "secrets": with_secrets,
+        "replace": replace,
+        "watch": watch,
+        "include": include or [],
+        "exclude": exclude or [],
+        "tier": tier,
+        "dry_run": dry_run,
+        "wait": wait,
+    }
+    Watch(socket, as_json).until_loaded(daemon.stream("/v1/codices", body))
+
+
+@dataclass
+class Watch:
+    """Watches a load of the daemon behind `socket`."""
+
+    socket: str | None
+    as_json: bool
+    name: str = ""  # of what is loaded, as the daemon tells it
+
+    def until_loaded(self, events: Iterator[Event]) -> None:
+        """Ctrl-C ends the watching; the load only where somebody says so."""
+        try:
+            codex = self.codex_of(events)
+        except KeyboardInterrupt:
+            name = self.name or "NAME"
+            note(f"\nthe daemon goes on loading; `lore status` shows it, `lore load --cancel {name}` stops it")
+            if self.name and may_be_asked():
+                with suppress(typer.Abort):  # a second Ctrl-C says no
+                    self.offer_to_stop()
+            raise
+        if not self.as_json:
+            show_loaded(codex)
+
+    def offer_to_stop(self) -> None:
+        if typer.confirm("stop it now?", default=False, err=True):
+            stopped = Daemon(self.socket).call("POST", f"/v1/codices/{route_part(self.name)}/cancel")
+            note(STOPPED[stopped["what"]].format(name=self.name))
+
+    def codex_of(self, events: Iterator[Event]) -> dict[str, Any]:
+        codex: dict[str, Any] | None = None
+        for event in events:
+            if event.aside:
+                continue
+            if self.as_json:
+                result_json(event.data)
+            if event.data.get("event") == "loaded":
+                codex = event.data.get("codex", {})
+            else:
+                self.name = event.data.get("name", self.name)
+            if codex is None and not self.as_json:
+                progress(step(event.data))
+        clear_progress()
+        if codex is None:
+            raise Failure(faults.FAILED, "the daemon broke off the load", "load again; what was done is kept")
+        return codex
+
+
+def may_be_asked() -> bool:
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 @app.command("list")
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists the codices."""
-    report = daemon(socket).call("GET", "/v1/codices")
+    report = Daemon(socket).call("GET", "/v1/codices")
     if as_json:
         result_json(report)
     elif report["codices"]:
@@ -38,19 +157,18 @@ def tier(codex: dict[str, Any]) -> str:
 @app.command()
 def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows one codex."""
-    report = daemon(socket).call("GET", f"/v1/codices/{part(name)}")
+    report = Daemon(socket).call("GET", f"/v1/codices/{route_part(name)}")
     if as_json:
         result_json(report)
     else:
         codex = report["codex"]
-        words = state(codex)
         rows = (
             ("taken in", taken_in(codex)),
             ("because", codex.get("generation_reason")),
             ("identity", identity(codex)),
-            ("state", words),
+            ("state", state(codex)),
         )
-        loaded(codex, [f"  {label:10}{text}" for label, text in rows if text])
+        show_loaded(codex, [f"  {label:10}{text}" for label, text in rows if text])
         if codex.get("fresh_notice"):
             note(codex["fresh_notice"])
         if faulty(codex.get("embedding")):
@@ -77,11 +195,85 @@ def taken_in(codex: dict[str, Any]) -> str:
 @app.command()
 def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Loads a codex anew from its directory."""
-    Watch(socket, as_json).until_loaded(daemon(socket).stream(f"/v1/codices/{part(name)}/reload"))
+    Watch(socket, as_json).until_loaded(Daemon(socket).stream(f"/v1/codices/{route_part(name)}/reload"))
 
 
 @app.command()
 def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Forgets a codex. The directory is not touched."""
-    report = daemon(socket).call("DELETE", f"/v1/codices/{part(name)}")
+    report = Daemon(socket).call("DELETE", f"/v1/codices/{route_part(name)}")
     result_json(report) if as_json else note(f"dropped {name}")
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def step(event: dict[str, Any]) -> str:
+    """`count 120/400 · 55/s · 5 s left`."""
+    done, total = event.get("done") or 0, event.get("total") or 0
+    parts = [f"{event.get('phase', '')} {count(done)}" + (f"/{count(total)}" if total else "")]
+    if event.get("rate"):
+        parts.append(f"{count(event['rate'])}/s")
+    if event.get("eta_s") is not None:
+        parts.append(f"{duration(event['eta_s'])} left")
+    return " · ".join(parts)
+
+
+def show_loaded(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
+    result("\n".join([*summary(codex), *more]))
+    if prefill := codex.get("prefill"):
+        note(being_computed(prefill.get("left_s")))
+    for notice in codex.get("notices") or ():
+        note(notice)
+
+
+def being_computed(left_s: float | None) -> str:
+    time = f" ({about(left_s)})" if left_s is not None else ""
+    return f"the prefix is being computed{time}; a first question waits for it, as `lore load --wait` would"
+
+
+def summary(codex: dict[str, Any]) -> list[str]:
+    """Counts, tokens per tier, the tier and why."""
+    skipped = codex.get("skipped", {})
+    reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
+    estimated = codex.get("estimated") or ()
+    tokens = ", ".join(
+        f"{tier} {'≈' if tier in estimated else ''}{count(number)}"
+        for tier, number in codex.get("tokens", {}).items()
+        if number is not None
+    )
+    roots = ", ".join(codex.get("roots") or [codex.get("root", "")])
+    lines = [
+        f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}",
+        f"  skipped   {left_out(sum(skipped.values()))}: {reasons}" if skipped else "",
+        f"  tokens    {tokens}" if tokens else "",
+        f"  tier      {tier_and_why(codex)}",
+        f"            {codex['hint']}" if codex.get("hint") else "",
+        f"  disk      {size(codex['disk_bytes'])}" if codex.get("disk_bytes") else "",
+        f"  KV        {size(codex['kv_bytes'])}" if codex.get("kv_bytes") else "",
+        f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
+    ]
+    return [line for line in lines if line]
+
+
+def left_out(number: int) -> str:
+    """A folder that is left out counts once, whatever it holds."""
+    return plural(number, "file or folder", "files or folders")
+
+
+def tier_and_why(codex: dict[str, Any]) -> str:
+    tier, reason = codex.get("tier", ""), codex.get("reason", "")
+    return reason if reason.startswith(tier) else f"{tier}: {reason}".rstrip(": ")
+
+
+def load_source(path: str) -> str:
+    """A path in full, or a git URL as it is."""
+    return path if is_url(path) else absolute(path)
+
+
+def absolute(path: str) -> str:
+    """Links in it are the daemon's to resolve."""
+    try:
+        return os.path.abspath(path_of(path))  # noqa: PTH100 - resolve() would follow links
+    except FileNotFoundError:
+        raise Failure(faults.USAGE, "the working directory is gone", "change to one that exists") from None

@@ -4,32 +4,31 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import codex, config, model, service, session, stats, token
+from orchestrator.cli import codex, config, model, service, session, status
 from orchestrator.cli.ask import ask
+from orchestrator.cli.codex import load
 from orchestrator.cli.doctor import doctor
-from orchestrator.cli.load import load
 from orchestrator.cli.plan import plan
 from orchestrator.cli.search import search
-from orchestrator.cli.serve import serve
-from orchestrator.cli.status import status
+from orchestrator.cli.service import serve
 
 # No rich: drawing help with it takes longer than everything else together.
 PLAIN = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "no_args_is_help": True}
 
 app = typer.Typer(name="lore", add_completion=True, **PLAIN)  # type: ignore[arg-type]
-for command in (serve, load, ask, plan, search, status, doctor):
+for command in (serve, load, ask, plan, search, status.status, doctor):
     app.command()(command)
 GROUPS = {
-    "codex": codex,
-    "session": session,
-    "model": model,
-    "stats": stats,
-    "config": config,
-    "service": service,
-    "token": token,
+    "codex": codex.app,
+    "session": session.app,
+    "model": model.app,
+    "stats": status.stats_app,
+    "config": config.app,
+    "service": service.app,
+    "token": config.token_app,
 }
 for name, group in GROUPS.items():
-    app.add_typer(group.app, name=name)
+    app.add_typer(group, name=name)
 
 
 def version(asked: bool) -> None:

@@ -1,6 +1,6 @@
-"""`lore config`: settings in force, and where they came from. Needs no daemon."""
+"""`lore config` and `lore token`: settings in force with their origins, and keys for clients. Neither needs a daemon."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
+token_app = typer.Typer(no_args_is_help=True, help="Keys for clients over TCP.")
+Sigil = Annotated[str, typer.Option("--sigil", metavar="SIGIL", help="what it permits: a sigil's name, or owner")]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="what to call it in the configuration")]
 
 
 @app.command()
@@ -45,12 +48,12 @@ def check(config: given.Config = None, as_json: given.Json = False, socket: give
     elif not faults:
         note(f"good: {len(loaded.origins)} set, in {', '.join(files) or 'no file'}")
     else:
-        note("\n".join(line for fault in faults for line in told(fault)))
+        note("\n".join(line for fault in faults for line in fault_lines(fault)))
     if faults:
         raise typer.Exit(USAGE)
 
 
-def told(fault: dict[str, str]) -> list[str]:
+def fault_lines(fault: dict[str, str]) -> list[str]:
     """What is wrong and where; what to do."""
     where = f"{fault['origin']}: " if fault["origin"] else ""
     return [f"{where}{fault['key']}: {fault['message']}", f"      {fault['hint']}"]
@@ -67,3 +70,21 @@ def path(config: given.Config = None, as_json: given.Json = False) -> None:
         result(file["path"])
         if not file["exists"]:
             note(f"  {file['path']} does not exist")
+
+
+@token_app.command("new")
+def new_token(sigil: Sigil, name: Name = "client", as_json: given.Json = False) -> None:
+    """Makes a token, shows it once, and prints the TOML with its hash for you to put into the configuration."""
+    import hashlib
+    import secrets
+
+    local.known_sigil(sigil)
+    token = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    toml = f'[tokens.{name}]\nsha256 = "{digest}"\nsigil = "{sigil}"'
+    if as_json:
+        result_json({"token": token, "name": name, "sigil": sigil, "sha256": digest})
+        return
+    result(token)
+    note("it is shown this once. Put this into the configuration (`lore config path`) and restart the daemon:")
+    note(toml)

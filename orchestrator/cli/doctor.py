@@ -1,21 +1,42 @@
-"""`lore doctor`: checks the installation, and on request runs it once from end to end."""
+"""`lore doctor`: what it looks at, what it found, and what to type where that is not good."""
 
-from dataclasses import asdict
-from typing import Annotated
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli import local
 from orchestrator.cli import options as given
-from orchestrator.cli.check import Check
+from orchestrator.cli.client import Daemon, Failure
+from orchestrator.cli.figures import count, size
 from orchestrator.cli.terminal import result, result_json
 from orchestrator.wire import faults
+from orchestrator.wire.version import compile_again
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
+LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
+NVCC = "sudo apt install nvidia-cuda-toolkit"
+QUOTER = "it only continues text that stands in its context, for trying out; a real one: lore model use FILE.gguf"
+
+
+@dataclass(frozen=True)
+class Check:
+    """`fix` is what to type: needed where it is not `ok`, else a tip. `absent`: it is no fault, and it is not there."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    absent: bool = False
 
 
 def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Checks the installation; each finding comes with the command that mends it."""
-    from orchestrator.cli.checks import all_checks
     from orchestrator.cli.selftest import run
 
     checks = run() if self_test else all_checks(socket)
@@ -35,3 +56,260 @@ def lead(check: Check) -> str:
     if not check.ok:
         return "BAD "
     return "none" if check.absent else "good"
+
+
+def all_checks(socket: str | None) -> list[Check]:
+    engine = found_engine()
+    about_model = configured_model(engine_runs=engine.ok)
+    ground = [python(), settings(), *about_model, engine, gpu(engine), git(), folders(), room(), stores(), plugins()]
+    return [*ground, service(), *running_daemon(socket)]
+
+
+def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
+    """What is good needs no mending."""
+    return Check(name, ok, detail, "" if ok else fix)
+
+
+def python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return checked("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+
+
+def settings() -> Check:
+    try:
+        loaded = local.settings()
+    except Failure as failure:
+        return Check("settings", False, failure.message, failure.hint)
+    return Check("settings", True, f"{len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
+
+
+def found_engine() -> Check:
+    """In a process of its own: a broken library may abort."""
+    code = (
+        "import llama_cpp as l; print(l.__version__, 'with GPU' if l.llama_supports_gpu_offload() else 'for the CPU');"
+        "print(l.llama_print_system_info().decode())"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines()
+        return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", compile_again())
+    built, features = done.stdout.strip().splitlines()[:2]
+    return Check("engine", True, f"llama-cpp-python {built}: {cpu_features(features)}")
+
+
+def cpu_features(told: str) -> str:
+    """llama.cpp's `CPU : SSE3 = 1 | AVX2 = 1 | ...` as the names of what is on."""
+    on = [part.partition("=")[0].rpartition(":")[2].strip() for part in told.split("|") if part.strip().endswith("= 1")]
+    return " ".join(on) or "no CPU features"
+
+
+def gpu(engine: Check) -> Check:
+    """A GPU that the engine was not built for is the commonest reason for slow answers."""
+    names = local.gpu_names()
+    if not names:
+        return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU", absent=True)
+    found = " and ".join(names)
+    built = " with GPU:" in engine.detail
+    detail = f"{found}, and the engine uses it" if built else f"{found}, but the engine was built for the CPU"
+    again = compile_again(cuda=True)
+    return checked("gpu", built, detail, again if nvcc() else f"{NVCC}, then: {again}")
+
+
+def nvcc() -> str | None:
+    """CUDA's compiler, where PATH or CUDA's own folder has it."""
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def git() -> Check:
+    found = shutil.which("git")
+    return checked("git", found is not None, found or "not on PATH: no branch and no revision", "install git")
+
+
+def folders() -> Check:
+    """Each, or the nearest folder above it that exists, must be ours to write to, and ours alone where it exists."""
+    for folder in local.folders():
+        standing = above(folder)
+        if not os.access(standing, os.W_OK):
+            return Check("folders", False, f"{standing} may not be written to", f"sudo chown {os.getuid()} {standing}")
+        if standing == folder and folder.stat().st_mode & 0o077:
+            return Check("folders", False, f"{folder} is open to others", f"chmod 700 {folder}")
+    return Check("folders", True, ", ".join(map(str, local.folders())))
+
+
+def room() -> Check:
+    folder = above(local.folders()[0])
+    free = shutil.disk_usage(folder).free
+    detail = f"{size(free)} free at {folder}{most_checkpoints(free)}"
+    return checked("disk", free >= LEAST_FREE, detail, "make room, or set XDG_CACHE_HOME to a larger disk")
+
+
+def most_checkpoints(free: int) -> str:
+    try:
+        kept = local.settings().settings.storage
+    except Failure:
+        return ""
+    most = min(kept.checkpoint_disk, int(free * kept.checkpoint_disk_share))
+    return f", of which checkpoints take {size(most)} at most"
+
+
+def above(folder: Path) -> Path:
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
+def stores() -> Check:
+    """Conversations and codices are data: a damaged database is told before it is needed."""
+    for store, pid in local.deleted_stores():
+        told = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
+        return Check("databases", False, told, f"kill {pid}, then start the daemon and load again")
+    for store, fault in local.damaged_stores():
+        other = local.other_daemon()
+        first = f"stop the daemon (kill {other[0]}), then: " if other else ""
+        # With its log, which SQLite would play into the file that is made next; as the daemon itself says it.
+        move = f"cd {store.parent} && mkdir -p damaged && mv {store.name}* damaged/"
+        aside = f"{first}{move} (what it held must be loaded again)"
+        return Check("databases", False, f"{store}: {fault}", aside)
+    return Check("databases", True, "conversations and codices pass their check")
+
+
+def plugins() -> Check:
+    broken = local.plugin_failures()
+    detail = "; ".join(broken) or "all formatters can be used"
+    return checked("plug-ins", not broken, detail, "upgrade or uninstall the package named")
+
+
+def service() -> Check:
+    """Not to be a service is no fault; to be one that fails is."""
+    try:
+        states = local.unit_action("state", user=True)
+    except Failure as failure:
+        return Check("service", False, failure.message, failure.hint)
+    failed = [name for name, state in states.items() if state == "failed"]
+    if failed:
+        return Check("service", False, f"{' and '.join(failed)} failed", f"journalctl --user -u {failed[0]} -n 20")
+    if set(states.values()) == {"unknown"}:
+        return Check("service", True, "systemd cannot be asked here; lore serve runs without it", absent=True)
+    return Check("service", True, ", ".join(f"{name} {state}" for name, state in states.items()))
+
+
+def running_daemon(socket: str | None) -> list[Check]:
+    """One that does not run is no fault of the installation; one that answers wrongly is."""
+    try:
+        report: dict[str, Any] = Daemon(socket).call("GET", "/v1/status")
+    except Failure as failure:
+        if failure.status == faults.UNREACHABLE and (other := local.other_daemon()):
+            return [elsewhere(failure, *other)]
+        absent = failure.status == faults.UNREACHABLE
+        return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
+    runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
+    engine = report.get("engine", {})
+    models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]
+    return [runs, *models, *pools(engine), *archives(report["codices"])]
+
+
+def elsewhere(failure: Failure, pid: str, socket: str) -> Check:
+    """It has our folders: no other one could start."""
+    return Check(
+        "daemon", False, f"{failure.message}; pid {pid} has its folders", f"lore --socket {socket}, or kill {pid}"
+    )
+
+
+def changed_file(model: dict[str, Any]) -> list[Check]:
+    if not model.get("changed"):
+        return []
+    path = model["path"]
+    return [
+        Check("file", False, f"{path} changed since the daemon loaded it and made its floors", f"lore model use {path}")
+    ]
+
+
+def running_model(engine: dict[str, Any]) -> list[Check]:
+    if engine.get("state") not in ("broken", "failed"):
+        return []
+    return [
+        Check("running", False, f"the model: {engine.get('reason')}", "lore model use NAME, and restart the daemon")
+    ]
+
+
+def running_embedding(embedding: dict[str, Any]) -> list[Check]:
+    if not embedding.get("fault"):
+        return []
+    fix = "name another GGUF file in embedding.model, or none, and restart the daemon"
+    return [Check("meaning", False, f"search by meaning: {embedding['fault']}", fix)]
+
+
+def pools(engine: dict[str, Any]) -> list[Check]:
+    """The engine checks its own books while it has nothing to do; what does not add up is a fault of ours."""
+    given_up = engine.get("cache", {}).get("broken_pools", 0)
+    if not given_up:
+        return []
+    detail = f"{given_up:.0f} times cells were not as they should be; they were given up and computed again"
+    return [Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")]
+
+
+def archives(codices: list[dict[str, Any]]) -> list[Check]:
+    """An archive without a chunk finds nothing, though its codex has files."""
+    empty = [one["name"] for one in codices if one.get("files") and one.get("indexed_chunks") == 0]
+    if empty:
+        return [Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")]
+    counted = sum(one.get("indexed_chunks") or 0 for one in codices)
+    return [Check("archives", True, f"{counted:,} chunks of {len(codices)} codices can be searched")]
+
+
+# ---- the model that is configured ------------------------------------------------------------------------------------
+
+
+def configured_model(*, engine_runs: bool) -> list[Check]:
+    """`engine_runs`: llama.cpp can be loaded, so that its fingerprint of a model can be asked for."""
+    try:
+        found = local.model_findings()
+    except Failure:
+        return [Check("model", False, "the settings cannot be read", "lore config check")]
+    if found["fault"]:
+        return [
+            Check("model", False, found["fault"], found["hint"] or "lore model use NAME, with one of lore model list")
+        ]
+    named = found["setting"]
+    about = f"; {QUOTER}" if named == "builtin:quoter" else ""
+    if not found["made"]:
+        return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding()]
+    checks = [
+        Check("model", True, f"{named}: {found['architecture']}{about}", found["unpredictable"]),
+        template(found["template"]),
+        kv(found),
+        *[Check("loading", False, f"{one['setting']}: {one['why']}", one["instead"]) for one in found["impossible"]],
+        embedding(),
+    ]
+    return [*checks, floors(found["path"])] if engine_runs else checks
+
+
+def template(told: dict[str, Any]) -> Check:
+    because = f", because {told['reason']}" if told["reason"] else ""
+    return Check("template", True, f"{told['words']}{because}")
+
+
+def kv(found: dict[str, Any]) -> Check:
+    cut = found["ranges"]
+    words = "can be cut in ranges: a checkpoint is a tail alone" if cut["cut"] else f"is kept whole: {cut['why']}"
+    types, flash = found["kv"], "on" if found["flash_attention"] else "off"
+    cost = f", {count(types['bytes_per_token'])} B a token" if types["bytes_per_token"] is not None else ""
+    return Check("KV", True, f"{words}; keys {types['keys']}, values {types['values']}{cost}; flash attention {flash}")
+
+
+def embedding() -> Check:
+    loaded = local.settings()
+    named = loaded.settings.embedding.model
+    tip = "lore model get hf:OWNER/REPO/FILE.gguf, and set embedding.model"
+    for fault in local.unusable(loaded):
+        if fault["key"] == "embedding.model":
+            return Check("embedding", False, fault["message"], tip)
+    return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
+
+
+def floors(path: str) -> Check:
+    """A model whose file, KV types or flash attention changed finds none of the floors that were made before."""
+    held = local.floors_on_disk(path)
+    other = f"; {size(held['other'])} were made with another model, file or KV type" if held["other"] else ""
+    if held["own"]:
+        return Check("floors", True, f"{size(held['own'])} on disk are of this file with these settings{other}")
+    why = "the file or its settings changed since, or it was never asked" if held["other"] else "nothing was asked yet"
+    return Check("floors", True, f"none on disk is of this file with these settings: {why}{other}")

@@ -1,30 +1,82 @@
-"""A file over HTTP: goes on where it broke off, is checked, and stands under its name only when it is whole.
+"""A model from a hub, over HTTP: goes on where it broke off, is checked, and gets its name only when it is whole.
 
+`hf:OWNER/REPO/FILE` names it. HF_ENDPOINT names another hub and HF_TOKEN says who asks, as the hub's own tools have it.
 Standard library only. The sum is taken from the headers of the answers on the way, where hubs tell of large files: an
 `X-Linked-Etag` (or `ETag`) of 64 hexadecimal digits is the file's SHA-256, `X-Linked-Size` its size. A token goes to the
 hub alone: never to the store that a hub redirects to.
 """
 
 import hashlib
+import os
 import re
 import shutil
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPException, HTTPMessage
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
+from urllib.parse import quote, urlsplit
 
-from orchestrator.cli.faults import Failure
+from orchestrator.cli.client import Failure
 from orchestrator.wire import faults
 
+HUB = "https://huggingface.co"
+PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf(?:@|$)")
+FORM = re.compile(r"hf:([\w.-]+/[\w.-]+)/([^@]+?\.gguf)(?:@([\w./-]+))?\Z")
 CHUNK = 1 << 20
 TIMEOUT_S = 30.0
 SHA256 = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z')
 Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """`file` is where it lies below the models folder. `token` opens gated models; '' asks as anybody does."""
+
+    url: str
+    name: str
+    file: PurePosixPath
+    token: str = field(default="", repr=False)
+
+
+def parts(source: str) -> tuple[HubFile, ...]:
+    """All files of a model that comes in several (`NAME-00001-of-00003.gguf`, whichever of them is named), or the one.
+
+    Raises Failure.
+    """
+    found = PART.search(source)
+    if found is None:
+        return (located(source),)
+    head, tail = source[: found.start(1)], source[found.end(1) :]
+    return tuple(located(f"{head}{number:05d}{tail}") for number in range(1, int(found[2]) + 1))
+
+
+def located(source: str) -> HubFile:
+    """Raises Failure for what is not of that form. `@REVISION` behind it takes another than main."""
+    found = FORM.match(source)
+    parts = PurePosixPath(found[2]).parts if found else ()
+    if found is None or ".." in parts or found[2].startswith("/"):
+        raise Failure(faults.USAGE, f"{source} is no model on a hub", "write hf:OWNER/REPO/FILE.gguf")
+    repository, file, revision = found[1], found[2], found[3] or "main"
+    hub = os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
+    if not hub.startswith(("https://", "http://")):
+        raise Failure(faults.USAGE, f"HF_ENDPOINT={hub} is no address of a hub", "write https://HOST")
+    url = f"{hub}/{repository}/resolve/{quote(revision)}/{quote(file)}"
+    return HubFile(url, parts[-1], PurePosixPath(repository.replace("/", "--"), *parts), hub_token())
+
+
+def hub_token() -> str:
+    """Raises Failure for one that cannot stand in a request's header. It is not shown."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not re.fullmatch(r"[!-~]*", token):
+        raise Failure(faults.USAGE, "HF_TOKEN is no token", "a token is one word of plain letters, digits and signs")
+    return token
+
+
+# ---- the download ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -137,7 +189,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
 
 def origin(url: str) -> tuple[str, str]:
     """Scheme and address with its port."""
-    parts = urllib.parse.urlsplit(url)
+    parts = urlsplit(url)
     return parts.scheme, parts.netloc
 
 

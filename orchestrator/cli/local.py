@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.faults import Failure
+from orchestrator.cli.client import Failure
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """`lore model`: models at hand."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,20 +11,17 @@ import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon
-from orchestrator.cli.faults import Failure
-from orchestrator.cli.figures import plural, size, table
-from orchestrator.cli.load import step
-from orchestrator.cli.terminal import clear_progress, note, progress, result, result_json
+from orchestrator.cli.client import Daemon, Event, Failure
+from orchestrator.cli.codex import step
+from orchestrator.cli.figures import count, plural, size, table
+from orchestrator.cli.terminal import clear_progress, note, output, progress, result_json
 from orchestrator.wire import faults
 from orchestrator.wire.places import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from orchestrator.cli.download import Got, HubFile
 
-    from orchestrator.cli.client import Event
-    from orchestrator.cli.download import Got
-    from orchestrator.cli.hub import HubFile
+Part = Mapping[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
@@ -41,11 +39,12 @@ Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="ch
 @app.command("list")
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists them with what they need and whether they fit this machine, by their headers alone."""
-    report = daemon(socket).call("GET", "/v1/models/local")
-    if as_json:
-        result_json(report)
-    else:
-        result(table(("model", "", "size", "fits"), [row(model) for model in report["models"]]))
+    report = Daemon(socket).call("GET", "/v1/models/local")
+    output(report, models_page, as_json=as_json)
+
+
+def models_page(report: dict[str, Any]) -> str:
+    return table(("model", "", "size", "fits"), [row(model) for model in report["models"]])
 
 
 def row(model: dict[str, Any]) -> tuple[str, ...]:
@@ -55,14 +54,9 @@ def row(model: dict[str, Any]) -> tuple[str, ...]:
 @app.command()
 def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    asked = named(name) if name else daemon(socket).call("GET", "/v1/status")["model"]["name"]
-    found = daemon(socket).call("GET", f"/v1/models/local/{quote(asked, safe='')}")
-    if as_json:
-        result_json(found)
-        return
-    from orchestrator.cli.model_page import page
-
-    result(page(found["model"]))
+    asked = named(name) if name else Daemon(socket).call("GET", "/v1/status")["model"]["name"]
+    found = Daemon(socket).call("GET", f"/v1/models/local/{quote(asked, safe='')}")
+    output(found, lambda one: model_page(one["model"]), as_json=as_json)
 
 
 def named(asked: str) -> str:
@@ -117,7 +111,7 @@ WORDS = {
 def switch(path: str, socket: str | None) -> Switched:
     """Has the running daemon change its model, which takes as long as loading does. Raises Failure with nothing changed."""
     try:
-        done = changed(daemon(socket).stream("/v1/model", {"model": path, "stream": True}, method="PUT"))
+        done = changed(Daemon(socket).stream("/v1/model", {"model": path, "stream": True}, method="PUT"))
     except Failure as failure:
         if failure.status not in (faults.UNREACHABLE, faults.NOT_PERMITTED):
             raise
@@ -127,7 +121,7 @@ def switch(path: str, socket: str | None) -> Switched:
     return Switched("changed" if done["changed"] else "same", done["cold"])
 
 
-def changed(events: "Iterator[Event]") -> dict[str, Any]:
+def changed(events: Iterator[Event]) -> dict[str, Any]:
     """What came of a change, shown until every codex is raised. Ctrl-C ends the watching, not the change."""
     done: dict[str, Any] | None = None
     try:
@@ -159,7 +153,7 @@ def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:
 def status(socket: str | None) -> dict[str, Any] | None:
     """The running daemon's; None where none runs."""
     try:
-        report: dict[str, Any] = daemon(socket).call("GET", "/v1/status")
+        report: dict[str, Any] = Daemon(socket).call("GET", "/v1/status")
     except Failure as failure:
         if failure.status != faults.UNREACHABLE:
             raise
@@ -196,7 +190,7 @@ def insist_on_terminal(words: str) -> None:
 @app.command()
 def get(source: Source, as_json: given.Json = False) -> None:
     """Downloads a model, all its parts, into the models folder; goes on where an earlier download broke off; checks it."""
-    from orchestrator.cli.hub import parts
+    from orchestrator.cli.download import parts
 
     places = parts(source)
     targets = [local.models_folder() / place.file for place in places]
@@ -228,3 +222,111 @@ def fetched(place: "HubFile", target: Path) -> "Got":
         )
     finally:
         clear_progress()
+
+
+# ---- the page of `lore model show`; pure -----------------------------------------------------------------------------
+
+
+def model_page(model: Part) -> str:
+    lines = [
+        f"model      {model['id']}" + (", loaded" if model.get("loaded") else ""),
+        f"file       {model.get('path') or 'none'}",
+        f"{'use' if 'embedding' in model else 'fits':<11}{model.get('words', 'unknown')}",
+    ]
+    if "embedding" in model:
+        return "\n".join([*lines, *embedding_lines(model)])
+    if "architecture" not in model:
+        return "\n".join(lines)
+    lines += [*made_of(model), *kv_lines(model["kv"]), *memory_lines(model.get("memory")), *cut_lines(model["ranges"])]
+    lines += template_lines(model["template"])
+    return "\n\n".join(["\n".join(lines), kv_table(model["kv"]), settings_table(model["settings"])])
+
+
+def made_of(model: Part) -> list[str]:
+    types = ", ".join(f"{name} {size(held)}" for name, held in model["weights"]["by_type"].items())
+    return [
+        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, {heads(model)}, "
+        f"{count(model['vocabulary'])} tokens of vocabulary",
+        f"trained    {count(model['trained_context'])} tokens",
+        f"weights    {size(model['weights']['total'])} in {model['quantisation']}: {types}",
+    ]
+
+
+def embedding_lines(model: Part) -> list[str]:
+    embedding, lines = model["embedding"], []
+    if "architecture" in model:  # its file is made
+        lines.append(
+            f"is         {model['name']}: {model['architecture']}, {plural(model['layers'], 'layer')}, "
+            f"{model['quantisation']}, {count(model['vocabulary'])} tokens of vocabulary"
+        )
+    return [
+        *lines,
+        f"vectors    {count(embedding['dimensions'])} dimensions",
+        f"window     {count(embedding['window'])} tokens of a text",
+        f"size       {size(model.get('bytes') or 0)}",
+        *embedding_memory(model.get("memory")),
+    ]
+
+
+def embedding_memory(memory: Part | None) -> list[str]:
+    """Once it is loaded, for questions and for the background."""
+    if not memory:
+        return []
+    return [
+        f"memory     {size(memory['weights'])} of weights and {size(memory['buffers'])} of buffers beside the model"
+    ]
+
+
+def heads(model: Part) -> str:
+    if not model["heads"]:
+        return "no attention heads"
+    shared = model["heads"] != model["kv_heads"]
+    return plural(model["heads"], "head") + (f" on {plural(model['kv_heads'], 'KV head')}" if shared else "")
+
+
+def kv_lines(kv: Part) -> list[str]:
+    if kv["bytes_per_token"] is None:
+        return ["KV         cannot be predicted; the real size is read when it is loaded"]
+    window = f", sliding layers see {count(kv['window'])} tokens" if kv["window"] else ""
+    return [f"KV         {count(kv['bytes_per_token'])} B a token{window}"]
+
+
+def memory_lines(memory: Part | None) -> list[str]:
+    if memory is None:
+        return []
+    layers = f", {memory['gpu_layers']} of {memory['layers']} layers on the GPU" if memory["where"] == "VRAM" else ""
+    buffers = f"about {size(memory['buffers'])} of buffers a pool"
+    lines = [f"memory     {memory['where']}: {size(memory['kv_bytes'])} for KV, {buffers}{layers}"]
+    for gpu in memory.get("gpus", ()):
+        held = f"{size(gpu['weights'])} of weights, {size(gpu['kv_bytes'])} of KV"
+        lines.append(f"           {gpu['name']}: {count(gpu['layers'])} layers, {held}; {size(gpu['free'])} free now")
+    return lines
+
+
+def cut_lines(ranges: Part) -> list[str]:
+    words = "in ranges: a conversation's checkpoint is its tail alone" if ranges["cut"] else f"no: {ranges['why']}"
+    return [f"cut        {words}"]
+
+
+def template_lines(template: Part) -> list[str]:
+    lines = [f"template   {template['words']}"]
+    if template["reason"]:
+        lines.append(f"           because {template['reason']}")
+    if not template["keeps_answers"]:
+        lines.append("           a closed turn is rendered anew: it is computed once more behind the answer")
+    return lines
+
+
+def kv_table(kv: Part) -> str:
+    rows = [
+        (name, f"{one['bytes_per_token'] / 1024:.1f}", count(one["context"]) if one["context"] is not None else "none")
+        for name, one in kv["types"].items()
+    ]
+    return table(("KV type", "KiB a token", "context that fits"), rows)
+
+
+def settings_table(settings: list[Part]) -> str:
+    rows = [
+        (one["setting"], one["value"], "yes" if one["suits"] else "NO", one["costs"], one["note"]) for one in settings
+    ]
+    return table(("setting", "value", "suits", "costs", ""), rows)

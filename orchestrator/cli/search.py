@@ -6,11 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon
-from orchestrator.cli.faults import Failure
+from orchestrator.cli.ask import working_directory
+from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.figures import plural
 from orchestrator.cli.options import WHICH
-from orchestrator.cli.question import working_directory
 from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire import faults
 
@@ -32,15 +31,15 @@ def search(
     if not query.strip():
         raise Failure(faults.USAGE, "the query is empty", 'lore search "words or a name"')
     body = {"query": query, "codex": codex, "n": number, "graph": graph, "cwd": working_directory()}
-    report = daemon(socket).call("POST", "/v1/search", body)
+    report = Daemon(socket).call("POST", "/v1/search", body)
     if as_json:
         result_json(report)
     else:
         for hit in report["hits"]:
             if sys.stdout.isatty():
-                result(place(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
+                result(hit_text(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
             else:
-                result(line(hit))
+                result(hit_line(hit))
         if told := how_many_hold(report["hits"]):
             note(told)
         for notice in report.get("notices", ()):
@@ -66,7 +65,7 @@ def how_many_hold(hits: list[dict[str, Any]]) -> str:
     return f"{holding} of {plural(len(found), 'place')} {holds} what was asked for as it is; the others only {what}"
 
 
-def place(hit: dict[str, Any]) -> str:
+def hit_text(hit: dict[str, Any]) -> str:
     """What stands behind the place's name, and its text below."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
     holds = "holds it as it is" if hit.get("exact") else ""
@@ -77,7 +76,7 @@ def place(hit: dict[str, Any]) -> str:
     return f"  {about}\n{snippet}\n"
 
 
-def line(hit: dict[str, Any]) -> str:
+def hit_line(hit: dict[str, Any]) -> str:
     """The first line of the place that says something, with its own number, as grep would print it; behind that of a
     neighbour, what led to it."""
     near = f"  [near: {hit['near']}]" if hit.get("near") else ""

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.check import Check
-from orchestrator.cli.checks import checked
+from orchestrator.cli.doctor import Check, checked
 from orchestrator.cli.figures import plural
 from orchestrator.wire.version import compile_again
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.connect import daemon, part
+from orchestrator.cli.client import Daemon, route_part
 from orchestrator.cli.figures import table
-from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.cli.terminal import note, output, result, result_json
 
 app = typer.Typer(no_args_is_help=True, help="Your conversations.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the conversation")]
@@ -18,7 +18,7 @@ New = Annotated[str, typer.Argument(metavar="NEW", help="its new name")]
 @app.command("list")
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists them, the last used first."""
-    report = daemon(socket).call("GET", "/v1/sessions")
+    report = Daemon(socket).call("GET", "/v1/sessions")
     if as_json:
         result_json(report)
     elif report["sessions"]:
@@ -37,36 +37,42 @@ def row(session: dict[str, Any]) -> tuple[str, ...]:
 @app.command()
 def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what was asked and answered."""
-    report = fetched(name, socket)
-    result_json(report) if as_json else result("\n\n".join(turn_text(turn) for turn in report["session"]["turns"]))
+    output(fetched(name, socket), turns_page, as_json=as_json)
 
 
 @app.command()
 def export(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Writes a conversation as Markdown to stdout, or as JSON."""
-    report = fetched(name, socket)
-    session = report["session"]
-    heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
-    turns = [f"## {turn['role']}\n\n{turn.get('text', '')}".rstrip() for turn in session["turns"]]
-    result_json(report) if as_json else result("\n\n".join([*heads, *turns]))
+    output(fetched(name, socket), markdown, as_json=as_json)
 
 
 @app.command()
 def rename(name: Name, new: New, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Gives it another name."""
-    report = daemon(socket).call("PATCH", f"/v1/sessions/{part(name, 'session')}", {"name": new})
+    report = Daemon(socket).call("PATCH", f"/v1/sessions/{route_part(name, 'session')}", {"name": new})
     result_json(report) if as_json else note(f"{name} is now {new}")
 
 
 @app.command()
 def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Forgets a conversation."""
-    report = daemon(socket).call("DELETE", f"/v1/sessions/{part(name, 'session')}")
+    report = Daemon(socket).call("DELETE", f"/v1/sessions/{route_part(name, 'session')}")
     result_json(report) if as_json else note(f"dropped {name}")
 
 
 def fetched(name: str, socket: str | None) -> Any:
-    return daemon(socket).call("GET", f"/v1/sessions/{part(name, 'session')}")
+    return Daemon(socket).call("GET", f"/v1/sessions/{route_part(name, 'session')}")
+
+
+def turns_page(report: dict[str, Any]) -> str:
+    return "\n\n".join(turn_text(turn) for turn in report["session"]["turns"])
+
+
+def markdown(report: dict[str, Any]) -> str:
+    session = report["session"]
+    heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
+    turns = [f"## {turn['role']}\n\n{turn.get('text', '')}".rstrip() for turn in session["turns"]]
+    return "\n\n".join([*heads, *turns])
 
 
 def turn_text(turn: dict[str, Any]) -> str:

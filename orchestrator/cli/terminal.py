@@ -3,7 +3,10 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, TextIO
+
+from orchestrator.wire.sockets import runtime_folder
 
 # Control characters in a model's or a file's text must not drive the terminal; tab and newline may. Nor may marks of
 # direction, which show a line in another order than it has.
@@ -28,6 +31,11 @@ def result(text: str, end: str = "\n", lead: str = "") -> None:
 
 def result_json(value: Any) -> None:
     written(json.dumps(value) + "\n")
+
+
+def output(value: Any, page: Callable[[Any], str], *, as_json: bool) -> None:
+    """A command's result: JSON for programs, a page for people."""
+    result_json(value) if as_json else result(page(value))
 
 
 def written(text: str) -> None:
@@ -72,3 +80,22 @@ def faint(text: str, stream: TextIO) -> str:
 
 def bold(text: str, stream: TextIO) -> str:
     return f"\x1b[1m{text}\x1b[0m" if text and coloured(stream) else text
+
+
+def first_time(text: str) -> bool:
+    """Whether this text is shown for the first time in this terminal, and marks it as shown.
+
+    The mark is a file in the user's runtime folder, under the number of the terminal's session; the folder is gone when
+    the user logs out. Without that folder or a terminal every time is the first.
+    """
+    if not is_terminal(sys.stderr):
+        return True
+    mark = runtime_folder(os.environ) / f"shown-{os.getsid(0)}"
+    try:
+        known = mark.read_text().splitlines() if mark.exists() else []
+        if text in known:
+            return False
+        mark.write_text("\n".join([*known, text]) + "\n")
+    except (OSError, UnicodeError):
+        return True
+    return True

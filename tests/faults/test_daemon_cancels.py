@@ -15,7 +15,7 @@ from private_daemon import LORE
 from support.house import CODES, ask, begun, codebase, engine_child, hits, living, reply, shown, until
 from support.refusals import refusal
 
-from orchestrator.cli.client import UnixConnection
+from orchestrator.cli.client import unix_connection
 
 FILES = 400
 
@@ -98,7 +98,7 @@ def cancelled_in(house, phase, *arguments):
 
 
 def cancel(house, name):
-    connection = UnixConnection(house.socket)
+    connection = unix_connection(house.socket)
     connection.request("POST", f"/v1/codices/{name}/cancel")
     try:
         return connection.getresponse().status

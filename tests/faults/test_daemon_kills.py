@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from support.house import ask, begun, codebase, hits, living, question, shown, until, write_vault
 
-from orchestrator.cli.client import UnixConnection
+from orchestrator.cli.client import unix_connection
 
 FILES = 150
 
@@ -49,7 +49,7 @@ def code(release):
 
 def post(house, route, body=None):
     """One request without a process of its own: a load would be over before that has started."""
-    connection = UnixConnection(house.socket)
+    connection = unix_connection(house.socket)
     connection.request("POST", route, json.dumps(body or {}), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     try:

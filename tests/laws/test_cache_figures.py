@@ -2,7 +2,7 @@
 
 from support.machine import END_EVERY, Machine
 
-from orchestrator.cli.cache_page import page
+from orchestrator.cli.status import cache_page
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Grant
 from orchestrator.reports.cache import cache_report
@@ -83,8 +83,8 @@ def test_faults_are_counted_each_by_its_kind(tmp_path):
     machine.loop.audit()
     found = report(machine)
     assert found["faults"] == {"misses": 0, "damaged": 1, "write_failures": 0, "broken_pools": 1, "failed_steps": 0}
-    assert "1 damaged, 0 not written" in page(found)
-    assert "1 pool given up" in page(found)
+    assert "1 damaged, 0 not written" in cache_page(found)
+    assert "1 pool given up" in cache_page(found)
 
 
 def test_checkpoints_over_the_budget_are_counted_as_evicted_from_the_disk(tmp_path):

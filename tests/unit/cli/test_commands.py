@@ -136,7 +136,7 @@ def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
 def test_a_mistake_of_ours_is_one_line(lore, folder):
     (folder / "lorekeep").mkdir()
     script = "import sys\nsys.argv = ['lore', 'status']\nfrom orchestrator.cli import main, status\n"
-    script += "from orchestrator.cli import connect\nconnect.daemon = None\nstatus.daemon = None\nmain()"
+    script += "status.Daemon = None\nmain()"
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith("lore: a mistake in lore itself: TypeError")

@@ -6,16 +6,16 @@ import sqlite3
 import pytest
 from support.nvml import StandIn, compiled
 
-from orchestrator.cli.checks import (
+from orchestrator.cli.doctor import (
     archives,
     changed_file,
     cpu_features,
+    embedding,
     found_engine,
     pools,
     running_embedding,
     running_model,
 )
-from orchestrator.cli.model_checks import embedding
 from orchestrator.model.offloading import engine_offloads
 
 

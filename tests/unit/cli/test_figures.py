@@ -2,9 +2,9 @@
 
 import pytest
 
+from orchestrator.cli.ask import answer_footer, code_state
 from orchestrator.cli.codex import taken_in
 from orchestrator.cli.figures import duration, seconds, size, table
-from orchestrator.cli.footer import code_state, footer
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_the_state_of_the_code_is_one_phrase(codex, text):
 
 
 def test_the_footer_says_what_it_knows_and_no_more():
-    assert footer({}) == []
-    assert footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
+    assert answer_footer({}) == []
+    assert answer_footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
     noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
-    assert footer(noticed)[-1] == "no GPU support in this build"
+    assert answer_footer(noticed)[-1] == "no GPU support in this build"
 
 
 def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
@@ -55,10 +55,10 @@ def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
 
 def test_the_footer_without_a_codex_names_no_strategy_and_what_only_quotes_is_said_in_short():
     answer = {"strategy": {"name": "NONE", "tier": "none"}, "prompt": {"cached": 1, "computed": 2}}
-    assert footer(answer) == ["no codex · 1 tokens cached, 2 computed"]
+    assert answer_footer(answer) == ["no codex · 1 tokens cached, 2 computed"]
     notice = (
         "no model is configured, so this is the quoting self-test model: it only continues text; model.threads is 9"
     )
-    line = footer({"model": "builtin:quoter", "notice": notice})[-1]
+    line = answer_footer({"model": "builtin:quoter", "notice": notice})[-1]
     assert line.startswith("no model is configured: builtin:quoter only quotes; a real model: ")
     assert line.endswith("; model.threads is 9")

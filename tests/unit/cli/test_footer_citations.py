@@ -1,6 +1,6 @@
 """Citations under an answer: each place once, and what is wrong with one behind it."""
 
-from orchestrator.cli.footer import citation_lines
+from orchestrator.cli.ask import citation_lines
 
 
 def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.cli.faults import Failure
+from orchestrator.cli.client import Failure
 from orchestrator.cli.terminal import result
 
 Shown = Callable[[Callable[[], None]], str]

@@ -1,15 +1,13 @@
 """What single lines of the pages say to somebody who reads them for the first time."""
 
-from orchestrator.cli.check import Check
-from orchestrator.cli.codex import tier
-from orchestrator.cli.doctor import lead
+from orchestrator.cli.codex import being_computed, summary, tier
+from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.figures import about
-from orchestrator.cli.load import being_computed, summary
-from orchestrator.cli.model_page import page as model_page
-from orchestrator.cli.plan_page import blocks, numbers
-from orchestrator.cli.search import how_many_hold, line, place
+from orchestrator.cli.model import model_page
+from orchestrator.cli.plan import blocks, numbers
+from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
-from orchestrator.cli.status_page import codices, embedding_lines, engine_lines, model_lines, roots
+from orchestrator.cli.status import codices, embedding_lines, engine_lines, model_lines, roots
 
 QUEUE = {"running": 1, "waiting": 0}
 
@@ -21,13 +19,13 @@ def test_a_turn_without_text_is_shown_as_an_empty_one():
 
 def test_a_piped_hit_has_the_number_of_the_line_that_it_prints():
     hit = {"path": "a.py", "start": 10, "end": 60, "line": 42, "snippet": "    run()\n    stop()"}
-    assert line(hit) == "a.py:42:run()"
+    assert hit_line(hit) == "a.py:42:run()"
 
 
 def test_places_that_hold_what_was_quoted_are_told_from_those_that_hold_its_words():
     holding, other = {"score": 1.0, "exact": True}, {"score": 0.5, "exact": False}
-    assert "holds it as it is" in place(holding)
-    assert "holds it" not in place(other)
+    assert "holds it as it is" in hit_text(holding)
+    assert "holds it" not in hit_text(other)
     assert how_many_hold([holding, other, other]) == (
         "1 of 3 places holds what was asked for as it is; the others only words of it"
     )
@@ -39,9 +37,9 @@ def test_places_that_hold_what_was_quoted_are_told_from_those_that_hold_its_word
 def test_what_the_graph_adds_is_told_from_what_was_found():
     hit = {"path": "a.py", "start": 1, "end": 2, "score": 0.5, "snippet": "run()"}
     near = {**hit, "near": "used by b.py:3 (begin): run"}
-    assert line(near) == "a.py:1:run()  [near: used by b.py:3 (begin): run]"
-    assert "near: used by b.py:3" in place(near)
-    assert "near" not in line(hit) + place(hit)
+    assert hit_line(near) == "a.py:1:run()  [near: used by b.py:3 (begin): run]"
+    assert "near: used by b.py:3" in hit_text(near)
+    assert "near" not in hit_line(hit) + hit_text(hit)
     assert how_many_hold([{**hit, "exact": True}, near]) == ""
 
 

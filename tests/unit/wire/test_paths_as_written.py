@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from codex.errors import SourceError
 from codex.trees import sources
 from codex.trees.sources import LoadSpec, resolve
-from orchestrator.cli.load import absolute
+from orchestrator.cli.codex import absolute
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.model.embedding.embedding_model import find_embedding
 from orchestrator.model.folder import removal_of
