@@ -22,7 +22,7 @@ from orchestrator.engine.scheduler.recovery import Recovery
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.slack import OutOfTime, Slack
 from orchestrator.engine.scheduler.speculation import Speculation
-from orchestrator.engine.scheduler.ticket import Phase, Ticket
+from orchestrator.engine.scheduler.ticket import Due, Phase, Ticket
 
 
 class Entry:
@@ -85,7 +85,12 @@ class Entry:
         if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, slack):
             return False
         ticket.enter(Phase.RESTORING)
+        ticket.due = self._due(ticket)
         return True
+
+    def _due(self, ticket: Ticket) -> Due:
+        progress = ticket.progress()
+        return self._reporting.counters.computed_tokens + progress.total - progress.done, ticket.in_line
 
     def _given(self, ticket: Ticket, pool: Pool, slack: Slack) -> bool:
         """Whether the ticket has its path and its cells now."""
@@ -124,6 +129,7 @@ class Entry:
             self._claim(ticket, node)  # before another one enters who needs it too
         ticket.enter(Phase.PREFILL)
         ticket.admitted_at = self._reporting.clock()
+        ticket.due = min(ticket.due, self._due(ticket))
         ticket.reuse = outcomes.reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)

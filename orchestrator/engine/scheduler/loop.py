@@ -102,7 +102,6 @@ class Loop:
     # -- what comes in
 
     def handle(self, message: object) -> None:
-        self._planning.disturb()
         if isinstance(message, InferenceJob):
             self._arrive(message)
         elif isinstance(message, Cancel):
@@ -181,16 +180,13 @@ class Loop:
 
     def round(self) -> None:
         """One step in every pool that has something to do, and all that it made known that may not wait."""
-        steps = () if self.behind() else self._planning.standing()
-        timing = None if steps else self._timing()
+        timing = self._timing()
         try:
-            if timing is not None:
-                self._carry(timing)
-                steps = self._planning.steps(timing.limits())
-            self._compute(steps)
+            self._carry(timing)
+            self._compute(self._planning.steps(timing.limits()))
         finally:
             self._tell(self._clock() if self.busy() else float("inf"))
-        if timing is not None and timing.may_write():
+        if timing.may_write():
             self._behind.work(alone=not self.busy())
 
     def _timing(self) -> Timing:
@@ -216,7 +212,6 @@ class Loop:
         try:
             self._stepping.run(step, pool, answering, prefill)
         except BackendError as error:
-            self._planning.disturb()
             self._recovery.failed(pool, error)
         else:
             self._recovery.succeeded(pool)
@@ -244,7 +239,6 @@ class Loop:
 
     def _end(self, ticket: Ticket, outcome: Outcome, reason: Reason, detail: str = "") -> None:
         """A ticket's one outcome: what it held is given back, and the daemon is told."""
-        self._planning.disturb()
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
         if ticket.tip is not None and ticket.pool is not None:

@@ -1,10 +1,4 @@
-"""What the next round computes: gathers the tickets as they stand, and has it decided in `plan`.
-
-    one waits, or prefills, or has a draft ─▶ planned anew
-    nothing but answers ─▶ the steps stand until somebody comes or goes, at most for 16 rounds
-
-So an answer's token costs a third less of Python, all of which finds the processor's caches full of the model's weights.
-"""
+"""What the next round computes: gathers the tickets as they are, and has `planner` decide."""
 
 from collections.abc import Mapping
 
@@ -13,12 +7,10 @@ from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import Outcome, Reason
 from orchestrator.engine.scheduler.admission import Admission
 from orchestrator.engine.scheduler.claims import claim
-from orchestrator.engine.scheduler.planner import SHORT_MS, Draft, Limits, Step, Want, credit_after, plan_round
+from orchestrator.engine.scheduler.planner import Draft, Limits, Step, Want, plan_round
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
-
-STAND = 16  # rounds: meanwhile cells fill, and what steps cost is learned
 
 
 class Planning:
@@ -37,20 +29,6 @@ class Planning:
         self._tickets = tickets
         self._costs = costs
         self._reporting = reporting
-        self._credit_ms = SHORT_MS
-        self._standing: tuple[Step, ...] = ()
-        self._rounds = 0  # for which they stand
-
-    def standing(self) -> tuple[Step, ...]:
-        """The steps of the round before, where planning would only find the same; else none."""
-        if self._rounds == 0 or any(map(self._speculation.find, self._tickets.values())):
-            return ()
-        self._rounds -= 1
-        return self._standing
-
-    def disturb(self) -> None:
-        """Somebody came or went: the next round is planned anew."""
-        self._rounds = 0
 
     def steps(self, limits: Limits) -> tuple[Step, ...]:
         """One in each pool that has something to do, at most. Their `pool` is its place among the admission's."""
@@ -67,13 +45,9 @@ class Planning:
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
             elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                wants.append(Want(*ticket.order, ticket.number, place, len(node.ids) - node.filled))
+                wants.append(Want(*ticket.prefill_order, ticket.number, place, len(node.ids) - node.filled))
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
-        steps = plan_round(answering, wants, cells, limits, self._costs, drafts, self._credit_ms)
-        self._credit_ms = credit_after(self._credit_ms, steps)
-        only_answers = sum(map(len, answering.values())) == len(self._tickets)
-        self._standing, self._rounds = steps, STAND if only_answers and not drafts else 0
-        return steps
+        return plan_round(answering, wants, cells, limits, self._costs, drafts)
 
     def _next(self, ticket: Ticket) -> Node | None:
         """The node that this ticket may compute now; None while another ticket computes it."""

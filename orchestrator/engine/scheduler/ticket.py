@@ -23,6 +23,7 @@ from orchestrator.engine.scheduler.drafts import Drafting
 from orchestrator.engine.text import ChosenBeside, TextStream
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
+Due = tuple[int, int]  # tokens computed by the engine when a prefill began, and its own; then by arrival
 
 
 class Phase(StrEnum):
@@ -70,6 +71,7 @@ class Ticket:
     drafts: list[int] = field(default_factory=list)  # found for the next step
     drafted: int = 0
     accepted: int = 0
+    due: Due = (0, 0)
     computed: int = 0
     generated: int = 0
     admitted_at: float = 0.0
@@ -97,10 +99,17 @@ class Ticket:
         """In which it is served: as it came, or in the place of one who waits for what it fills."""
         return self.awaited.by.came if self.awaited is not None and self._is_awaited(self.awaited) else self.came
 
+    @property
+    def prefill_order(self) -> tuple[bool, Due]:
+        """In which its prompt is computed (`planner`)."""
+        return self.order[0], self.due
+
     def fills_for(self, waiting: "Ticket", node: Node) -> None:
         """From now on it is served no later than who waits for this node, until that stands or nobody waits for it."""
         if waiting.came < self.order:
             self.awaited = Awaited(node, waiting)
+        if waiting.came[0] <= self.order[0]:
+            self.due = min(self.due, waiting.due)
 
     def _is_awaited(self, awaited: Awaited) -> bool:
         return awaited.node.filler == self.number and awaited.by.phase in (Phase.RESTORING, Phase.PREFILL)

@@ -88,10 +88,11 @@ def missing(ticket: Ticket) -> int:
 
 
 def first_in_line(made: Machine) -> Ticket | None:
-    """As they came, whoever waits for whom; None where its prompt is not computed yet."""
-    waiting = [ticket for ticket in made.loop._tickets.values() if ticket.phase is not Phase.ANSWERING]
-    first = min(waiting, key=lambda one: one.came, default=None)
-    return first if first is not None and first.phase is Phase.PREFILL else None
+    """Of the prompts that are computed, whoever waits for whom; None while somebody comes who may go before it."""
+    tickets = [ticket for ticket in made.loop._tickets.values() if ticket.phase is not Phase.ANSWERING]
+    if any(ticket.phase is not Phase.PREFILL for ticket in tickets):
+        return None
+    return min(tickets, key=lambda one: (one.came[0], one.due), default=None)
 
 
 class Asked(NamedTuple):

@@ -1,4 +1,4 @@
-"""A round's plan: answers first, prefill for one pool, class before age, within the budget."""
+"""A round's plan: answers first, prefill for one pool, class before length and age, within the budget."""
 
 from dataclasses import replace
 
@@ -8,19 +8,16 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.scheduler.planner import (
-    SHORT_MS,
-    SHORT_SHARE,
     Draft,
     Limits,
     Step,
     Want,
-    credit_after,
     plan_round,
 )
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:
-    return Want(background, ticket, ticket, pool, tokens)
+    return Want(background, (tokens, ticket), ticket, pool, tokens)
 
 
 def planned(
@@ -43,7 +40,7 @@ def test_prefill_goes_to_one_pool_a_round() -> None:
     assert [step.prefill for step in steps] == [((1, 100),), ()]
 
 
-def test_interactive_comes_before_background_and_then_the_oldest() -> None:
+def test_interactive_comes_before_background_and_of_equal_length_the_oldest() -> None:
     wants = (want(1, background=True), want(3), want(2))
     assert planned(wants=wants)[0].prefill == ((2, 100), (3, 100), (1, 100))
 
@@ -115,66 +112,60 @@ def test_three_drafted_answers_share_a_small_batch() -> None:
     assert 3 < step.rows <= 32
 
 
-def prefilled(
-    wants: list[Want], rounds: int, answering: dict[int, list[int]], costs: Costs, credit: float = 0.0
-) -> tuple[list[list[Step]], dict[int, int]]:
-    """So many rounds of a prefill: their steps, and what is left of each want."""
-    left, made = {one.ticket: one.tokens for one in wants}, []
+def left_of(wants: list[Want], rounds: int, answering: dict[int, list[int]]) -> dict[int, int]:
+    """What is left of each want after so many rounds."""
+    left = {one.ticket: one.tokens for one in wants}
     for _ in range(rounds):
         now = [replace(one, tokens=left[one.ticket]) for one in wants if left[one.ticket]]
-        steps = plan_round(answering, now, {0: 1000, 1: 1000, 2: 1000}, Limits(512), costs, None, credit)
-        credit = credit_after(credit, steps)
-        made.append(list(steps))
-        for step in steps:
+        for step in plan_round(answering, now, {0: 1000, 1: 1000, 2: 1000}, Limits(512), Costs()):
             for ticket, tokens in step.prefill:
                 assert 0 < tokens <= left[ticket]
                 left[ticket] -= tokens
-    return made, left
+    return left
 
 
 @pytest.mark.parametrize("answering", [{}, {0: [9]}, {1: [9]}, {0: [8], 2: [9]}])
 @pytest.mark.parametrize("pool", [0, 1])
-def test_a_short_question_beside_a_long_cold_prefill_is_prefilled_within_a_few_rounds(
+def test_a_short_question_beside_a_long_cold_prefill_is_prefilled_at_once(
     pool: int, answering: dict[int, list[int]]
 ) -> None:
-    made, left = prefilled([want(1, 30_000), want(2, 14, pool)], 6, answering, Costs())
-    assert left[2] == 0
-    assert all(any(ticket == 1 for step in steps for ticket, _ in step.prefill) for steps in made)
+    wants = [want(1, 30_000), want(2, 14, pool)]
+    assert left_of(wants, 1, answering)[2] == 0
+    assert left_of(wants, 2, answering)[1] < 30_000
 
 
-def test_a_short_question_that_was_saved_up_for_is_prefilled_at_once() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 14, 1)], 1, {0: [9]}, Costs(), credit=SHORT_MS)
-    assert left[2] == 0
-
-
-def test_what_is_no_short_prefill_waits_for_its_age() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 20_000, 1)], 20, {}, Costs(), credit=SHORT_MS)
-    assert left[2] == 20_000
+def test_of_two_long_ones_the_shorter_goes_first_and_the_other_waits() -> None:
+    left = left_of([want(1, 30_000), want(2, 20_000, 1)], 2, {})
+    assert (left[1], left[2] < 20_000) == (30_000, True)
 
 
 def test_a_background_prefill_however_short_waits_for_interactive_ones() -> None:
-    _, left = prefilled([want(1, 30_000), want(2, 14, 1, background=True)], 20, {}, Costs(), credit=SHORT_MS)
-    assert left[2] == 14
+    assert left_of([want(1, 30_000), want(2, 14, 1, background=True)], 20, {})[2] == 14
+
+
+arriving = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), max_size=4)
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), min_size=1, max_size=12), answers)
-def test_short_prefills_that_never_cease_take_no_more_than_their_share_of_the_first(
-    specs: list[tuple[int, int]], answering: dict[int, list[int]]
+@given(st.integers(1, 5000), st.lists(arriving, min_size=1, max_size=10), answers)
+def test_a_prefill_is_overtaken_by_none_that_begins_once_as_many_tokens_were_computed(
+    tokens: int, script: list[list[tuple[int, int]]], answering: dict[int, list[int]]
 ) -> None:
-    """In each round the same short ones want as much again: the oldest still has three quarters of the time."""
-    costs, credit, left, shorts, total = Costs(), 0.0, 30_000, 0.0, 0.0
-    cells = {0: 1000, 1: 1000, 2: 1000}
-    for _ in range(60):
-        wants = [want(1, left), *(want(2 + n, tokens, pool) for n, (pool, tokens) in enumerate(specs))]
-        steps = plan_round(answering, wants, cells, Limits(512), costs, None, credit)
-        credit = credit_after(credit, steps)
-        for step in steps:
-            assert step.rows <= 512
-            mine = sum(tokens for ticket, tokens in step.prefill if ticket == 1)
-            left -= mine
-            others = sum(tokens for ticket, tokens in step.prefill if ticket != 1) if step.credit_ms < 0 else 0
-            shorts += costs.milliseconds(others, 1000) if others and not mine else 0.0
-            total += costs.milliseconds(mine, 1000) if mine else 0.0
-    assert left < 30_000
-    assert shorts <= SHORT_SHARE / (1 - SHORT_SHARE) * total * 1.5 + 500
+    """Further ones begin in each round, without end; the first one is finished all the same."""
+    wants, left, computed = {1: want(1, tokens)}, {1: tokens}, 0
+    begun = {1: 0}
+    rounds = 0
+    while left[1]:
+        for pool, length in script[rounds % len(script)]:
+            number = len(wants) + 1
+            wants[number] = replace(want(number, length, pool), due=(computed + length, number))
+            left[number], begun[number] = length, computed
+        rounds += 1
+        assert rounds < 10_000, "it starves"
+        now = [replace(one, tokens=left[number]) for number, one in wants.items() if left[number]]
+        for step in plan_round(answering, now, {0: 1000, 1: 1000, 2: 1000}, Limits(512), Costs()):
+            served = [ticket for ticket, _ in step.prefill]
+            assert not served or begun[served[0]] < tokens
+            for ticket, count in step.prefill:
+                left[ticket] -= count
+                computed += count
