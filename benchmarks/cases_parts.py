@@ -20,7 +20,7 @@ from llama_sources import LOCK, locked_version, sources
 from pydantic_ai import RunContext
 from report import Row, at_most
 
-from codex.tokens import TokenStore
+from codex.catalog.tokens import TokenStore
 from formatters.blocks import Role
 from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext, TurnView
 from formatters.probe import probe

@@ -18,7 +18,7 @@ from cases_engine import Bench
 from report import Row, at_most
 
 from codex.archive.lance import LanceArchive
-from codex.batches import batches
+from codex.archive.prepare import batches
 from codex.documents import Document, digest_of
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search

@@ -1,7 +1,7 @@
 """The library: the one door through which the rest of the program loads, lists, reads, follows and drops codices.
 
 Loading, following and dropping block: run them in a thread. Everything else answers in milliseconds. An index and a
-tokenizer are told about documents through `codex.ports`; the library does not know who they are.
+tokenizer are told about documents through `codex.loading`; the library does not know who they are.
 """
 
 import shutil
@@ -11,26 +11,23 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codex.again import is_again, kept_request, name_again, request_of
-from codex.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, FileEntry, Generation
-from codex.codex_names import free_name, insist_on_name, name_from
 from codex.documents import Document
 from codex.errors import NameTaken, SourceError, UnknownGeneration
+from codex.following.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.following.differences import Differences, held_in
-from codex.loading import Loader, LoadJob, LoadResult
+from codex.ingest import Changes
+from codex.loading import CountTokens, Indexer, Loader, LoadJob, LoadResult, SampledFile
 from codex.locks import load_lock
-from codex.ports import CountTokens, Indexer
+from codex.process_memory import gc_pause
 from codex.progress import Cancelled, Report, never, silent
-from codex.reconcile import Changes
+from codex.reload_match import free_name, is_reload, name_from, reloaded_name, spec_of, stored_request, valid_name
 from codex.settings import LibrarySettings
 from codex.trees import opening, sources
-from codex.trees.forest import Forest
 from codex.trees.lore_file import LoreFile
-from codex.trees.sampling import SampledFile
+from codex.trees.opening import MultiRootTree
 from codex.trees.sources import CodexSource, LoadSpec
-from codex.unswept import unswept
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,7 @@ class Library:
 
     def request(self, name: str) -> LoadSpec:
         """How the codex was loaded last. Raises UnknownCodex."""
-        return request_of(self.codex(name))
+        return spec_of(self.codex(name))
 
     def name_of(self, request: LoadSpec) -> str:
         """The name that a load of this would have. Raises SourceError, BadName."""
@@ -204,7 +201,7 @@ class Library:
         """
         base = self.generation(name, number)
         job = self._job(self.request(name), silent, cancelled)
-        with self._locked(job, asked=False), unswept():
+        with self._locked(job, asked=False), gc_pause():
             changes = self._loader.changes(job, base)
             self._loader.bring_index_up_to(job, changes.current)
             log = self._catalog.amendments(name, base.number)
@@ -219,7 +216,7 @@ class Library:
     def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
         """How the disk differs from the newest generation and its log; nothing is stored. Raises like `changes`."""
         base = self.generation(name)
-        with unswept():
+        with gc_pause():
             job = self._job(self.request(name), silent, cancelled)
             return self._loader.outside(job, held_in(base, self.amendments(name, base.number)))
 
@@ -227,7 +224,7 @@ class Library:
         """The log of a generation (default: the newest). Raises UnknownCodex, UnknownGeneration."""
         return self._catalog.amendments(name, self.bare_generation(name, number).number)
 
-    def tree(self, name: str) -> Forest:
+    def tree(self, name: str) -> MultiRootTree:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""
         return self._loader.open(self._job(self.request(name), silent, never))
 
@@ -283,15 +280,15 @@ class Library:
 
     def _name_for(self, request: LoadSpec, source: CodexSource) -> str:
         if request.name is not None:
-            return insist_on_name(request.name)
-        return name_again(self.codices(), source) or name_from(source.suggested_name)
+            return valid_name(request.name)
+        return reloaded_name(self.codices(), source) or name_from(source.suggested_name)
 
     def _insist_on_free_name(self, job: LoadJob) -> None:
         taken = {one.name: one for one in self.codices()}
         holder = taken.get(job.name)
-        if holder is not None and not is_again(holder, job.source) and not job.request.take_name:
+        if holder is not None and not is_reload(holder, job.source) and not job.request.take_name:
             raise NameTaken(job.name, ", ".join(holder.roots), free_name(job.name, set(taken)))
 
     def _register(self, job: LoadJob) -> None:
-        request = kept_request(job.request, job.source, job.name)
+        request = stored_request(job.request, job.source, job.name)
         self._catalog.register(job.name, job.source.key, job.source.places, request)

@@ -1,29 +1,59 @@
-"""The steps of one load, and of one comparison with the disk, once the library has settled name, source and lock."""
+"""The steps of one load, and of one comparison with the disk, once the library has chosen name and source and has the lock.
 
+    scan, read, store (`codex.ingest`) ─▶ order ─▶ count tokens ─▶ index ─▶ freeze the generation
+
+The order of files follows one rule: whatever changes more often stands further right. A prefix is shared up to the first
+difference, so a file that changes belongs at the end. The order is frozen with a generation; the next one keeps it as far
+as possible.
+
+    old     a  b  c  d  e          c was edited, f is new
+    new     a  b  d  e  c  f       shared: a b
+
+`Loader.sample` reads some files only, drawn by a hash of their names: as good as by chance, and the same every time. Each
+counts by its size, because what is estimated from them is a share of all bytes.
+"""
+
+import hashlib
+import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.documents import Document
 from codex.errors import LoadCancelled, SourceError, UnknownGeneration
 from codex.following.differences import Differences, Glance, Held, differences
-from codex.ingest import Ingest, IngestResult
-from codex.order import fresh_order, next_order
-from codex.ports import CountTokens, Indexer
+from codex.ingest import Changes, Ingest, IngestResult, changes_between
 from codex.progress import Cancelled, Meter, Report, never, silent
-from codex.reconcile import Changes, changes_between
 from codex.settings import LibrarySettings
 from codex.trees import opening
-from codex.trees.forest import Forest
+from codex.trees.opening import MultiRootTree
 from codex.trees.port import CandidateFile, TreeState
-from codex.trees.sampling import SampledFile, drawn
 from codex.trees.sources import CodexSource, LoadSpec
 
 _PAGE = 64  # documents told to the token counter at once
+CountTokens = Callable[[Sequence[Document]], int]
+"""Tokens of these documents in all; called a page at a time, in the order of the prompt."""
+SAMPLE_FILES = 128
+SAMPLE_BYTES = 8 << 20  # of them; what is drawn later is left out
+SAMPLE_HEAD = 16_000  # characters of one file: its beginning tells its tokens a byte
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LoadJob:
+    """Which codex, from where, asked for how; told to whom; until when."""
+
+    name: str
+    source: CodexSource
+    request: LoadSpec
+    report: Report = silent
+    cancelled: Cancelled = never
+    why: str = ""  # where nobody asked for it
 
 
 @dataclass(frozen=True)
@@ -41,16 +71,35 @@ class LoadResult:
         return len(self.generation.entries)
 
 
-@dataclass(frozen=True)
-class LoadJob:
-    """Which codex, from where, asked for how; told to whom; until when."""
+class Indexer(Protocol):
+    """An index over the newest documents of each codex (the Archive). Only one load of a codex calls at a time."""
 
-    name: str
-    source: CodexSource
-    request: LoadSpec
-    report: Report = silent
-    cancelled: Cancelled = never
-    why: str = ""  # where nobody asked for it
+    def held(self, codex: str) -> Mapping[str, str]:
+        """Digest by path of what is indexed and searchable; empty for a codex it does not know.
+
+        The library asks this before each load instead of remembering it, so an index that was lost, damaged or killed
+        half-way is simply completed.
+        """
+
+    def index(
+        self, codex: str, documents: Iterable[Document], removed: Sequence[str], progress: Callable[[int], None]
+    ) -> None:
+        """Replace what is held of each document's path; forget `removed`. `progress(n)`: n more documents are done.
+
+        `documents` is read once, in order, and is never wholly in memory. May raise CodexError.
+        """
+
+    def drop(self, codex: str) -> None:
+        """Forget the codex; no error when it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledFile:
+    """A file of the sample: its name, its bytes, and its text, None where a load leaves it out."""
+
+    path: str
+    size: int
+    text: str | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +113,7 @@ class Loader:
     count: CountTokens | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def open(self, job: LoadJob) -> Forest:
+    def open(self, job: LoadJob) -> MultiRootTree:
         """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
         return opening.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
 
@@ -84,10 +133,10 @@ class Loader:
             tree.close()
         return LoadResult(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
 
-    def sample(self, job: LoadJob, tree: Forest, candidates: Sequence[CandidateFile]) -> tuple[SampledFile, ...]:
+    def sample(self, job: LoadJob, tree: MultiRootTree, candidates: Sequence[CandidateFile]) -> tuple[SampledFile, ...]:
         """Some of a tree's files, read and judged as a load would; nothing is stored. What cannot be read has no text."""
         ingest = self._ingest(job)
-        chosen = drawn(candidates, lambda one: one.path, lambda one: one.size)
+        chosen = draw_sample(candidates, lambda one: one.path, lambda one: one.size)
         return tuple(SampledFile(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
 
     def changes(self, job: LoadJob, base: Generation) -> Changes:
@@ -129,7 +178,7 @@ class Loader:
         named = job.source.named(job.request.globs)
         return Ingest(self.catalog, settings, job.report, job.cancelled, named.__contains__, self.clock)
 
-    def _in_order(self, name: str, taken: IngestResult, tree: Forest) -> tuple[FileEntry, ...]:
+    def _in_order(self, name: str, taken: IngestResult, tree: MultiRootTree) -> tuple[FileEntry, ...]:
         entries = {entry.path: entry for entry in taken.entries}
         volatility = tree.volatility(taken.candidates)
         newest = self._newest(name)
@@ -168,6 +217,50 @@ class Loader:
             return self.catalog.generation(name)
         except UnknownGeneration:
             return None
+
+
+def fresh_order(paths: Iterable[str], volatility: Mapping[str, int]) -> list[str]:
+    """Stable files first, then by path. Without a known volatility a file counts as hardly ever changed."""
+    return sorted(paths, key=lambda path: (volatility.get(path, 0), path))
+
+
+def next_order(old: Sequence[tuple[str, str]], new: Mapping[str, str], volatility: Mapping[str, int]) -> list[str]:
+    """Order of the next generation. `old`: (path, digest) in order; `new`: digest by path.
+
+    Unchanged files keep their order; changed and added ones follow. No order shares a longer prefix with the old one.
+    """
+    kept = [path for path, digest in old if new.get(path) == digest]
+    rest = new.keys() - set(kept)
+    return kept + fresh_order(rest, volatility)
+
+
+def draw_sample(files: Iterable[T], path: Callable[[T], str], size: Callable[[T], int]) -> list[T]:
+    """At most so many of the files, and of their bytes; at least one where there is any."""
+    chosen: list[T] = []
+    left = SAMPLE_BYTES
+    for one in heapq.nsmallest(SAMPLE_FILES, files, key=lambda each: _lot(path(each))):
+        if not chosen or size(one) <= left:
+            chosen.append(one)
+            left -= size(one)
+    return chosen
+
+
+def sample_head(text: str) -> str:
+    """The beginning of a text, to the end of a line where there is one."""
+    if len(text) <= SAMPLE_HEAD:
+        return text
+    end = text.rfind("\n", 0, SAMPLE_HEAD) + 1
+    return text[: end or SAMPLE_HEAD]
+
+
+def scale_up(shares: Sequence[tuple[int, float]], total_bytes: int) -> int:
+    """What all bytes hold of something. `shares`: of each file of the sample its bytes, and how much one of them holds."""
+    weight = sum(size for size, _ in shares)
+    return round(total_bytes * sum(size * share for size, share in shares) / weight) if weight else 0
+
+
+def _lot(path: str) -> bytes:
+    return hashlib.sha256(path.encode("utf-8", "surrogatepass")).digest()
 
 
 def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Iterator[Document]:

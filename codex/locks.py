@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from codex.databases import translated
+from codex.catalog.databases import translated
 from codex.errors import LoadCancelled, LoadRunning
 from codex.progress import Cancelled, never
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codex.archive.lance import LanceArchive
-from codex.catalog.remembered import SqliteRemembered
+from codex.catalog.databases import SqliteBytesCache
+from codex.catalog.tokens import TokenStore
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
-from codex.tokens import TokenStore
 from formatters.registry import Registry, discover
 from orchestrator.answering.agent import Answerer, SearchArchive
 from orchestrator.answering.answer import Answers, ConversationStore
@@ -53,7 +53,7 @@ class Disk:
     library: Library
     sessions: SessionStore
     ledger: CodexStateStore
-    outlines: SqliteRemembered
+    outlines: SqliteBytesCache
     tokens: TokenStore
 
 
@@ -123,7 +123,7 @@ def opened(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Disk:
         library=Library(paths.codices, parts.codex(settings), indexer=indexer),
         sessions=SessionStore(paths.sessions),
         ledger=CodexStateStore(paths.codices / "floors.sqlite3"),
-        outlines=SqliteRemembered(paths.cache / "outlines.sqlite3"),
+        outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,
     )
 

@@ -150,7 +150,7 @@ def test_the_daemon_loads_no_llama_cpp_which_may_abort():
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("import codex.tokens", {"codex.tokens"}),
+        ("import codex.catalog.tokens", {"codex.catalog.tokens"}),
         ("from governor import __doc__", {"governor"}),
         ("def f():\n    from orchestrator import errors", {"orchestrator", "orchestrator.errors"}),
         ("if TYPE_CHECKING:\n    import formatters", {"formatters"}),

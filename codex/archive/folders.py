@@ -1,23 +1,95 @@
-"""Where each codex's archive lies on disk, and the mark of whoever reads it.
+"""Where each codex's archive is on disk, and the mark of the processes that read it.
 
-A folder's name carries the version of what is stored: a new one takes the place of other versions'. Of what was set aside
-the newest of each codex is kept, as long as all of them have room. Knows no tables.
+A folder's name carries the version of what is stored; a folder of a new version replaces those of others. Of the folders
+that were set aside as damaged the newest is kept, and older ones up to `_ASIDE_BYTES`.
+
+LanceDB may end the process when it reads damaged files: its Rust panics, or asks the allocator for too much. A process
+that starts again would end the same way each time. So a reader writes a mark into the folder and removes it afterwards.
+When two processes in a row have left their mark, what they read is set aside and made again; one alone may have been
+killed at that moment. Where the mark cannot be written there is none. Knows no tables.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
-from codex.archive.reading_mark import ReadingMark
-
 _ASIDE = ".damaged"
 _ASIDE_BYTES = 1 << 30  # of what is set aside beside the newest: it is kept to be looked at, and nothing reads it
+_NAME = "reading"
+_GONE = b"0"
+_ENOUGH = 2  # processes in a row that ended while they read
+_SOUND = 100  # reads after which what ended before is forgotten: opening alone may go well
+
+
+class ReadingMark:
+    """One folder's mark, for all threads of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._file: int | None = None
+        self._reads = 0
+        self._ended = 0  # before this one, in a row
+        with suppress(OSError):
+            self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._ended = ended(self._file)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets the file go; who still reads has no mark from then on, and leaves none."""
+        with self._lock:
+            if self._file is not None:
+                if self._readers:
+                    self._write(_GONE)
+                os.close(self._file)
+                self._file = None
+
+    def left_behind(self) -> bool:
+        """Whether the last processes ended while they read. Asked before the first read."""
+        return self._file is not None and self._ended >= _ENOUGH
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """The mark stands inside; one reader may be inside another."""
+        with self._lock:
+            self._readers += 1
+            if self._readers == 1:
+                self._write(b"%d" % min(self._ended + 1, 9))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._reads += 1
+                    self._ended = self._ended if self._reads < _SOUND else 0
+                    self._write(_GONE)
+
+    def _write(self, mark: bytes) -> None:
+        """A microsecond: the byte goes to the kernel, which outlives this process, and not to the disk."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.pwrite(self._file, mark, 0)
+
+
+def ended(file: int) -> int:
+    """How many processes in a row left their mark; 0 while another one lives, which may be reading. May raise OSError."""
+    mark = os.pread(file, 1, 0)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return 0
+    return int(mark) if mark.isdigit() else 0
 
 
 class Folders:

@@ -1,18 +1,20 @@
 """Words of code: identifiers whole and in their parts, lower-cased.
 
-`getUserName` gives getusername, get, user, name; `HTTP_PORT2` gives http_port2, http, port2, port. Knows no language
-and no stemming: the index stems.
+`getUserName` gives getusername, get, user, name; `HTTP_PORT2` gives http_port2, http, port2, port. Knows no language.
+
+`stem` is a light English stemmer: it removes one ending, so that `merges`, `merged` and `merging` meet. It is cruder than
+the index's own, and enough for comparing a question's words with names.
 """
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
 _CODE_MARK = re.compile(r"\w_\w|^_\w|\w\.\w|[a-z][A-Z]")
 _QUOTED_LETTER = re.compile(r"""(?<!\w)[`"']([A-Za-z])[`"'](?!\w)""")
 _WORD_CHARS = 64  # a longer one is data: base64, a hash, a minified line
-
 # English function words: they say nothing about code, and every file has them.
 _FUNCTION_WORDS = """
     a about above after again all also am an and any are as at be because been before being below between both but by
@@ -23,6 +25,26 @@ _FUNCTION_WORDS = """
     whose why will with within without would you your
 """
 STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+_splits: dict[str, tuple[str, ...]] = {}
+_ENDINGS = (
+    "ations",
+    "ation",
+    "ings",
+    "ing",
+    "ies",
+    "ied",
+    "ions",
+    "ion",
+    "ors",
+    "or",
+    "ers",
+    "er",
+    "es",
+    "ed",
+    "s",
+    "e",
+)
+_SHORTEST = 3  # letters that must be left
 
 
 def words(text: str) -> list[str]:
@@ -34,11 +56,6 @@ def words(text: str) -> list[str]:
     return found
 
 
-def in_a_row(wanted: Sequence[str], text: str) -> bool:
-    """Whether a text has these words one behind the other, whatever stands between them but words."""
-    return f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
-
-
 def query_words(text: str, at_most: int = 64) -> list[str]:
     """Distinct words of a question without stop words, in order; all of them when nothing else is left.
 
@@ -48,6 +65,11 @@ def query_words(text: str, at_most: int = 64) -> list[str]:
     letters = _letters_meant(text) if any(map(_is_letter, distinct)) else frozenset()
     telling = [word for word in distinct if word in letters or not (word in STOP_WORDS or _is_letter(word))]
     return (telling or distinct)[:at_most]
+
+
+def in_a_row(wanted: Sequence[str], text: str) -> bool:
+    """Whether a text has these words one behind the other, whatever stands between them but words."""
+    return f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
 
 
 def _is_letter(word: str) -> bool:
@@ -106,9 +128,6 @@ def split(word: str) -> tuple[str, ...]:
     return (whole, *(part for part in small if not part.isdigit()))
 
 
-_splits: dict[str, tuple[str, ...]] = {}
-
-
 def _cached_split(word: str) -> tuple[str, ...]:
     """A codebase has few distinct words and many of each: remembering them makes indexing four times faster."""
     known = _splits.get(word)
@@ -117,3 +136,12 @@ def _cached_split(word: str) -> tuple[str, ...]:
             _splits.clear()
         known = _splits[word] = split(word)
     return known
+
+
+@lru_cache(maxsize=100_000)
+def stem(word: str) -> str:
+    """The word without one ending."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
+            return word[: -len(ending)]
+    return word

@@ -28,13 +28,12 @@ from codex.archive.archive import (
     unreported,
 )
 from codex.archive.definitions import ChunkPlace, Definitions
-from codex.archive.faults import LANCE_ERRORS, is_of_the_world, panics_as_errors, why
 from codex.archive.folders import Folders
-from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, prepare
-from codex.batches import batches
-from codex.catalog.remembered import SqliteRemembered
+from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
+from codex.archive.tables import LANCE_ERRORS, is_of_the_disk, panics_as_errors, short_message
+from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
-from codex.freed_memory import give_back
+from codex.process_memory import give_back
 
 _SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
@@ -47,7 +46,7 @@ class LanceArchive:
 
     def __init__(self, root: Path) -> None:
         self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
-        self._remembered = SqliteRemembered(root / "prepared.sqlite3")
+        self._remembered = SqliteBytesCache(root / "prepared.sqlite3")
         self._session = tables.LanceSession()
         self._open: dict[str, tables.Tables] = {}
         self._defined: dict[str, Definitions] = {}
@@ -222,7 +221,7 @@ class LanceArchive:
                 mark = self._folders.mark(codex)
                 if mark.left_behind():
                     raise ValueError("processes ended while they read it")
-                with mark.standing():
+                with mark.reading():
                     self._open[codex] = tables.open_tables(folder, self._session)
             return self._open[codex]
 
@@ -243,16 +242,16 @@ class LanceArchive:
             return known
         with self._writing:
             if codex not in self._defined:
-                self._defined[codex] = queries.defined(queries.cards(opened.chunks))
+                self._defined[codex] = queries.defined(queries.encoded_rows(opened.chunks))
             return self._defined[codex]
 
     def _show(self, codex: str, opened: tables.Tables) -> None:
         """Reads what searches show and, in the same scan, where names are defined."""
         before = self._revisions[codex]
-        cards = tables.show(opened)
+        rows = tables.show(opened)
         with self._writing:  # a write that ended meanwhile may be in the scan, or not
-            if cards is not None and codex not in self._defined and self._revisions[codex] == before:
-                self._defined[codex] = queries.defined(cards)
+            if rows is not None and codex not in self._defined and self._revisions[codex] == before:
+                self._defined[codex] = queries.defined(rows)
 
     def _redefine(self, codex: str, prepared: Sequence[PreparedDocument], gone: Sequence[str]) -> None:
         defined = self._defined.get(codex)
@@ -272,7 +271,7 @@ class LanceArchive:
             if opened is None:
                 yield None
                 return
-            with self._folders.mark(codex).standing():
+            with self._folders.mark(codex).reading():
                 yield opened
 
     @contextmanager
@@ -282,9 +281,9 @@ class LanceArchive:
             with panics_as_errors():
                 yield
         except LANCE_ERRORS as error:
-            if is_of_the_world(error):
+            if is_of_the_disk(error):
                 raise ArchiveError(
-                    f"the archive of {codex!r} cannot be written: {why(error)}; free some room"
+                    f"the archive of {codex!r} cannot be written: {short_message(error)}; free some room"
                 ) from error
             self.set_aside(codex)
-            raise ArchiveDamaged(codex, why(error)) from error
+            raise ArchiveDamaged(codex, short_message(error)) from error

@@ -10,7 +10,7 @@ out again, a renamed file, a second codex of the same tree are not parsed and sp
 import json
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
@@ -20,13 +20,16 @@ from codex.documents import Document, lines
 from codex.outline.chunking import CHUNKING_VERSION, Chunk, chunk
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, Outline, outline
-from codex.trees.origins import marked, says_generated
+from codex.trees.roles import marked, says_generated
 
 PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.4"
 _TEXT_CHARS = 16_000  # of one chunk; only a single line can be longer, and its rest is data
 _NAME_WEIGHT = 2
 _PATH_WEIGHT = 2
 _REFERENCES = 200  # names used by one chunk; a table of data may use thousands, and says nothing by it
+_BATCH_BYTES = 4_000_000  # of text; its chunks with their words take about six times as much while they are stored
+_FIRST_BYTES = 250_000  # then twice as much each time: four batches more, of some hundredths of a second
+_BATCH_FILES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class PreparedDocument:
     words: str
 
 
-class Remembered(Protocol):
+class BytesCache(Protocol):
     """Bytes by key, kept as long as there is room; losing them costs time and nothing else."""
 
     def get(self, key: str) -> bytes | None:
@@ -58,7 +61,7 @@ class Remembered(Protocol):
         """Keeps these."""
 
 
-def prepare(documents: Sequence[Document], remembered: Remembered | None = None) -> list[PreparedDocument]:
+def prepare(documents: Sequence[Document], remembered: BytesCache | None = None) -> list[PreparedDocument]:
     """Documents ready to be stored, in order."""
     prepared: list[PreparedDocument] = []
     fresh: list[tuple[str, bytes]] = []
@@ -148,3 +151,17 @@ def _bound(document: Document, rows: list[list[Any]]) -> PreparedDocument:
     )
     whole = " ".join([*(row[7] for row in rows), path])
     return PreparedDocument(document.path, document.digest, chunks, whole)
+
+
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Lists of documents in order, each ended by bytes or by number; a single large document is a batch."""
+    batch: list[Document] = []
+    held, most = 0, _FIRST_BYTES
+    for document in documents:
+        batch.append(document)
+        held += len(document.text)
+        if held >= most or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, held, most = [], 0, min(2 * most, _BATCH_BYTES)
+    if batch:
+        yield batch

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from codex.archive.archive import ChunkMatch
-from codex.archive.cards import checked, match_of, place_of
 from codex.archive.definitions import ChunkPlace, Definitions
-from codex.archive.grams import may_hold
 from codex.archive.identifiers import in_a_row, words
-from codex.archive.shown import RowCache, values_of
+from codex.archive.rows import RowCache, checked_text, decode_match, decode_place, values_of
+from codex.archive.substring_index import may_hold
 from codex.archive.tables import Tables, among, row_id
-from codex.trees.origins import GENERATED, is_marked
+from codex.trees.roles import GENERATED, is_marked
 
 _EXACT_READ = 200  # chunks looked through for a string before the files are that may hold it
 _FEW_PATHS = 500  # looked up by their paths; of more, all chunks are read at the same price
@@ -30,8 +29,8 @@ def held(opened: Tables) -> Mapping[str, str]:
 
 def found(opened: Tables, query: Sequence[str], n: int, where: str | None = None) -> list[ChunkMatch]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
-    cards = _ranked(opened.chunks, opened.cards, query, n, where)
-    return sorted((match_of(card, score) for card, score in cards), key=lambda match: (-match.score, match.place))
+    rows = _ranked(opened.chunks, opened.row_cache, query, n, where)
+    return sorted((decode_match(row, score) for row, score in rows), key=lambda match: (-match.score, match.place))
 
 
 def exact(opened: Tables, text: str, n: int) -> list[ChunkMatch]:
@@ -52,7 +51,7 @@ def exact(opened: Tables, text: str, n: int) -> list[ChunkMatch]:
     among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
     where = f"contains(text, '{quoted}'){among_them}"
     rows = _answered(opened.chunks, lambda there: there.query().where(where).select(["card"]).limit(n))
-    return sorted(map(match_of, values_of(rows, "card")), key=lambda match: match.place)
+    return sorted(map(decode_match, values_of(rows, "card")), key=lambda match: match.place)
 
 
 def phrase(table: Any, wanted: Sequence[str], n: int) -> list[ChunkMatch]:
@@ -86,7 +85,7 @@ def _may_hold(files: Any, text: str) -> list[str]:
 
 def found_files(opened: Tables, query: Sequence[str], n: int) -> list[tuple[str, float]]:
     """Paths and scores of the `n` files that hold any of the words best."""
-    return sorted(_ranked(opened.files, opened.paths, query, n, None), key=lambda pair: (-pair[1], pair[0]))
+    return sorted(_ranked(opened.files, opened.path_cache, query, n, None), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: str | None) -> list[tuple[str, float]]:
@@ -106,20 +105,20 @@ def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: st
 
 def scan(table: Any) -> Iterator[ChunkMatch]:
     """All chunks."""
-    return map(match_of, cards(table))
+    return map(decode_match, encoded_rows(table))
 
 
-def cards(table: Any) -> Iterator[str]:
-    """Those of all chunks."""
+def encoded_rows(table: Any) -> Iterator[str]:
+    """The encoded rows of all chunks."""
     if table.count_rows():
         for batch in table.search().select(["card"]).to_batches(_SCANNED):
             yield from values_of(batch, "card")
 
 
-def defined(cards: Iterable[str]) -> Definitions:
-    """Where names are defined, by the cards of all chunks."""
+def defined(rows: Iterable[str]) -> Definitions:
+    """Where names are defined, by the encoded rows of all chunks."""
     found = Definitions()
-    for match in map(match_of, cards):
+    for match in map(decode_match, rows):
         found.add(match.place, match.names)
     return found
 
@@ -132,9 +131,14 @@ def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[
     rows = _answered(table, lambda there: there.query().where(where).select(["card", "text", "chunk_digest"]))
     asked = set(places)
     found = zip(
-        map(match_of, values_of(rows, "card")), values_of(rows, "text"), values_of(rows, "chunk_digest"), strict=True
+        map(decode_match, values_of(rows, "card")),
+        values_of(rows, "text"),
+        values_of(rows, "chunk_digest"),
+        strict=True,
     )
-    return {one.place: (one, checked(one.place, text, digest)) for one, text, digest in found if one.place in asked}
+    return {
+        one.place: (one, checked_text(one.place, text, digest)) for one, text, digest in found if one.place in asked
+    }
 
 
 def digests(table: Any) -> Mapping[str, tuple[ChunkPlace, ...]]:
@@ -145,8 +149,8 @@ def digests(table: Any) -> Mapping[str, tuple[ChunkPlace, ...]]:
 
 
 def generated(table: Any) -> frozenset[str]:
-    """Paths of the chunks that are marked as a program's work; only cards that may be are read."""
-    maybe = (match_of(card) for card in cards(table) if GENERATED in card)
+    """Paths of the chunks that are marked as a program's work; only rows that may be are decoded."""
+    maybe = (decode_match(row) for row in encoded_rows(table) if GENERATED in row)
     return frozenset(match.place.path for match in maybe if is_marked(match.kind))
 
 
@@ -189,15 +193,15 @@ def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> An
 
 
 def _matches(rows: Any | None) -> list[ChunkMatch]:
-    return [] if rows is None else list(map(match_of, values_of(rows, "card"), values_of(rows, "_score")))
+    return [] if rows is None else list(map(decode_match, values_of(rows, "card"), values_of(rows, "_score")))
 
 
 def _by_digest(batches: Iterable[Any]) -> Mapping[str, tuple[ChunkPlace, ...]]:
     found: dict[str, list[ChunkPlace]] = {}
     for batch in batches:
-        cards = batch.column("card").to_pylist()
-        for digest, card in zip(batch.column("chunk_digest").to_pylist(), cards, strict=True):
-            found.setdefault(digest, []).append(place_of(card))
+        rows = batch.column("card").to_pylist()
+        for digest, row in zip(batch.column("chunk_digest").to_pylist(), rows, strict=True):
+            found.setdefault(digest, []).append(decode_place(row))
     return {digest: tuple(sorted(places)) for digest, places in found.items()}
 
 

@@ -1,23 +1,27 @@
-"""LanceDB's tables as the archive needs them: schemas, rows, indexes, writes that are one commit.
+"""LanceDB as the archive and the vectors need it: sessions, tables, rows, indexes, writes that are one commit, errors.
 
-Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises.
+Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises. `panics_as_errors` makes its
+Rust panics catchable, and `is_of_the_disk` tells a full disk, a missing permission or a quicker writer from damage.
 """
 
+import errno
 import json
 import os
+import re
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
-from codex.archive.cards import card_of
-from codex.archive.grams import sketch
-from codex.archive.late_package import late
 from codex.archive.prepare import PreparedDocument
-from codex.archive.shown import RowCache
-from codex.freed_memory import give_back_at_once
+from codex.archive.rows import RowCache, encode_row
+from codex.archive.substring_index import sketch
+from codex.process_memory import give_back_at_once
 
 _STRINGS = ("id", "path", "digest", "text", "words", "chunk_digest", "card")
 _FILE_STRINGS = ("id", "path", "digest", "words")
@@ -33,6 +37,11 @@ _ENVIRONMENT = {  # LanceDB reads these when it is first used
     "LANCE_DEFAULT_BATCH_SIZE": "1024",  # rows at once; a row of `files` has 10 kB, and 8,192 were several at a time
 }
 _IN_LIST = 500  # paths in one condition: the parser is recursive
+_WORLD = ("no space left", "permission denied", "read-only file system", "quota exceeded", "file too large")
+_NUMBERS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+_SOURCE = re.compile(r",? /\S+\.rs:\d+:\d+")
+_PANICS = {"pyo3_async_runtimes", "pyo3_runtime"}  # modules that exist as the names of their classes only
+LANCE_ERRORS = (RuntimeError, ValueError, OSError)  # all that its calls raise, under `panics_as_errors`
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,8 @@ class Tables:
 
     chunks: Any
     files: Any
-    cards: RowCache = field(default_factory=lambda: RowCache("card"))
-    paths: RowCache = field(default_factory=lambda: RowCache("path"))
+    row_cache: RowCache = field(default_factory=lambda: RowCache("card"))
+    path_cache: RowCache = field(default_factory=lambda: RowCache("path"))
 
 
 class LanceSession:
@@ -113,7 +122,7 @@ def chunk_rows(prepared: Sequence[PreparedDocument]) -> list[dict[str, Any]]:
             "text": one.chunk.text,
             "words": one.words,
             "chunk_digest": one.chunk.digest,
-            "card": card_of(one),
+            "card": encode_row(one),
             "start": one.chunk.start,
         }
         for file in prepared
@@ -184,9 +193,9 @@ def fold(table: Any) -> None:
 
 
 def show(opened: Tables) -> list[str] | None:
-    """Reads beforehand what searches show. Returns the cards of all chunks, None when they are too many to keep."""
-    opened.paths.fill(opened.files)
-    return opened.cards.fill(opened.chunks)
+    """Reads beforehand what searches show. Returns the encoded rows of all chunks, None when they are too many to keep."""
+    opened.path_cache.fill(opened.files)
+    return opened.row_cache.fill(opened.chunks)
 
 
 def unindexed(table: Any) -> int:
@@ -227,7 +236,7 @@ def lancedb() -> Any:
     give_back_at_once()
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    late(
+    lazy_import(
         "lance_namespace_urllib3_client"
     )  # calls to a remote catalog, half of what the import takes; its models are used
     import lancedb  # 1 s and 120 MB, paid only by who searches
@@ -241,3 +250,46 @@ def _any_held(table: Any, paths: Sequence[str]) -> list[str]:
         return []
     rows = table.search().select(["path"]).where(among(paths)).to_arrow()
     return sorted(set(rows.column("path").to_pylist()))
+
+
+def lazy_import(name: str) -> None:
+    """Does nothing where the package is not there or was imported already. `name` is a top-level one."""
+    spec = find_spec(name) if name not in sys.modules else None
+    if spec is None or spec.loader is None or not spec.submodule_search_locations:
+        return
+    module, loader = module_from_spec(spec), spec.loader
+
+    def asked_for(attribute: str) -> object:
+        if attribute.startswith("__"):  # asked of every module by who looks through them all
+            raise AttributeError(attribute)
+        if "__getattr__" in vars(module):
+            del vars(module)["__getattr__"]
+            loader.exec_module(module)
+        return getattr(module, attribute)
+
+    vars(module)["__getattr__"] = asked_for
+    sys.modules[name] = module
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """A panic in LanceDB's Rust as a RuntimeError: it answers some damage so, with classes that cannot be imported."""
+    try:
+        yield
+    except BaseException as error:  # pyo3's own PanicException is no Exception
+        if type(error).__module__ not in _PANICS:
+            raise
+        raise RuntimeError(f"LanceDB gave up: {error}") from error
+
+
+def short_message(error: Exception) -> str:
+    """Its message in one line, without the place in LanceDB's sources."""
+    return _SOURCE.sub("", " ".join(str(error).split()))[:200]
+
+
+def is_of_the_disk(error: Exception) -> bool:
+    """A full disk, a missing permission, a lost race: what was stored stays usable."""
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return True
+    text = str(error).lower()
+    return "conflict" in text or "too many open files" in text or any(word in text for word in _WORLD)

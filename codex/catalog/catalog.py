@@ -1,11 +1,16 @@
-"""The one truth about what is loaded: codices, their generations, and every file's bytes by digest, in SQLite.
+"""The catalog: codices, their generations, and every file's bytes by digest, in one SQLite file.
 
-A generation appears in one transaction, with all its entries, and is never changed: it can be told again after a
-restart though the files on disk are others. Bytes are stored once per digest, whatever holds them. One connection, one
-writer at a time; a lock serves threads, WAL and a busy timeout serve other processes.
+    codex ──< generation ──< entry ──> content    an entry is (position, path, digest, size)
+      │          └──< amendment                   the change log beside a generation, only appended to
+      └────< known                                what the last scan read: resumed and incremental loads need it
+
+A generation is written in one transaction with all its entries and is never changed afterwards, so it can be read again
+after a restart although the files on disk have changed. Bytes are stored once per digest. There is one connection and one
+writer at a time: a lock serialises threads, WAL and a busy timeout serialise processes.
 """
 
 import json
+import shlex
 import sqlite3
 import threading
 import zlib
@@ -15,28 +20,48 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codex.amendments import Amendment, ChangeKind
+from codex.catalog.databases import insist_on_own_file, open_database, transaction, translated
 from codex.catalog.generations import Codex, FileEntry, Generation, KnownFile
-from codex.catalog.rows import CODEX, ENTRIES, codex_from, id_of, state_columns, sweep, without
-from codex.catalog.tables import SCHEMA
-from codex.databases import open_database, transaction, translated
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, Misplaced, UnknownCodex, UnknownGeneration
-from codex.own_file import insist_on_own_file
+from codex.following.amendments import Amendment, ChangeKind
 from codex.trees.port import TreeState
 
 _PAGE = 256  # documents fetched under one lock, and their bytes: bounds memory, and the time that a writer waits
 _PAGE_BYTES = 8 << 20
-
-
-def pack(raw: bytes, level: int = 3) -> bytes:
-    """Bytes as the catalog keeps them."""
-    return zlib.compress(raw, level)
-
-
-def unpack(body: bytes) -> bytes:
-    """The inverse of `pack`."""
-    return zlib.decompress(body)
+CODEX = (
+    "SELECT name, source, roots, request, max(number) FROM codex LEFT JOIN generation ON generation.codex = codex.id"
+)
+# Without statistics SQLite would rather look through a whole generation.
+ENTRIES = "SELECT path, digest, size FROM entry INDEXED BY entry_path"
+SCHEMA = (
+    """
+    CREATE TABLE codex (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, source TEXT NOT NULL, roots TEXT NOT NULL,
+        request TEXT NOT NULL);
+    CREATE TABLE content (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE generation (id INTEGER PRIMARY KEY, codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE,
+        number INTEGER NOT NULL, branch TEXT, revision TEXT, dirty INTEGER NOT NULL, skipped TEXT NOT NULL,
+        notices TEXT NOT NULL, UNIQUE (codex, number));
+    CREATE TABLE entry (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, position INTEGER NOT NULL,
+        path TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL,
+        PRIMARY KEY (generation, position)) WITHOUT ROWID;
+    CREATE TABLE known (codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE, path TEXT NOT NULL,
+        stamp TEXT NOT NULL, digest TEXT, size INTEGER NOT NULL, reason TEXT, notice TEXT,
+        PRIMARY KEY (codex, path)) WITHOUT ROWID;
+    CREATE TABLE amendment (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, number INTEGER NOT NULL,
+        path TEXT NOT NULL, told TEXT NOT NULL, digest TEXT, text TEXT NOT NULL, whole INTEGER NOT NULL, source TEXT,
+        PRIMARY KEY (generation, number)) WITHOUT ROWID;
+    CREATE INDEX amendment_digest ON amendment (digest);
+    CREATE INDEX entry_digest ON entry (digest);
+    CREATE INDEX known_digest ON known (digest)
+    """,
+    """
+    ALTER TABLE generation ADD COLUMN why TEXT NOT NULL DEFAULT ''
+    """,
+    """
+    CREATE INDEX entry_path ON entry (generation, path)
+    """,
+)
 
 
 class Catalog:
@@ -284,6 +309,16 @@ class Catalog:
             yield database
 
 
+def pack(raw: bytes, level: int = 3) -> bytes:
+    """Bytes as the catalog keeps them."""
+    return zlib.compress(raw, level)
+
+
+def unpack(body: bytes) -> bytes:
+    """The inverse of `pack`."""
+    return zlib.decompress(body)
+
+
 def _pages(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
     page: list[FileEntry] = []
     size = 0
@@ -295,3 +330,33 @@ def _pages(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
             page, size = [], 0
     if page:
         yield page
+
+
+def without(codex: Codex, wanted: int | None) -> str:
+    if codex.newest is None:
+        return f"codex {codex.name!r} was not loaded to the end; `lore load {shlex.join(codex.roots)}` continues"
+    return f"codex {codex.name!r} has no generation {wanted}; its newest is {codex.newest}"
+
+
+def codex_from(row: tuple[Any, ...]) -> Codex:
+    name, source, roots, request, newest = row
+    return Codex(name, source, tuple(json.loads(roots)), request, newest)
+
+
+def state_columns(state: TreeState, skipped: Mapping[str, int], notices: Sequence[str]) -> tuple[Any, ...]:
+    return state.branch, state.revision, state.dirty, json.dumps(dict(skipped)), json.dumps(list(notices))
+
+
+def id_of(database: sqlite3.Connection, name: str) -> int:
+    found = database.execute("SELECT id FROM codex WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise UnknownCodex(name, ())
+    return int(found[0])
+
+
+def sweep(database: sqlite3.Connection) -> None:
+    database.execute(
+        "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM entry) "
+        "AND digest NOT IN (SELECT digest FROM known WHERE digest IS NOT NULL) "
+        "AND digest NOT IN (SELECT digest FROM amendment WHERE digest IS NOT NULL)"
+    )

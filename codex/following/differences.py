@@ -6,9 +6,9 @@ another size ─▶ differs        stamp as when it was read last ─▶ known  
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from codex.amendments import Amendment, effective
 from codex.catalog.generations import Generation, KnownFile
 from codex.errors import LoadCancelled
+from codex.following.amendments import Amendment, effective
 from codex.ingest import Ingest
 from codex.progress import Cancelled
 from codex.trees.port import CandidateFile, FileTree

@@ -1,11 +1,20 @@
-"""Follows the disk: tells, in batches, that a codex may have changed. What changed is found by comparing, not from events.
+"""Follows the disk: reports in batches that a codex may have changed. What changed is found by comparing, not from events.
 
-    events ─▶ forget ignored ones ─▶ gather until quiet ─▶ changed(ChangeBatch)
+    events ─▶ drop ignored ones ─▶ gather until quiet ─▶ changed(ChangeBatch)
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
-A watch stays on its folder wherever that goes: `is_astray` says that the path leads to another one by now, or to none.
-Events can be lost in more ways than can be listed, so everything is compared now and then whatever they say. One thread
-of its own per codex; `changed` is called in it, so batches never overlap.
+A watch stays on its folder wherever that is moved: `is_astray` says that the path leads to another one by now, or to none.
+Events can be lost in more ways than can be listed, so everything is compared now and then. Each codex has one thread of its
+own; `changed` is called in it, so batches never overlap.
+
+`Gathering` decides when a batch is complete. It is pure: the time is passed in.
+
+    state      leaves it by
+    quiet      note → gathering
+    gathering  due → quiet (the batch is taken) · hold → held
+    held       release → gathering · too long → gathering
+
+An editor's save is several events; a checkout is thousands, during which git holds `index.lock`: both are one batch.
 """
 
 import threading
@@ -14,16 +23,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codex.following.gathering import ChangeBatch, Gathering
 from codex.following.inotify import FolderWatches, Happened, WatchLimit
-from codex.following.watched import exclude_files, folders, is_rule_file, relevant, version_control
-from codex.following.ways import Folder, by_folder, entries, folder_at, leads_there
+from codex.following.watched import (
+    Folder,
+    by_folder,
+    entries,
+    exclude_files,
+    folder_at,
+    folders,
+    is_rule_file,
+    leads_there,
+    relevant,
+    version_control,
+)
 from codex.settings import WatchSettings
-from codex.trees.forest import Forest
+from codex.trees.opening import MultiRootTree
 from codex.trees.walk import DiskTree
 
 _GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
 _GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
+_TOO_MANY = 2_000  # paths of one batch; beyond it a comparison of the whole tree is cheaper
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """What may have changed. `everything`: compare all, `paths` are then not complete.
+
+    `commit`: version control moved on, so branch, revision or number of changed files may differ, whatever the files do.
+    """
+
+    paths: frozenset[str] = frozenset()
+    everything: bool = False
+    commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +77,7 @@ class Watcher:
 
     def __init__(
         self,
-        forest: Forest,
+        forest: MultiRootTree,
         settings: WatchSettings,
         changed: Callable[[ChangeBatch], None],
         notice: Callable[[str], None],
@@ -261,3 +292,57 @@ class Watcher:
         watches, self._watches = self._watches, None
         if watches is not None:
             watches.close()
+
+
+class Gathering:
+    """One codex's gathering; used by one thread at a time. Times are seconds of one monotonic clock."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._settings = settings
+        self._paths: set[str] = set()
+        self._everything = False
+        self._commit = False
+        self._first: float | None = None
+        self._last = 0.0
+        self._held_since: float | None = None
+
+    def note(self, now: float, path: str | None = None, *, everything: bool = False, commit: bool = False) -> None:
+        """Something happened to `path`, or to more than one could name."""
+        self._first = now if self._first is None else self._first
+        self._last = now
+        self._everything = self._everything or everything
+        self._commit = self._commit or commit
+        if path is not None:
+            self._paths.add(path)
+        if len(self._paths) > _TOO_MANY:
+            self._everything = True
+            self._paths.clear()
+
+    def hold(self, now: float) -> None:
+        """Version control is at work: what it changes is told when it is done."""
+        self._held_since = now if self._held_since is None else self._held_since
+
+    def release(self, now: float) -> None:
+        """Version control is done."""
+        self._held_since = None
+        if self._first is not None:
+            self._first = self._last = now
+
+    def due(self) -> float | None:
+        """When the batch can be taken; None when there is nothing to tell."""
+        if self._first is None:
+            return None
+        quiet = min(self._last + self._settings.debounce_s, self._first + self._settings.longest_wait_s)
+        return quiet if self._held_since is None else max(quiet, self._held_since + self._settings.longest_hold_s)
+
+    def take(self, now: float) -> ChangeBatch | None:
+        """The batch if it is due, and a fresh start; else None."""
+        due = self.due()
+        if due is None or now < due:
+            return None
+        batch = ChangeBatch(frozenset(self._paths), self._everything, self._commit)
+        self._paths = set()
+        self._everything = self._commit = False
+        self._first = None
+        self._held_since = None
+        return batch

@@ -1,7 +1,16 @@
-"""Where in a folder tree a change can matter: which folders to watch, which events to forget. Reads the disk, no events."""
+"""Where in a folder tree a change can matter: folders to watch, events to drop, and the path to the root.
+
+The path to a root: which entries of which folders decide where it leads, and whether it still leads where it did.
+
+    /srv/app/current ─▶ entries srv · app · current, and current being a link to releases/1: releases · 1
+
+A watch stays on its folder wherever that is moved. So the watches below see nothing of a folder above that is renamed, or
+of a link that is changed. Reads the disk, knows no events.
+"""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from codex.errors import GitError
@@ -9,6 +18,7 @@ from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE
 from codex.trees.walk import DiskTree, is_linked_worktree
 
 _RULE_FILES = frozenset({GIT_IGNORE, LORE_IGNORE})
+_MOST_LINKS = 40  # as the kernel follows; beyond it the path leads nowhere
 
 
 def folders(tree: DiskTree, below: Sequence[str] = ("",)) -> Iterator[Path]:
@@ -56,6 +66,67 @@ def exclude_files(tree: DiskTree) -> frozenset[str]:
     return frozenset(str(path) for path in found) | {os.path.realpath(path) for path in found}
 
 
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Which folder a path means, whatever it is called: its device and its number there."""
+
+    device: int
+    inode: int
+
+
+def folder_at(tree: DiskTree) -> Folder | None:
+    """The folder that stands where the tree's root should; None: there is none, or it cannot be looked at."""
+    try:
+        facts = tree.root.stat()
+    except OSError:
+        return None
+    return Folder(facts.st_dev, facts.st_ino)
+
+
+def leads_there(tree: DiskTree) -> bool:
+    """Whether what was named to be loaded, links and all, still means the tree's root, or its files."""
+    return {os.path.realpath(path) for path in tree.named} == _ends(tree)
+
+
+def entries(tree: DiskTree) -> frozenset[str]:
+    """Absolute paths of entries whose change may lead elsewhere. Files themselves are none: editors replace them."""
+    found = {entry for path in (*tree.named, *_ends(tree)) for entry in entries_of(path)}
+    return frozenset(found - _ends(tree) if tree.files else found)
+
+
+def entries_of(path: str) -> list[str]:
+    """Of an absolute path, in the order in which the kernel looks them up; the folder of each is free of links."""
+    waiting, at, links = path.split("/")[::-1], "", 0
+    found: list[str] = []
+    while waiting:
+        name = waiting.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = at.rpartition("/")[0]
+            continue
+        found.append(f"{at}/{name}")
+        target = _target(found[-1])
+        if target is None:
+            at = found[-1]
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            break
+        at = "" if target.startswith("/") else at
+        waiting += target.split("/")[::-1]
+    return found
+
+
+def by_folder(paths: Iterable[str]) -> Mapping[str, Collection[str]]:
+    """Entries' names by the folder that they are in."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        found.setdefault(folder or "/", set()).add(name)
+    return found
+
+
 def _entered(tree: DiskTree, candidates: list[str]) -> list[str]:
     allowed = [
         folder
@@ -73,3 +144,15 @@ def _folders_in(root: Path, folder: str) -> list[str]:
             return sorted(prefix + entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         return []
+
+
+def _ends(tree: DiskTree) -> set[str]:
+    return {str(tree.root / name) for name in tree.files} if tree.files else {str(tree.root)}
+
+
+def _target(path: str) -> str | None:
+    """What a link says; None for what is none, or is not there."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - a Path would drop its `..` and `.`, and cost more
+    except OSError:
+        return None

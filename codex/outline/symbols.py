@@ -1,12 +1,13 @@
 """The outline of a file: what it defines, what it uses, what it imports.
 
-Tree-sitter finds the names; this file nests them, gives them signatures and first doc lines. A file without a grammar,
-too large to parse, or that the parser gives up on, has the outline of plain text (`codex.outline.plain`). Parse errors
-cost the definitions they cover and nothing else.
+Tree-sitter finds the names; this file nests them and adds signatures and first doc lines. A file without a grammar, too
+large to parse, or that the parser gives up on, has the outline of plain text: its headings (`= Title =`, underlined lines,
+`# Title`, `[section]` of configuration files). Parse errors cost the definitions they cover and nothing else.
 
 Lines are 1-based and inclusive. A symbol begins at its decorators, not at the comment above it.
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterable
@@ -15,12 +16,9 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node, QueryCursor, Tree
 
 from codex.documents import Document
-from codex.outline.class_macros import without_class_macros
 from codex.outline.languages import Language, language_of, parser_of, query_of
-from codex.outline.pieces import Pieces
-from codex.outline.plain import plain_symbols
 from codex.outline.signatures import doc_line, signature_of, text_of
-from codex.trees.origins import says_generated
+from codex.trees.roles import says_generated
 
 OUTLINE_VERSION = 2  # raise it when outlines of the same text change: what was cached by digest is made again
 _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
@@ -35,6 +33,19 @@ _WORD_AND_ONE = 2
 _FIELD = "field"
 _PLAIN = frozenset({"field", "variable"})  # where a query also says function, that says more
 _SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
+_parsing = threading.Lock()
+_PIECE = 65_536  # bytes
+_PIECE_OF_NODE = 256  # names are short, and the binding takes from the start of a node what it needs
+_given = bytearray()
+_MACRO = re.compile(
+    rb"\b(?P<head>(?:class|struct|union|enum(?:[ \t]+class)?)[ \t]+)"
+    rb"(?P<macro>[A-Z][A-Z0-9_]{2,80})(?=[ \t\n]+[A-Za-z_][\w:]{0,200}(?:[ \t]+final)?[ \t\r\n]{0,80}[:{](?!:))"
+)
+Row = tuple[str, str, str, int, int, str, str]
+_UNDERLINE = re.compile(r"^([=\-~^\"'`#*+])\1{2,}\s*$")
+_HEADING = re.compile(r"^(?:#{1,6}\s+(?P<hash>\S.*)|={1,6}\s+(?P<equals>\S.*)|\[(?P<section>[^\]\n]{1,80})\])\s*$")
+_HEADINGS_AT_MOST = 2_000
+_LINE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,11 @@ class Outline:
     generated: bool = False
 
 
+def outline(document: Document) -> Outline:
+    """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
+    return replace(_outline(document), generated=says_generated(document))
+
+
 @dataclass(frozen=True, slots=True)
 class _Definition:
     """A match before it is nested: byte range of the whole, lines, and the words made of its nodes."""
@@ -83,14 +99,6 @@ class _Definition:
     first: int
     last: int
     symbol: Symbol
-
-
-_parsing = threading.Lock()
-
-
-def outline(document: Document) -> Outline:
-    """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
-    return replace(_outline(document), generated=says_generated(document))
 
 
 def _outline(document: Document) -> Outline:
@@ -213,3 +221,82 @@ def _in(holder: Symbol | None, symbol: Symbol, language: Language) -> Symbol:
     if kind == "function" and holder is not None and holder.kind in _SCOPES:
         kind = "method"
     return Symbol(symbol.name, qualname, kind, symbol.start, symbol.end, symbol.signature, symbol.doc)
+
+
+class Pieces:
+    """What `Parser.parse` reads from; and behind `parsed` what predicates of queries read of its tree.
+
+    One parse at a time, in the whole process.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._parsed = False
+        self._last = b""  # the binding looks at it once more when it has let it go
+
+    def __call__(self, offset: int, point: object) -> bytes | bytearray:  # noqa: ARG002 - the binding gives it too
+        if self._parsed:
+            self._last = self._raw[offset : offset + _PIECE_OF_NODE]
+            return self._last
+        _given[:] = memoryview(self._raw)[offset : offset + _PIECE]
+        return _given
+
+    def parsed(self) -> None:
+        """The parse is over, however it ended."""
+        self._parsed = True
+
+
+def without_class_macros(raw: bytes) -> bytes:
+    """The same number of bytes, with spaces where such macros stand."""
+    return _MACRO.sub(lambda found: found["head"] + b" " * len(found["macro"]), raw)
+
+
+def plain_symbols(text: str) -> list[Row]:
+    """Sections of a text, each from its heading to the line before the next one."""
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    heads = _headings(lines)[:_HEADINGS_AT_MOST]
+    ends = [start - 1 for start, _ in heads[1:]] + [len(lines)] * bool(heads)
+    return [
+        (title, title, "section", start, end, title, _first_text(lines, start, end))
+        for (start, title), end in zip(heads, ends, strict=True)
+    ]
+
+
+def first_lines(text: str, count: int) -> list[tuple[int, str]]:
+    """The first lines that are not blank, with their numbers: what stands for a text without headings."""
+    found: list[tuple[int, str]] = []
+    for number, line in enumerate(text[: count * 4 * _LINE_CHARS].split("\n"), start=1):
+        if line.strip():
+            found.append((number, line.strip()[:_LINE_CHARS]))
+        if len(found) == count:
+            break
+    return found
+
+
+def _headings(lines: list[str]) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for index, line in enumerate(lines):
+        if len(line) > _LINE_CHARS:
+            continue
+        match = _HEADING.match(line)
+        if match is not None:
+            title = match["hash"] or match["equals"] or match["section"]
+            found.append((index + 1, title.strip(" =#")[:_LINE_CHARS]))
+        elif index and _UNDERLINE.match(line) and _is_title(lines[index - 1], line):
+            found.append((index, lines[index - 1].strip()))
+    return found
+
+
+def _is_title(line: str, underline: str) -> bool:
+    title = line.strip()
+    return bool(title) and title[0].isalnum() and len(title) <= len(underline.strip()) + 2 and len(title) < _LINE_CHARS
+
+
+def _first_text(lines: list[str], start: int, end: int) -> str:
+    for line in lines[start:end]:
+        text = line.strip()
+        if text and any(character.isalnum() for character in text):
+            return " ".join(text.split())[:160]
+    return ""

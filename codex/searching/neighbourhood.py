@@ -1,25 +1,30 @@
-"""From hits to what lies around them in the symbol graph: the `graph` kind of retrieval.
+"""From hits to what is near them in the symbol graph: the `graph` kind of retrieval.
 
-One graph a codex, built from its archive when first asked for and again after the archive changed.
+Each codex has one graph, built from its archive when first asked for and again after the archive changed.
 
-    the archive as it was ─▶ that graph
-    it changed since      ─▶ a small one is built at once; a large one meanwhile answers as it was, and says so
-    none yet              ─▶ a small one is built at once; a large one meanwhile adds nothing, and says so
-    too many chunks       ─▶ none is built, and that is said
+    the archive is unchanged ─▶ that graph
+    it changed since         ─▶ a small one is built at once; a large one answers as before meanwhile, with a notice
+    none yet                 ─▶ a small one is built at once; a large one adds nothing meanwhile, with a notice
+    too many chunks          ─▶ none is built, with a notice
+
+A neighbour says how it is related to a hit:
+
+    one step    a name that one of them defines and the other uses, the longest of several; parts of one definition;
+                an import
+    further     through a neighbour that is one step from a hit
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from codex.archive.archive import Archive
+from codex.archive.archive import Archive, ChunkMatch
 from codex.archive.definitions import ChunkPlace
-from codex.graph.symbol_graph import Cost, SymbolGraph, build_graph
-from codex.searching.asked import asked
+from codex.graph.symbol_graph import Cost, Neighbour, SymbolGraph, build_graph
+from codex.searching.question import asked
 from codex.searching.search import ChunkHit, SearchResult, hit_of
-from codex.searching.ways import ways
 
 _HOPS = 2
 _TOKENS = 4_000  # of a neighbourhood, beside the hits
@@ -30,10 +35,6 @@ _KEPT_CHUNKS = 200_000  # of the codices searched last
 _MOST_CHUNKS = 300_000  # of a codex that gets a graph: building it takes 380 MB there, and 720 MB of a million
 BEHIND = "what calls, or is called by, the hits is told as it was before the last changes"
 COMING = "what calls, or is called by, the hits is still being worked out; ask again in a moment"
-
-
-def too_many(chunks: int, most: int) -> str:
-    return f"what calls, or is called by, the hits is not told: {chunks:,} chunks are more than the {most:,} of a graph"
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Neighbourhoods:
         reached = graph.expand(seeds, hops=hops, tokens=tokens, cost=cost)
         near = [one for one in reached if one.place not in known][:most]
         read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
-        leading = ways(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
+        leading = relations(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
         question = asked(query)
         top = max((one.weight for one in near), default=1.0)
         found: list[ChunkHit] = []
@@ -216,6 +217,10 @@ class Neighbourhoods:
         return built
 
 
+def too_many(chunks: int, most: int) -> str:
+    return f"what calls, or is called by, the hits is not told: {chunks:,} chunks are more than the {most:,} of a graph"
+
+
 def _first_half(hits: int) -> int:
     return max(1, (hits + 1) // 2)
 
@@ -224,3 +229,50 @@ def _behind(hits: Sequence[ChunkHit], near: Sequence[ChunkHit]) -> tuple[ChunkHi
     """Neighbours behind the hits, their shares below the lowest of them."""
     lowest = min((hit.score for hit in hits), default=1.0)
     return (*hits, *(replace(hit, score=hit.score * lowest) for hit in near))
+
+
+def relations(
+    graph: SymbolGraph, seeds: Sequence[ChunkPlace], near: Sequence[Neighbour], read: Mapping[ChunkPlace, ChunkMatch]
+) -> dict[ChunkPlace, str]:
+    """For each neighbour what leads to it from the first of the seeds that does: `used by a.py:10 (run)`."""
+    reached = {place: seed for seed in reversed(seeds) for place, _ in graph.neighbours(seed)}
+    found: dict[ChunkPlace, str] = {}
+    for one in near:
+        place = one.place
+        seed = reached.get(place)
+        if seed is None:
+            found[place] = _further(graph, place, one.hops, reached)
+        elif seed in read and place in read:
+            found[place] = _step(read[seed], read[place])
+    return found
+
+
+def _step(hit: ChunkMatch, near: ChunkMatch) -> str:
+    where = _named(hit)
+    if used := {*hit.references} & {*near.names} - {*hit.names}:
+        return f"used by {where}: {_longest(used)}"
+    if uses := {*near.references} & {*hit.names} - {*near.names}:
+        return f"uses {_longest(uses)} of {where}"
+    if hit.place.path == near.place.path:
+        return f"part of one definition with {where}"
+    return f"an import away from {where}"
+
+
+def _further(graph: SymbolGraph, place: ChunkPlace, hops: int, reached: Mapping[ChunkPlace, ChunkPlace]) -> str:
+    """Links lead both ways: a neighbour's own neighbours say through which of them it was reached."""
+    between = next((step for step, _ in graph.neighbours(place) if step in reached), None)
+    if between is None:
+        return f"{hops} steps from the hits"
+    return f"{hops} steps from {_at(reached[between])}, through {_at(between)}"
+
+
+def _longest(names: set[str]) -> str:
+    return max(sorted(names), key=len)
+
+
+def _named(match: ChunkMatch) -> str:
+    return f"{_at(match.place)} ({match.symbol})" if match.symbol else _at(match.place)
+
+
+def _at(place: ChunkPlace) -> str:
+    return f"{place.path}:{place.start}"

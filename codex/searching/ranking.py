@@ -24,9 +24,8 @@ from dataclasses import dataclass, field, replace
 
 from codex.archive.archive import ChunkMatch, FileMatch
 from codex.archive.definitions import ChunkPlace
-from codex.searching.asked import Question, name_stems, overlap
-from codex.trees.origins import is_marked
-from codex.trees.roles import ROLE_SHARES, FileRole, role_of
+from codex.searching.question import Question, name_stems, overlap
+from codex.trees.roles import ROLE_SHARES, FileRole, is_marked, role_of
 
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little

@@ -15,14 +15,11 @@ from itertools import accumulate
 from codex.archive.archive import Archive, ArchiveError, ChunkMatch
 from codex.archive.definitions import ChunkPlace
 from codex.errors import CodexError
-from codex.searching.asked import Question, asked
+from codex.searching.question import Question, asked
 from codex.searching.ranking import RankedFile, by_rank, rank
-from codex.searching.snippets import snippet
-from codex.trees.origins import is_marked
-from codex.trees.roles import ROLE_SHARES, FileRole
-from codex.vectors.background import Background, stands_out
+from codex.trees.roles import ROLE_SHARES, FileRole, is_marked
 from codex.vectors.port import Embedder, VectorIndex
-from codex.vectors.search import nearest_chunks
+from codex.vectors.search import Background, nearest_chunks, stands_out
 
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
@@ -34,6 +31,33 @@ _FAR_FROM_ALL = (
     "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
     "use words that stand in the code"
 )
+_LINES = 3
+_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """`before`: lines of the chunk that stand before the first one shown."""
+
+    before: int
+    text: str
+
+
+def snippet(text: str, query: Collection[str]) -> Snippet:
+    """At most three lines: those around the line that holds most of the query's words, the first lines on a tie."""
+    lines = text.split("\n")
+    whole = text.lower()
+    there = [word for word in query if word in whole]  # most words of a question are not in a chunk of its answer
+    best, best_count = 0, 0
+    for number, line in enumerate(lines):
+        if best_count == len(there):
+            break
+        seen = line[:_CHARS].lower()
+        count = sum([word in seen for word in there])
+        if count > best_count:
+            best, best_count = number, count
+    shown = [number for number in range(best, min(len(lines), best + 2 * _LINES)) if lines[number].strip()][:_LINES]
+    return Snippet(shown[0] if shown else best, "\n".join(lines[number] for number in shown)[:_CHARS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +194,26 @@ class Search:
         return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
 
 
+def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, float], question: Question) -> ChunkHit:
+    """A chunk that was read, as a hit."""
+    place = match.place
+    strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
+    shown = snippet(text, [*question.words, *strings])
+    return ChunkHit(
+        place.path,
+        place.start,
+        place.end,
+        match.symbol,
+        match.kind,
+        match.signature,
+        score,
+        scores,
+        shown.text,
+        place.start + shown.before,
+        text,
+    )
+
+
 def _placed(one: RankedFile, place: ChunkPlace) -> RankedFile:
     return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
@@ -198,23 +242,3 @@ def _chosen(
     every.sort(key=lambda item: item[0])
     falling = accumulate((score for _, (_, score, _) in every[:n]), min)
     return [(place, score, scores) for (_, (place, _, scores)), score in zip(every, falling, strict=False)]
-
-
-def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, float], question: Question) -> ChunkHit:
-    """A chunk that was read, as a hit."""
-    place = match.place
-    strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
-    shown = snippet(text, [*question.words, *strings])
-    return ChunkHit(
-        place.path,
-        place.start,
-        place.end,
-        match.symbol,
-        match.kind,
-        match.signature,
-        score,
-        scores,
-        shown.text,
-        place.start + shown.before,
-        text,
-    )

@@ -23,11 +23,97 @@ from pathlib import PurePosixPath
 from dulwich.ignore import IgnoreFilter, Pattern, read_ignore_patterns
 
 from codex.settings import SecretSettings, WalkSettings
-from codex.trees import names
 
 _STAR = b"[^/]*"  # as dulwich writes one
 LORE_IGNORE = ".loreignore"
 GIT_IGNORE = ".gitignore"
+RulesReader = Callable[[str], bytes | None]
+"""Bytes of the ignore file at a raw relative path, None when there is none."""
+_VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "_darcs"})
+_VENDORED_FOLDERS = frozenset(
+    {
+        *("node_modules", "bower_components", "jspm_packages", "vendor", "vendored", "third_party", "thirdparty"),
+        *("3rdparty", ".venv", "venv", "virtualenv", "site-packages", "__pycache__", ".tox", ".nox", ".eggs"),
+        *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".gradle", ".terraform", ".next", ".nuxt"),
+        *(
+            ".yarn",
+            ".pnpm-store",
+            ".cargo",
+            ".bundle",
+            "Pods",
+            "Carthage",
+            ".dart_tool",
+            ".cache",
+            ".ipynb_checkpoints",
+        ),
+    }
+)
+_LOCK_FILES = frozenset(
+    {
+        *(
+            "package-lock.json",
+            "npm-shrinkwrap.json",
+            "yarn.lock",
+            "pnpm-lock.yaml",
+            "bun.lock",
+            "bun.lockb",
+            "deno.lock",
+        ),
+        *("poetry.lock", "Pipfile.lock", "uv.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "Cargo.lock"),
+        *("composer.lock", "Gemfile.lock", "go.sum", "go.work.sum", "flake.lock", "mix.lock", "rebar.lock"),
+        *(
+            "pubspec.lock",
+            "Podfile.lock",
+            "Package.resolved",
+            "packages.lock.json",
+            "gradle.lockfile",
+            "buildscript-gradle.lockfile",
+        ),
+        *("MODULE.bazel.lock", ".terraform.lock.hcl", "cabal.project.freeze", "stack.yaml.lock", "Chart.lock"),
+    }
+)
+_MINIFIED = re.compile(
+    r"([.-]min\.(js|mjs|cjs|css|html))$|\.(bundle|chunk)\.(js|css)$|\.(js|mjs|cjs|css)\.map$", re.IGNORECASE
+)
+_NEVER_TEXT = frozenset(
+    {
+        *("png", "jpg", "jpeg", "gif", "bmp", "tif", "tiff", "ico", "icns", "webp", "avif", "heic", "psd", "xcf"),
+        *("mp3", "mp4", "m4a", "m4v", "avi", "mov", "mkv", "webm", "ogg", "oga", "ogv", "flac", "wav", "aac"),
+        *("zip", "gz", "tgz", "bz2", "xz", "zst", "lz4", "7z", "rar", "tar", "jar", "war", "whl", "egg", "deb", "rpm"),
+        *("so", "o", "a", "dll", "dylib", "exe", "bin", "class", "pyc", "pyo", "pyd", "wasm", "elc", "beam"),
+        *("pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "epub"),
+        *("ttf", "otf", "woff", "woff2", "eot", "db", "sqlite", "sqlite3", "parquet", "arrow", "feather", "npy", "npz"),
+        *("pt", "pth", "onnx", "gguf", "safetensors", "h5", "hdf5", "pkl", "pickle", "mo", "iso", "img", "dmg"),
+    }
+)
+_SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store"})
+_SECRET_NAMES = frozenset(
+    {
+        *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "ssh_host_rsa_key"),
+        *(
+            "ssh_host_ecdsa_key",
+            "ssh_host_ed25519_key",
+            ".netrc",
+            "_netrc",
+            ".pgpass",
+            ".my.cnf",
+            ".htpasswd",
+            ".pypirc",
+        ),
+        *(
+            ".dockercfg",
+            ".git-credentials",
+            ".vault-token",
+            ".s3cfg",
+            ".boto",
+            ".env",
+            ".envrc",
+            "credentials.tfrc.json",
+        ),
+    }
+)
+_SECRET_ENDINGS = (".pem", ".key", ".p8", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
+_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 
 
 class SkipReason(StrEnum):
@@ -52,8 +138,16 @@ class SkipReason(StrEnum):
     SUBMODULE = "submodule without files"  # not checked out, or a revision is read, which holds only its name
 
 
-RulesReader = Callable[[str], bytes | None]
-"""Bytes of the ignore file at a raw relative path, None when there is none."""
+@dataclass(frozen=True)
+class Globs:
+    """Patterns that a user gave for one load."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def literal(self) -> frozenset[str]:
+        """Paths that --include names as they are, without a wildcard."""
+        return frozenset(glob.lstrip("/") for glob in self.include if not set(glob) & set("*?[!\\"))
 
 
 class IgnoreRules:
@@ -109,18 +203,6 @@ class IgnoreRules:
         return self._patterns[folder]
 
 
-@dataclass(frozen=True)
-class Globs:
-    """Patterns that a user gave for one load."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-    def literal(self) -> frozenset[str]:
-        """Paths that --include names as they are, without a wildcard."""
-        return frozenset(glob.lstrip("/") for glob in self.include if not set(glob) & set("*?[!\\"))
-
-
 class Selection:
     """The decision above for one load. `named` are raw relative paths that the user named one by one."""
 
@@ -143,7 +225,7 @@ class Selection:
 
     def enters(self, path: str, rules: IgnoreRules | None) -> bool:
         """Whether a walk or a watch has any business in this folder."""
-        if names.is_version_control(PurePosixPath(path).name):
+        if is_version_control(PurePosixPath(path).name):
             return False
         if any(name.startswith(path + "/") for name in self._named):
             return True
@@ -152,7 +234,7 @@ class Selection:
         ruled = None if rules is None else rules.verdict(path, is_folder=True)
         if ruled is not None:
             return not ruled
-        return not (self._walk.skip_vendored and names.is_vendored_folder(PurePosixPath(path).name))
+        return not (self._walk.skip_vendored and is_vendored_folder(PurePosixPath(path).name))
 
     def _by_globs(self, path: str) -> SkipReason | None:
         if self._exclude is not None and self._exclude.verdict(path):
@@ -164,9 +246,9 @@ class Selection:
     def _by_name(self, path: str, rules: IgnoreRules | None) -> SkipReason | None:
         if path in self._named:
             return None
-        if any(map(names.is_version_control, path.split("/")[:-1])):
+        if any(map(is_version_control, path.split("/")[:-1])):
             return SkipReason.VERSION_CONTROL
-        if not self._secrets.load_secret_names and names.is_secret(path):
+        if not self._secrets.load_secret_names and is_secret(path):
             return SkipReason.SECRET_NAME
         ruled = None if rules is None else rules.verdict(path)
         if ruled is not None:
@@ -175,13 +257,13 @@ class Selection:
 
     def _by_heuristics(self, path: str) -> SkipReason | None:
         *folders, name = path.split("/")
-        if self._walk.skip_vendored and any(map(names.is_vendored_folder, folders)):
+        if self._walk.skip_vendored and any(map(is_vendored_folder, folders)):
             return SkipReason.VENDORED
-        if self._walk.skip_lock_files and names.is_lock_file(name):
+        if self._walk.skip_lock_files and is_lock_file(name):
             return SkipReason.LOCK_FILE
-        if self._walk.skip_vendored and names.is_minified(name):
+        if self._walk.skip_vendored and is_minified(name):
             return SkipReason.MINIFIED
-        return SkipReason.BINARY if names.is_never_text(name) else None
+        return SkipReason.BINARY if is_never_text(name) else None
 
     def _by_size(self, size: int) -> SkipReason | None:
         return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
@@ -212,3 +294,38 @@ def _is_of_one_name(expression: bytes) -> bool:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def is_version_control(folder: str) -> bool:
+    """Whether a folder of this name belongs to a version-control system."""
+    return folder in _VERSION_CONTROL
+
+
+def is_vendored_folder(folder: str) -> bool:
+    """Whether a folder of this name holds other people's code, or a tool's leavings."""
+    return folder in _VENDORED_FOLDERS or folder.endswith((".egg-info", ".dist-info"))
+
+
+def is_lock_file(name: str) -> bool:
+    """Whether a package manager writes a file of this name."""
+    return name in _LOCK_FILES
+
+
+def is_minified(name: str) -> bool:
+    """Whether the name says that the file was squeezed or bundled by a tool."""
+    return _MINIFIED.search(name) is not None
+
+
+def is_never_text(name: str) -> bool:
+    """Whether files with this ending are never text: they need not be read to know."""
+    return "." in name and name.rpartition(".")[2].lower() in _NEVER_TEXT
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file of this path is there to hold a secret. Examples and public halves are not."""
+    *folders, name = path.split("/")
+    if not _SECRET_FOLDERS.isdisjoint(folders):
+        return True
+    if name.endswith(_EXAMPLES):
+        return False
+    return name in _SECRET_NAMES or name.startswith(".env.") or name.lower().endswith(_SECRET_ENDINGS)

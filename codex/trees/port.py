@@ -1,7 +1,9 @@
-"""The port between where files lie and the load that takes them in: a tree is scanned, then read file by file.
+"""The port between where files lie and the load that reads them: a tree is scanned, then read file by file.
 
-Two trees implement it: `codex.trees.walk` (folders on disk) and `codex.trees.revision` (a commit inside a git
-repository); several of them under one name are a `codex.trees.forest.Forest`. Nothing here does any work.
+Two trees implement it: `codex.trees.walk.DiskTree` (folders on disk) and `codex.trees.opening.RevisionTree` (a commit in a
+git repository); several of them under one name are a `codex.trees.opening.MultiRootTree`.
+
+`by_commits` and `by_age` are the two scales of a file's volatility: how often it changes, in few steps, 0 hardly ever.
 """
 
 from collections import Counter
@@ -11,6 +13,10 @@ from typing import Protocol
 
 from codex.progress import Cancelled, never
 from codex.trees.ignore import SkipReason
+
+_DAY_NS = 86_400 * 1_000_000_000
+_OLDEST = 12  # steps of age: 2**12 days are eleven years
+BEING_WRITTEN = 99  # volatility of a file that differs from the commit or is not in version control yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,19 @@ class FileTree(Protocol):
 
     def close(self) -> None:
         """Release what reading needed."""
+
+
+def labelled_name(label: str, path: str) -> str:
+    """A file's name as the codex has it, from its name below the root of that label."""
+    return f"{label}/{path}" if label else path
+
+
+def by_commits(commits: Mapping[str, int]) -> dict[str, int]:
+    """Volatility from the number of recent commits that touched a file, in powers of two."""
+    return {path: count.bit_length() for path, count in commits.items()}
+
+
+def by_age(modified_ns: Mapping[str, int]) -> dict[str, int]:
+    """Volatility from times of change, measured from the newest file and not from a clock, in powers of two days."""
+    newest = max(modified_ns.values(), default=0)
+    return {path: _OLDEST - min(_OLDEST, ((newest - at) // _DAY_NS).bit_length()) for path, at in modified_ns.items()}

@@ -1,12 +1,58 @@
-"""What a file is for, from its path: source, test, prose, vendored, generated, or a build's output.
+"""What a file is for: source, test, prose, vendored, generated, or a build's output.
 
-What its first lines say of it is `codex.trees.origins`' to read.
+`role_of` reads the path alone. `is_generated` reads the comments of a text's first lines, where generators say that a
+program wrote it: Go's convention (`Code generated … DO NOT EDIT.`), `@generated`, and the sentences of protocol buffers,
+Thrift, Cython, SWIG, OpenAPI and parser generators. Only a sentence about this very file counts, at the beginning of its
+line: a generator's own source speaks of what it writes, and is written by hand.
 """
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
+
+from codex.documents import Document
+
+_TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "testdata", "fixtures", "e2e"})
+_TEST_NAME = re.compile(r"^(?:test_|conftest\.)|(?:_test|_spec|\.test|\.spec|Test|Tests|Spec)\.[A-Za-z0-9]+$")
+_VENDORED = frozenset(
+    {"vendor", "vendored", "_vendor", "third_party", "third-party", "node_modules", "extern", "external"}
+)
+_BUILT = frozenset({"dist", "build", "out", "target", "gen", "_build"})
+_WRITTEN = frozenset({"src", "lib", "source", "sources", "doc", "docs"})  # below them people name folders so themselves
+_PROSE = frozenset({".md", ".markdown", ".rst", ".txt", ".adoc", ".org"})
+_GENERATED_NAME = re.compile(
+    r"(?:_pb2(?:_grpc)?\.pyi?|\.pb\.\w+|\.min\.\w+|\.g\.\w+|_generated\.\w+|\.generated\.\w+)$"
+)
+_HEAD_CHARS = 2_048
+_CODE_LINES = 3  # a package clause, an opening tag: some generators put it first
+GENERATED = "generated"
+_SIGNS = re.compile(r"""//+[!/]?|/\*+!?|\*+|\#+!?|--+|;+|<!--|%+|\"{3}|'{3}|\.\.(?=\s)|\(\*|\{-|dnl\b|@?rem\b|REM\b""")
+_BLOCKS = {"/*": "*/", "<!--": "-->", '"""': '"""', "'''": "'''", "(*": "*)", "{-": "-}"}
+_LONG_STRINGS = ('"""', "'''", "`")  # what follows such an opening is what a program may write elsewhere
+_HIDDEN_IN_PROSE = ("<!--", "..")  # a heading and a bullet are no comments
+_LEADS = re.compile(r"[\W_]*(?:(?:warning|note|attention|caution|notice)[\W_]+)?", re.IGNORECASE)
+_BY_ITSELF = r"(?:auto(?:matically)?|machine|programmatically)[ -]?"
+_THIS = r"(?:this|the following) (?:\w{1,30} ){0,2}?(?:file|code|module|source|header|document)(?: code| file)?"
+_TOOLS = (
+    "protocol buffer|protoc|cython|swig|thrift|antlr|ragel|re2c|flex|openapi|swagger|grpc|flatc|sqlc|mockgen|bindgen"
+)
+_SAYS = re.compile(
+    r"code generated\b.{0,200}?\bdo not (?:edit|modify)"
+    rf"|{_THIS} (?:is|was|has been) (?:{_BY_ITSELF})?@?(?:generated|created automatically)\b(?! (?:if|when|at run))"
+    rf"|{_BY_ITSELF}(?:generated|created)(?: (?:by|from|with|using|via|on|at)\b|\W+do not)"
+    rf"|(?-i:(?=[A-Z])){_BY_ITSELF}generated(?: (?:file|code|source|module)\b|\W*$)"  # not the end of a sentence
+    r"|generated (?:automatically|(?:code|file)\W+do not)"
+    rf"|generated (?:by|with|using) (?:the )?(?:{_TOOLS})\b"
+    r"|a (?:bison parser, made|lexical scanner generated)\b"
+    r"|created by: the resource compiler",
+    re.IGNORECASE,
+)
+_AT_GENERATED = re.compile(r"(?:[^`'\"]{0,200}\s)?@generated(?![\w`'\"(])")
+_LOUD = re.compile(r"(?:PLEASE )?DO NOT (?:EDIT|MODIFY|CHANGE)\b")
+_MADE = re.compile(r"generated (?:by|from|using|with|via)\b", re.IGNORECASE)
+_ORDER = re.compile(r"\b(?:do not|don't) (?:edit|modify|hand-edit|change)\b", re.IGNORECASE)
 
 
 class FileRole(StrEnum):
@@ -30,23 +76,6 @@ ROLE_SHARES = {
     FileRole.GENERATED: 0.4,
     FileRole.VENDORED: 0.3,
 }
-_TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "testdata", "fixtures", "e2e"})
-_TEST_NAME = re.compile(r"^(?:test_|conftest\.)|(?:_test|_spec|\.test|\.spec|Test|Tests|Spec)\.[A-Za-z0-9]+$")
-_VENDORED = frozenset(
-    {"vendor", "vendored", "_vendor", "third_party", "third-party", "node_modules", "extern", "external"}
-)
-_BUILT = frozenset({"dist", "build", "out", "target", "gen", "_build"})
-_WRITTEN = frozenset({"src", "lib", "source", "sources", "doc", "docs"})  # below them people name folders so themselves
-_PROSE = frozenset({".md", ".markdown", ".rst", ".txt", ".adoc", ".org"})
-_GENERATED_NAME = re.compile(
-    r"(?:_pb2(?:_grpc)?\.pyi?|\.pb\.\w+|\.min\.\w+|\.g\.\w+|_generated\.\w+|\.generated\.\w+)$"
-)
-
-
-def share_of(path: str, *, generated: bool = False) -> float:
-    """What a file counts beside a source file of equal merit; `generated`: it says so itself, whatever its path."""
-    share = ROLE_SHARES[role_of(path)]
-    return min(share, ROLE_SHARES[FileRole.GENERATED]) if generated else share
 
 
 @lru_cache(maxsize=100_000)
@@ -65,6 +94,39 @@ def role_of(path: str) -> FileRole:
     return FileRole.PROSE if pure.suffix.lower() in _PROSE else FileRole.SOURCE
 
 
+def share_of(path: str, *, generated: bool = False) -> float:
+    """What a file counts beside a source file of equal merit; `generated`: it says so itself, whatever its path."""
+    share = ROLE_SHARES[role_of(path)]
+    return min(share, ROLE_SHARES[FileRole.GENERATED]) if generated else share
+
+
+def is_generated(text: str, *, prose: bool = False) -> bool:
+    """Whether the comments at a text's beginning say so. In `prose` only comments that are not shown count."""
+    made = ordered = False
+    for line in _comments(text[:_HEAD_CHARS], prose):
+        said = line[_end_of(_LEADS.match(line)) :]
+        if _AT_GENERATED.match(line) or _SAYS.match(said) or _LOUD.match(said):
+            return True
+        made = made or bool(_MADE.match(said))
+        ordered = ordered or bool(_ORDER.search(line))
+    return made and ordered
+
+
+def says_generated(document: Document) -> bool:
+    """Whether a document says so; in prose, which may speak of generators, only where it is not shown."""
+    return is_generated(document.text, prose=role_of(document.path) is FileRole.PROSE)
+
+
+def marked(kind: str) -> str:
+    """The kind of a definition, or '', as that of one that a program wrote."""
+    return f"{GENERATED} {kind}".rstrip()
+
+
+def is_marked(kind: str) -> bool:
+    """Whether a kind is one of those."""
+    return kind == GENERATED or kind.startswith(f"{GENERATED} ")
+
+
 def _is_built(folders: tuple[str, ...]) -> bool:
     """In the output of a build: at the top, or in a package of a repository of packages."""
     for folder in map(str.lower, folders):
@@ -73,3 +135,28 @@ def _is_built(folders: tuple[str, ...]) -> bool:
         if folder in _WRITTEN:
             return False
     return False
+
+
+def _comments(head: str, prose: bool) -> Iterator[str]:
+    """What the comments say, line by line, until a few lines of code have come."""
+    closing, code = "", 0
+    for line in map(str.strip, head.split("\n")):
+        sign = _end_of(_SIGNS.match(line))
+        if closing:
+            yield line[sign:].strip()
+            closing = "" if closing in line else closing
+        elif sign and not (prose and not line.startswith(_HIDDEN_IN_PROSE)):
+            yield line[sign:].strip()
+            closing = next((end for begin, end in _BLOCKS.items() if _begins_block(line, begin, end)), "")
+        elif line:
+            code += 1
+            if code > _CODE_LINES or any(line.count(quotes) % 2 for quotes in _LONG_STRINGS):
+                return
+
+
+def _begins_block(line: str, begin: str, end: str) -> bool:
+    return line.startswith(begin) and end not in line[len(begin) :]
+
+
+def _end_of(found: re.Match[str] | None) -> int:
+    return 0 if found is None else found.end()

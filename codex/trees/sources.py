@@ -16,13 +16,36 @@ from pathlib import Path
 
 from codex.documents import name_of
 from codex.errors import SourceError
-from codex.trees.forest import joined
 from codex.trees.git import Git, available
 from codex.trees.ignore import Globs
-from codex.trees.kernel_files import made_up_by_kernel
-from codex.trees.named import as_named
+from codex.trees.port import labelled_name
 
 _URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
+MOUNTS = Path("/proc/self/mounts")
+MADE_UP = frozenset(
+    {
+        "proc",
+        "sysfs",
+        "devtmpfs",
+        "devpts",
+        "cgroup",
+        "cgroup2",
+        "securityfs",
+        "debugfs",
+        "tracefs",
+        "bpf",
+        "pstore",
+        "efivarfs",
+        "configfs",
+        "mqueue",
+        "fusectl",
+        "binfmt_misc",
+        "rpc_pipefs",
+        "nsfs",
+        "selinuxfs",
+    }
+)
+DEVICES = Path("/dev")  # in containers an ordinary file system in memory
 
 
 @dataclass(frozen=True)
@@ -83,7 +106,7 @@ class CodexSource:
 
     def named(self, globs: Globs) -> frozenset[str]:
         """Safe names, as the codex has them, of files that the user named one by one."""
-        files = {name_of(joined(root.label, name)) for root in self.roots for name in root.files or ()}
+        files = {name_of(labelled_name(root.label, name)) for root in self.roots for name in root.files or ()}
         return frozenset(files) | {name_of(path) for path in globs.literal()}
 
     @property
@@ -124,7 +147,7 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
         return Root("", Path(), url=url, revision=named or revision)
     home = os.path.expanduser(source)  # noqa: PTH111 - pathlib raises where ~NAME is nobody; this names what is not there
     path = Path(os.path.realpath(folder / home))
-    as_given = (as_named(folder / home, path),)
+    as_given = (path_as_named(folder / home, path),)
     kind = _kind_of(path)
     if system := made_up_by_kernel(path):
         raise SourceError(f"{path} holds no files of yours: the kernel makes it up ({system}); name a folder of code")
@@ -157,13 +180,13 @@ def _kind_of(path: Path) -> int:
 
 def _with_files_joined(roots: Sequence[Root]) -> list[Root]:
     """Single files of one folder are one root."""
-    joined: dict[Path, list[tuple[str, str]]] = {}
+    labelled_name: dict[Path, list[tuple[str, str]]] = {}
     for root in roots:
         if root.files:
-            joined.setdefault(root.path, []).extend(zip(root.files, root.named, strict=True))
+            labelled_name.setdefault(root.path, []).extend(zip(root.files, root.named, strict=True))
     singles = [
         Root("", path, files=tuple(name for name, _ in found), named=tuple(named for _, named in found))
-        for path, found in ((path, sorted(files)) for path, files in joined.items())
+        for path, found in ((path, sorted(files)) for path, files in labelled_name.items())
     ]
     return [root for root in roots if not root.files] + singles
 
@@ -201,3 +224,33 @@ def _title(root: Root) -> str:
 def _shown(url: str) -> str:
     """A URL as it may be printed and logged: a token before the host is a secret."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def made_up_by_kernel(path: Path, mounts: Path = MOUNTS) -> str:
+    """The kind of file system that `path` (absolute, without links) lies in if the kernel makes it up, else ''."""
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    place, kind = Path("/"), ""
+    for fields in (line.split(" ") for line in lines):
+        if len(fields) < 3:
+            continue
+        point = Path(_plain(fields[1]))
+        # Of two at one place the later one covers the earlier.
+        if path.is_relative_to(point) and len(point.parts) >= len(place.parts):
+            place, kind = point, fields[2]
+    if kind in MADE_UP:
+        return kind
+    return "devices" if place == DEVICES else ""
+
+
+def _plain(escaped: str) -> str:
+    """Mounts write blanks and backslashes as three octal digits."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), escaped)
+
+
+def path_as_named(given: Path, path: Path) -> str:
+    """Absolute and without `..`; where that would not lead to `path`, `path`: `..` behind a link is another folder."""
+    plain = os.path.abspath(given)  # noqa: PTH100 - resolve() would follow links
+    return plain if os.path.realpath(plain) == str(path) else str(path)

@@ -17,12 +17,11 @@ from pathlib import Path
 
 from codex.documents import name_of
 from codex.errors import GitError, SourceError
-from codex.order import BEING_WRITTEN, by_age, by_commits
 from codex.progress import Cancelled, insist, never
 from codex.trees import git
 from codex.trees.git import Git
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
-from codex.trees.port import CandidateFile, FileBytes, Scan, Skipped, TreeState
+from codex.trees.port import BEING_WRITTEN, CandidateFile, FileBytes, Scan, Skipped, TreeState, by_age, by_commits
 
 _RULES_BYTES = 1 << 20  # an ignore file larger than this is none
 _SETTLED_NS = 2_000_000_000  # file systems and kernels tick coarsely: a younger file may change under the same stamp

@@ -1,11 +1,52 @@
-"""Chunks by what they mean: a question's vector, the nearest texts, the places where these stand now."""
+"""Chunks by what they mean: a question's vector, the nearest texts, their places, and whether the nearest is near.
+
+Every question has a nearest text. How near is near differs from model to model, and within one model from codex to codex.
+So it is measured: how near the same codex comes, in the same model, to questions that have nothing to do with code. A
+question that stands out among them has something to find. Measured and not used: how far the nearest text stands out among
+the codex's other texts. Of a question about everything here it does so as much as of one about nothing (docs/meaning.md).
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
 
 from codex.archive.archive import Archive
 from codex.archive.definitions import ChunkPlace
 from codex.vectors.filling import fault
-from codex.vectors.port import Embedder, EmbeddingFailed, VectorIndex, space_of
+from codex.vectors.port import Embedder, EmbeddingFailed, Space, VectorIndex, space_of
 
 _SPARE = 1.5  # vectors of texts that an edit has removed stay a while, and take places among the nearest
+FAR = 3.0  # deviations: the usual bound of an outlier
+_NORMAL = 1.4826  # of a median deviation: the standard deviation of what is normally distributed
+# Each about something else, so that a codex about one of these things moves one of them and not their median; in several
+# languages, because a model that does not know one puts all that is said in it near each other.
+UNRELATED = (
+    "How long does bread dough have to rise?",
+    "Which trees keep their leaves in winter?",
+    "When was the old bridge over the river built?",
+    "Why is the sea salty?",
+    "Who sang at the opera last night?",
+    "How is wool spun into yarn?",
+    "What do hedgehogs eat in spring?",
+    "How far is the moon from the earth?",
+    "Which shoes are good for walking in snow?",
+    "How do I get red wine out of a carpet?",
+    "When are the strawberries ripe?",
+    "What was the weather like in Lisbon yesterday?",
+    "Why did the Roman empire fall?",
+    "How do you teach a puppy to sit?",
+    "Which muscles does swimming train?",
+    "How many strings does a harp have?",
+    "How do I grow tomatoes on a balcony?",
+    "What does a visit to the dentist cost?",
+    "Where can I buy fresh flowers on a Sunday?",
+    "Who wrote the poem about the raven?",
+    "Warum ist der Himmel blau?",
+    "Quand part le dernier train pour Lyon ?",
+    "¿Cuánto cuesta un billete de avión?",
+    "Come si fa il pesto alla genovese?",
+)
 
 
 def nearest_chunks(
@@ -32,3 +73,61 @@ def nearest_chunks(
         if len(found) >= n or ask >= held:
             return tuple(found[:n])
         ask *= 4
+
+
+def stands_out(cosine: float, background: Sequence[float]) -> bool:
+    """Whether a question's nearest text is nearer than those of unrelated questions are to them: more than FAR robust
+    standard deviations above their median (median absolute deviation; Leys et al., 2013). False without a background.
+
+    Only differences of cosines of one model are compared: stretching and moving all of them changes nothing.
+    """
+    if not background:
+        return False
+    middle = median(background)
+    spread = _NORMAL * median(abs(one - middle) for one in background)
+    return cosine > middle + FAR * spread
+
+
+class Background:
+    """How near codices come to unrelated questions; remembered until their vectors are more or fewer. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, list[list[float]]] = {}  # vectors of the unrelated questions, by embedder
+        self._nearest: dict[str, _Measured] = {}  # by codex
+        self._lock = threading.Lock()
+
+    def of(self, codex: str, embedder: Embedder, vectors: VectorIndex) -> tuple[float, ...]:
+        """The cosine of each unrelated question and the text of the codex that is nearest to it.
+
+        Asks the model once in its life. Raises EmbeddingFailed, VectorError.
+        """
+        space = space_of(embedder)
+        held = vectors.count(codex, space)
+        with self._lock:
+            known = self._nearest.get(codex)
+        if known is None or (known.space, known.held) != (space, held):
+            near = [vectors.nearest(codex, space, asked, 1) for asked in self._vectors(embedder)]
+            known = _Measured(space, held, tuple(cosine for one in near for _, cosine in one))
+            with self._lock:
+                self._nearest[codex] = known
+        return known.cosines
+
+    def _vectors(self, embedder: Embedder) -> list[list[float]]:
+        with self._lock:
+            known = self._asked.get(embedder.name)
+        if known is not None:
+            return known
+        made = embedder.embed(UNRELATED)
+        wrong = fault(made, len(UNRELATED), embedder.dimensions)
+        if wrong:
+            raise EmbeddingFailed(f"the embedding model {embedder.name!r} {wrong}; it cannot be used")
+        with self._lock:
+            self._asked = {embedder.name: made}
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    space: Space
+    held: int  # vectors
+    cosines: tuple[float, ...]

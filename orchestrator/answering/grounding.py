@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.amendments import Amendment, ChangeKind
-from codex.citations import Files, ShownLines, check
-from codex.cited import cited
+from codex.citations import Files, ShownLines, check, cited
+from codex.following.amendments import Amendment, ChangeKind
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexPiece, Evidence, TurnContext, TurnView
 from orchestrator.answering.selection import Passage

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from codex.amendments import effective
 from codex.errors import CodexError
+from codex.following.amendments import effective
 from formatters.context import AttachmentView
 from orchestrator.codices.state import CodexState
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codex.databases import open_database, transaction
-from codex.databases import translated as faults_of
+from codex.catalog.databases import open_database, transaction
+from codex.catalog.databases import translated as faults_of
 from orchestrator.codices.faults import translated
 from orchestrator.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.nearest import instead

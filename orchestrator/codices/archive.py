@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from codex.amendments import effective
 from codex.archive.archive import Archive, ArchiveDamaged
 from codex.catalog.generations import FileEntry
 from codex.documents import Document
 from codex.errors import CodexError
+from codex.following.amendments import effective
 from codex.library import Library
-from codex.searching.asked import asked
 from codex.searching.neighbourhood import Neighbourhoods
+from codex.searching.question import asked
 from codex.searching.search import Search
 from codex.searching.search import SearchResult as Chunks
 from orchestrator.prompt.evidence import FoundPassage, FoundPassages

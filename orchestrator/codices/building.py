@@ -11,17 +11,17 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codex.amendments import Amendment as Entry
-from codex.amendments import ChangeKind, effective
-from codex.archive.prepare import Remembered
+from codex.archive.prepare import BytesCache
 from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.documents import Document, lines
 from codex.errors import CodexError, SourceError
+from codex.following.amendments import Amendment as Entry
+from codex.following.amendments import ChangeKind, effective
 from codex.library import Library
+from codex.loading import SampledFile, draw_sample
 from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.lore_file import LoreFile
-from codex.trees.sampling import SampledFile, drawn
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.codices.coverages import CoverageDrafter, CoverageDrafts, chosen, churn_of, whole_tokens
@@ -73,7 +73,7 @@ class CodexBuilder:
     voice: ChatModel
     settings: CoverageSettings
     clock: Callable[[], float]
-    remembered: Remembered
+    remembered: BytesCache
     ledger: CodexStateStore
     chunks: Callable[[str], int]
 
@@ -154,7 +154,7 @@ class CodexBuilder:
 
     def _about(self, generation: Generation) -> int:
         """Tokens of a codex that is too large to be counted, from a sample of its files."""
-        chosen = drawn(generation.entries, lambda one: one.path, lambda one: one.size)
+        chosen = draw_sample(generation.entries, lambda one: one.path, lambda one: one.size)
         documents = self.library.documents_of(chosen)
         sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
         return whole_tokens(sample, len(generation.entries), generation.bytes, self.voice.count_in_thread)

@@ -16,23 +16,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.archive.prepare import Remembered
+from codex.archive.prepare import BytesCache
 from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
-from codex.graph.centrality import Gist, centrality, gist
-from codex.graph.repomap import repo_map
+from codex.graph.repomap import Gist, centrality, gist, repo_map
+from codex.loading import SampledFile, sample_head, scale_up
+from codex.outline.coverage import Heat, hot, skeleton
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, outline
+from codex.process_memory import gc_pause
 from codex.progress import Meter, Report
-from codex.tiers import Heat, hot, skeleton
-from codex.trees.forest import joined
 from codex.trees.git import Git, available
 from codex.trees.opening import History
+from codex.trees.port import labelled_name
 from codex.trees.roles import ROLE_SHARES, role_of
-from codex.trees.sampling import SampledFile, head, scaled
 from codex.trees.walk import has_repository
-from codex.unswept import unswept
 from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
@@ -63,10 +62,10 @@ class CoverageDrafter:
 
     documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
     count: Count
-    remembered: Remembered
+    remembered: BytesCache
     settings: CoverageSettings
 
-    @unswept()
+    @gc_pause()
     def drafts(
         self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: Report, *, ranked: bool
     ) -> CoverageDrafts:
@@ -226,7 +225,7 @@ def churn_of(histories: Sequence[History], clock: Callable[[], float] = time.mon
             waiting += _submodules(history, lambda: clock() > deadline)
         except (GitError, LoadCancelled):
             continue
-        found |= Counter(joined(history.label, name_of(path)) for path in paths)
+        found |= Counter(labelled_name(history.label, name_of(path)) for path in paths)
     return found
 
 
@@ -248,7 +247,7 @@ def _submodules(history: History, late: Callable[[], bool]) -> list[History]:
     staged = Git(history.folder).records("ls-files", "-z", "--stage", cancelled=late)
     places = (entry.partition("\t")[2] for entry in staged if entry.startswith(_SUBMODULE))
     return [
-        History(joined(history.label, name_of(place)), history.folder / place, None)
+        History(labelled_name(history.label, name_of(place)), history.folder / place, None)
         for place in places
         if has_repository(history.folder / place)
     ]
@@ -260,13 +259,13 @@ def _counted(documents: Sequence[Document], count: Count) -> list[int]:
 
 def whole_tokens(sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count) -> int:
     """Tokens of all files with their headings."""
-    heads = [head(one.text or "") for one in sample]
+    heads = [sample_head(one.text or "") for one in sample]
     counts = count(heads)
     shares = [
         (one.size, tokens / len(text.encode("utf-8", "replace")) if text else 0.0)
         for one, text, tokens in zip(sample, heads, counts, strict=True)
     ]
-    return scaled(shares, total_bytes) + HEADING * files
+    return scale_up(shares, total_bytes) + HEADING * files
 
 
 def skeleton_tokens(sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count) -> int:
@@ -274,7 +273,7 @@ def skeleton_tokens(sample: Sequence[SampledFile], files: int, total_bytes: int,
     made = [skeleton(Document(one.path, one.text, "", one.size)) if one.text else "" for one in sample]
     counts = count(made)
     shares = [(one.size, tokens / one.size if one.size else 0.0) for one, tokens in zip(sample, counts, strict=True)]
-    return scaled(shares, total_bytes) + HEADING * files
+    return scale_up(shares, total_bytes) + HEADING * files
 
 
 def map_of(sample: Sequence[SampledFile], files: int, count: Count, most: int) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from codex.errors import CodexError
-from codex.following import outside
+from codex.following import comparing
 from codex.following.comparing import Comparing
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.codices import Codices
@@ -139,10 +139,10 @@ class FreshnessGauge:
         if self.watching.state(name).watched:
             return ""
         try:
-            if outside.is_folders(self.shelf.library, name):
+            if comparing.is_folders(self.shelf.library, name):
                 self.comparing.want(name, compared_at(self.shelf.ledger, name))
-            return outside.moved(self.shelf.library, name) or differing(
-                outside.differing(self.shelf.library, name, paths)
+            return comparing.moved(self.shelf.library, name) or differing(
+                comparing.differing(self.shelf.library, name, paths)
             )
         except CodexError as fault:
             return f"what stands on disk cannot be compared: {fault}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from codex.amendments import RebaseCase, RebaseDecision, should_rebase
+from codex.following.amendments import RebaseCase, RebaseDecision, should_rebase
 from codex.library import Library
 from formatters.context import IdentityView
 from orchestrator.codices.faults import mended, translated

@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from codex.amendments import Amendment, ChangeKind
 from codex.documents import Document, lines
-from codex.line_changes import Block, changed_blocks
+from codex.following.amendments import Amendment, Block, ChangeKind, changed_blocks
 from codex.outline.symbols import Symbol, outline
 from formatters.context import CodexPiece
 

@@ -14,10 +14,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codex.loading import LoadResult
+from codex.loading import LoadResult, SampledFile, sample_head
 from codex.progress import CodexProgress, progress_at
 from codex.trees.ignore import Globs
-from codex.trees.sampling import SampledFile, head
 from codex.trees.sources import LoadSpec as Wanted
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.codices import Codices
@@ -217,7 +216,7 @@ def known_from(sample: Sequence[SampledFile], files: int) -> str:
     """How a survey knows its figures: a sample may leave out files, and the ends of long ones."""
     if len(sample) < files:
         return f"estimated from {len(sample):,} of {files:,} files"
-    whole = all(head(one.text or "") == (one.text or "") for one in sample)
+    whole = all(sample_head(one.text or "") == (one.text or "") for one in sample)
     return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from codex.amendments import Amendment
 from codex.catalog.generations import Generation
 from codex.citations import Files
+from codex.following.amendments import Amendment
 from codex.trees.port import TreeState
 from formatters.context import CodexView, IdentityView
 from orchestrator.prompt.coverage import (

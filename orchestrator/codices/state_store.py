@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from codex.catalog.renewable import Renewable
+from codex.catalog.databases import Renewable
 from codex.errors import CatalogError
 from formatters.context import IdentityView
 

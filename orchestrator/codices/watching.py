@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from codex.errors import CodexError
-from codex.following.gathering import ChangeBatch
-from codex.following.watch import Watcher
+from codex.following.watch import ChangeBatch, Watcher
 from codex.library import Library
 from codex.settings import WatchSettings
 from codex.trees.walk import DiskTree

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from codex.tokens import TokenStore
+from codex.catalog.tokens import TokenStore
 from formatters.context import ToolView
 from formatters.conversation import Way
 from formatters.probe import Placement, probe

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.memory_archive import MemoryArchive
 
 from codex.archive.archive import Archive
 from codex.archive.definitions import ChunkPlace
 from codex.archive.identifiers import words
 from codex.archive.lance import LanceArchive
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
 from codex.searching.search import Search
 

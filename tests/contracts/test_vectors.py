@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.memory_vectors import MemoryVectors
 
 from codex.vectors.lance import LanceVectors
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import Space, VectorIndex
 
 SPACE = Space("words", 4)

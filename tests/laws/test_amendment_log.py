@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, AmendmentWriter, ChangeKind, effective, new_entries
 from codex.documents import Document
+from codex.following.amendments import Amendment, AmendmentWriter, ChangeKind, effective, new_entries
 
 DIGESTS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123"), max_size=4)
 TELLER = AmendmentWriter(

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex.archive.grams import may_hold, sketch
 from codex.archive.lance import LanceArchive
+from codex.archive.substring_index import may_hold, sketch
 from codex.documents import Document, digest_of
 
 TEXTS = st.text(alphabet="ab_ .('é\U0001f600\ud800\n", max_size=40)

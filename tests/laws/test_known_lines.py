@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, ChangeKind
 from codex.documents import Document, lines
+from codex.following.amendments import Amendment, ChangeKind
 from formatters.context import CodexPiece
 from orchestrator.codices.known_lines import MOVED, base_of, heads_in, known_now, moved_heads, parts_of, span_now
 

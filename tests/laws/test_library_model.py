@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.prefixes import shared_prefix
 
-from codex.amendments import effective
 from codex.documents import digest_of
+from codex.following.amendments import effective
 from codex.library import Library
-from codex.order import next_order
+from codex.loading import next_order
 from codex.trees.sources import LoadSpec
 
 PATHS = st.sampled_from(["a.py", "b.py", "deep/c.py", "deep/er/d.py", "grün.md", "e\udcff.py"])

@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex import line_changes
-from codex.line_changes import Block, changed_blocks
+from codex.following import amendments
+from codex.following.amendments import Block, changed_blocks
 
 LINES = st.lists(st.sampled_from("abcdefghxyz}"), max_size=30)
 
@@ -56,6 +56,6 @@ def test_lines_that_repeat_a_thousand_times_are_compared_in_no_time() -> None:
 
 
 def test_very_many_lines_without_one_that_is_alone_are_taken_for_changed(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(line_changes, "_COMPARED", 10)
+    monkeypatch.setattr(amendments, "_COMPARED", 10)
     old, new = list("abababab"), list("bbaabbaaa")
     assert laid_over(old, new, changed_blocks(old, new)) == new

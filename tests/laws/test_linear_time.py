@@ -13,17 +13,16 @@ from typing import TypeVar
 import pytest
 
 from codex.archive.identifiers import identifiers, query_words, words
-from codex.cited import cited
-from codex.codex_names import name_from
+from codex.citations import cited
 from codex.documents import decode, name_of
 from codex.errors import SourceError
 from codex.graph.modules import Modules
-from codex.outline.plain import first_lines, plain_symbols
 from codex.outline.signatures import _TAG, _bare
-from codex.searching.asked import asked
+from codex.outline.symbols import first_lines, plain_symbols
+from codex.reload_match import name_from
+from codex.searching.question import asked
 from codex.trees.lore_file import parse_lore_file
-from codex.trees.origins import is_generated
-from codex.trees.roles import role_of
+from codex.trees.roles import is_generated, role_of
 from codex.trees.secrets import find_secret
 from formatters.context import IdentityView, SigilView, TurnContext
 from formatters.registry import builtin, write_prompt

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from codex.tokens import TokenStore
+from codex.catalog.tokens import TokenStore
 
 TEXTS = st.lists(st.text(alphabet="ab \ud800é", max_size=4), max_size=5)
 

@@ -4,8 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from codex.archive.identifiers import words
-from codex.archive.stems import stem
+from codex.archive.identifiers import stem, words
 from codex.vectors.port import EmbeddingFailed
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from codex.archive.archive import Archive
-from codex.catalog.renewable import Renewable
+from codex.catalog.databases import Renewable
 from codex.errors import CodexError
 from codex.searching.search import Search
 from codex.vectors.lance import LanceVectors

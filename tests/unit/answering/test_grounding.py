@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from codex.amendments import Amendment, ChangeKind
 from codex.citations import Files
+from codex.following.amendments import Amendment, ChangeKind
 from formatters.blocks import Role
 from formatters.context import AmendmentView as CodexNews
 from formatters.context import (

@@ -1,7 +1,15 @@
 import pytest
 
-from codex.amendments import Amendment, AmendmentWriter, ChangeKind, RebaseCase, effective, new_entries, should_rebase
 from codex.documents import Document
+from codex.following.amendments import (
+    Amendment,
+    AmendmentWriter,
+    ChangeKind,
+    RebaseCase,
+    effective,
+    new_entries,
+    should_rebase,
+)
 
 
 def document(path: str, digest: str) -> Document:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex import batches as module
-from codex.batches import batches
+from codex.archive import prepare as module
+from codex.archive.prepare import batches
 from codex.documents import Document
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from codex.archive.lance import LanceArchive
-from codex.catalog.remembered import SqliteRemembered
+from codex.catalog.databases import SqliteBytesCache
+from codex.catalog.tokens import TokenStore
 from codex.documents import Document
 from codex.library import Library
-from codex.tokens import TokenStore
 from codex.trees.sources import LoadSpec
 
 FILES = 12
@@ -58,13 +58,13 @@ class Work:
         self.parsed = 0
         self._store = TokenStore(folder / "tokens.sqlite3")
         self.library = Library(folder / "data", indexer=Indexed(self.archive), count=self._count)
-        put = SqliteRemembered.put
+        put = SqliteBytesCache.put
 
-        def noted(one: SqliteRemembered, entries: Sequence[tuple[str, bytes]]) -> None:
+        def noted(one: SqliteBytesCache, entries: Sequence[tuple[str, bytes]]) -> None:
             self.parsed += len(entries)
             put(one, entries)
 
-        patch.setattr(SqliteRemembered, "put", noted)
+        patch.setattr(SqliteBytesCache, "put", noted)
 
     def done(self, root: Path) -> tuple[int, int]:
         """A load's work: (files parsed, texts tokenised)."""

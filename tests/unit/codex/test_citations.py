@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.citations import CheckedCitation, Files, ShownLines, check
-from codex.cited import cited
+from codex.citations import CheckedCitation, Files, ShownLines, check, cited
 
 LINES = {"src/a.py": 20, "src/b.py": 5, "lib/b.py": 5, "Makefile": 3, "docs/My-file.v2.md": 9}
 

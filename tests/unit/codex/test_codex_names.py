@@ -1,6 +1,6 @@
 import pytest
 
-from codex.codex_names import free_name, insist_on_name, name_from
+from codex.reload_match import free_name, name_from, valid_name
 
 
 @pytest.mark.parametrize(
@@ -8,7 +8,7 @@ from codex.codex_names import free_name, insist_on_name, name_from
     [("flask", "flask"), ("My Project!", "My-Project"), (".hidden", "hidden"), ("日本", "codex"), ("none", "none-1")],
 )
 def test_any_text_leads_to_a_name_that_can_be_used(text: str, name: str) -> None:
-    assert insist_on_name(name_from(text)) == name
+    assert valid_name(name_from(text)) == name
 
 
 def test_a_proposed_name_is_free() -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from codex.freed_memory import give_back, give_back_at_once
+from codex.process_memory import give_back, give_back_at_once
 
 
 def test_the_c_library_is_asked_to_give_back_all_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

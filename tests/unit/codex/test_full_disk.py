@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from support.small_disk import small_disk
 
-from codex.catalog.remembered import SqliteRemembered
-from codex.databases import open_database
+from codex.catalog.databases import SqliteBytesCache, open_database
+from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
-from codex.tokens import TokenStore
 from orchestrator.answering.sessions import opened
 from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
@@ -105,14 +104,14 @@ def test_a_cache_in_whose_place_something_else_stands_is_done_without(tmp_path: 
     os.mkfifo(tmp_path / "tokens.sqlite3")
     os.mkfifo(tmp_path / "prepared.sqlite3")
     assert TokenStore(tmp_path / "tokens.sqlite3").counts(Words(), ["a b"]) == [2]
-    remembered = SqliteRemembered(tmp_path / "prepared.sqlite3")
+    remembered = SqliteBytesCache(tmp_path / "prepared.sqlite3")
     remembered.put([("a", b"1")])
     assert remembered.get("a") is None
 
 
 @pytest.mark.parametrize("when", ["opened", "open"])
 def test_what_is_remembered_stays_when_the_disk_is_full(disk: Path, when: str) -> None:
-    remembered = SqliteRemembered(disk / "r.sqlite3")
+    remembered = SqliteBytesCache(disk / "r.sqlite3")
     remembered.put([("a", b"1")])
     if when == "opened":
         remembered.close()

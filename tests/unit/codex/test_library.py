@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.libraries import MemoryIndex, fill, request, texts
 
-from codex.amendments import ChangeKind
 from codex.errors import LoadCancelled, LoadRunning, SourceError, UnknownCodex
+from codex.following.amendments import ChangeKind
 from codex.library import Library
 from codex.locks import load_lock
 from codex.progress import CodexProgress

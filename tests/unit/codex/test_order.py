@@ -1,6 +1,7 @@
 from support.prefixes import shared_prefix
 
-from codex.order import by_age, by_commits, fresh_order, next_order
+from codex.loading import fresh_order, next_order
+from codex.trees.port import by_age, by_commits
 
 DAY = 86_400 * 10**9
 

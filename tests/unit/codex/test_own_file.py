@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from codex.databases import open_database, transaction
+from codex.catalog.databases import insist_on_own_file, open_database, transaction
 from codex.errors import Misplaced
-from codex.own_file import insist_on_own_file
 
 SCHEMA = ("CREATE TABLE one (value INTEGER);",)
 

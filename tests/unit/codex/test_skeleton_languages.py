@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from codex.documents import Document, lines
+from codex.outline.coverage import skeleton
 from codex.outline.languages import LANGUAGES, language_of
-from codex.tiers import skeleton
 
 # Blank lines and comments before the definitions: a number that is only counted up would be wrong.
 SAMPLES = {

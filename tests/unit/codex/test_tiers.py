@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.documents import Document, lines
+from codex.outline.coverage import Heat, hot, skeleton
 from codex.outline.symbols import outline
-from codex.tiers import Heat, hot, skeleton
 
 TEXT = '''"""A module."""
 LIMIT = 3

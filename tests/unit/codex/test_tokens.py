@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from codex.databases import open_database
-from codex.tokens import SCHEMA, TokenStore
+from codex.catalog.databases import open_database
+from codex.catalog.tokens import SCHEMA, TokenStore
 
 
 class Words:

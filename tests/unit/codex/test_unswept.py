@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from codex.unswept import unswept
+from codex.process_memory import gc_pause
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def build(count: int) -> list[list[int]]:
 def test_no_full_collection_begins_inside_however_much_is_built(full: list[int]) -> None:
     gc.collect()
     before = len(full)
-    with unswept():
+    with gc_pause():
         kept = build(1_000_000)
         assert len(full) == before
     del kept
@@ -43,7 +43,7 @@ def test_what_is_young_is_collected_inside_too() -> None:
     class Ring:
         pass
 
-    with unswept():
+    with gc_pause():
         for _ in range(10_000):
             ring = Ring()
             ring.self = ring  # type: ignore[attr-defined]
@@ -56,12 +56,12 @@ def test_the_last_who_leaves_brings_back_what_was_and_so_does_a_failure() -> Non
     both = Barrier(2)
 
     def work() -> None:
-        with unswept():
+        with gc_pause():
             both.wait()
             both.wait()
 
     def fail() -> None:
-        with unswept():
+        with gc_pause():
             both.wait()
             raise ValueError("broken")
 

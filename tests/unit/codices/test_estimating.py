@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.library import Library
+from codex.loading import SAMPLE_FILES, SAMPLE_HEAD, SampledFile, draw_sample, sample_head, scale_up
 from codex.trees.ignore import Globs
-from codex.trees.sampling import FILES, HEAD, SampledFile, drawn, head, scaled
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.coverages import surveyed, whole_tokens
 from orchestrator.codices.loading import known_from
@@ -39,7 +39,7 @@ def test_an_estimate_is_near_what_counting_gives(library):
     found = library.survey(request)
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(STANDARD_LIBRARY.glob("*.py"))]
     exact = sum(count(texts))
-    assert found.files > FILES == len(found.sample)
+    assert found.files > SAMPLE_FILES == len(found.sample)
     assert whole_tokens(found.sample, 0, found.bytes, count) == pytest.approx(exact, rel=0.1)
 
 
@@ -100,9 +100,9 @@ def test_all_tiers_of_a_survey_are_estimated(library, tmp_path):
     )
 )
 def test_a_sample_is_bounded_never_empty_and_the_same_in_any_order(files):
-    chosen = drawn(files, lambda one: one[0], lambda one: one[1])
-    assert chosen == drawn(list(reversed(files)), lambda one: one[0], lambda one: one[1])
-    assert len(chosen) <= FILES
+    chosen = draw_sample(files, lambda one: one[0], lambda one: one[1])
+    assert chosen == draw_sample(list(reversed(files)), lambda one: one[0], lambda one: one[1])
+    assert len(chosen) <= SAMPLE_FILES
     assert bool(chosen) == bool(files)
     assert len(chosen) == 1 or sum(size for _, size in chosen) <= 8 << 20
 
@@ -110,15 +110,15 @@ def test_a_sample_is_bounded_never_empty_and_the_same_in_any_order(files):
 @given(st.text(max_size=100), st.integers(1, 2_000))
 def test_a_head_begins_the_text_and_ends_a_line_where_it_can(line, times):
     text = (line + "\n") * times
-    begun = head(text)
+    begun = sample_head(text)
     assert text.startswith(begun)
-    assert len(begun) <= HEAD
+    assert len(begun) <= SAMPLE_HEAD
     assert begun.endswith("\n")
 
 
 def test_shares_are_weighed_by_size():
-    assert scaled([(100, 0.5), (300, 0.1)], 4_000) == 800
-    assert scaled([], 10) == 0
+    assert scale_up([(100, 0.5), (300, 0.1)], 4_000) == 800
+    assert scale_up([], 10) == 0
 
 
 def test_figures_are_called_estimates_only_where_something_was_not_read():

@@ -4,8 +4,8 @@ from functools import partial
 
 import anyio
 import pytest
+from support.memory_archive import MemoryArchive
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search

@@ -2,8 +2,8 @@
 
 import pytest
 
+from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import FileEntry
-from codex.catalog.remembered import SqliteRemembered
 from codex.library import Library
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.building import Lines
@@ -34,7 +34,7 @@ def library(tmp_path):
 
 def drafting(library, tmp_path, read=None):
     return CoverageDrafter(
-        read or library.documents_of, count, SqliteRemembered(tmp_path / "r.sqlite3"), CoverageSettings()
+        read or library.documents_of, count, SqliteBytesCache(tmp_path / "r.sqlite3"), CoverageSettings()
     )
 
 

@@ -155,17 +155,17 @@ def test_a_closed_archive_opens_again(tmp_path: Path) -> None:
     assert archive.matches("c", ["shared_a"], 1) == LanceArchive(tmp_path).matches("c", ["shared_a"], 1)
 
 
-def test_warming_reads_the_cards_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warming_reads_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = stored(tmp_path)
     expected = archive.definitions("c", ["shared_a"])
     scans: list[object] = []
-    cards = archive_lance.queries.cards
+    encoded_rows = archive_lance.queries.encoded_rows
 
     def counted(table: object) -> Iterator[str]:
         scans.append(table)
-        return cards(table)
+        return encoded_rows(table)
 
-    monkeypatch.setattr(archive_lance.queries, "cards", counted)
+    monkeypatch.setattr(archive_lance.queries, "encoded_rows", counted)
     again = LanceArchive(tmp_path)
     again.warm("c")
     assert again.definitions("c", ["shared_a"]) == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive.late_package import late
+from codex.archive.tables import lazy_import
 
 LANCEDB = """
 import sys
@@ -34,14 +34,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_module_below_is_imported_without_the_package_s_own(package: str) -> None:
-    late(package)
+    lazy_import(package)
     from heavy.one import ONE  # type: ignore[import-not-found]
 
     assert (ONE, "heavy.two" in sys.modules) == (1, False)
 
 
 def test_a_name_of_the_package_runs_it_once(package: str) -> None:
-    late(package)
+    lazy_import(package)
     import heavy
 
     assert not hasattr(heavy, "__wrapped__")
@@ -51,11 +51,11 @@ def test_a_name_of_the_package_runs_it_once(package: str) -> None:
 
 
 def test_what_is_not_there_or_was_imported_is_left_alone(package: str) -> None:
-    late("no_such_package")
+    lazy_import("no_such_package")
     assert "no_such_package" not in sys.modules
     import heavy
 
-    late(package)
+    lazy_import(package)
     assert sys.modules[package] is heavy
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from codex.archive.archive import ArchiveDamaged
+from codex.archive.folders import ReadingMark
 from codex.archive.lance import LanceArchive
-from codex.archive.reading_mark import ReadingMark
 from codex.documents import Document, digest_of
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -85,9 +85,9 @@ def test_many_reads_that_went_well_make_an_earlier_end_forgotten(tmp_path: Path)
     (tmp_path / "reading").write_bytes(b"1")
     mark = ReadingMark(tmp_path)
     for _ in range(100):
-        with mark.standing():
+        with mark.reading():
             pass
-    with mark.standing():
+    with mark.reading():
         assert (tmp_path / "reading").read_bytes() == b"1"
     mark.close()
     assert not ReadingMark(tmp_path).left_behind()
@@ -102,14 +102,14 @@ def test_what_was_only_written_when_a_process_ended_stays(tmp_path: Path) -> Non
 
 def test_another_process_that_lives_may_be_reading(tmp_path: Path) -> None:
     archive = stored(tmp_path)
-    with archive._folders.mark("c").standing():
+    with archive._folders.mark("c").reading():
         assert len(LanceArchive(tmp_path).matches("c", ["word"], 5)) == 2
 
 
 def test_a_mark_stands_until_the_last_reader_has_left(tmp_path: Path) -> None:
     mark, file = ReadingMark(tmp_path), tmp_path / "reading"
-    with mark.standing():
-        with mark.standing():
+    with mark.reading():
+        with mark.reading():
             assert file.read_bytes() == b"1"
         assert file.read_bytes() == b"1"
     assert file.read_bytes() == b"0"
@@ -118,25 +118,25 @@ def test_a_mark_stands_until_the_last_reader_has_left(tmp_path: Path) -> None:
 
 def test_an_error_of_a_reader_leaves_no_mark(tmp_path: Path) -> None:
     mark = ReadingMark(tmp_path)
-    with pytest.raises(KeyError), mark.standing():
+    with pytest.raises(KeyError), mark.reading():
         raise KeyError
     assert not mark.left_behind()
 
 
 def test_without_a_place_to_write_nothing_is_marked_and_nothing_fails(tmp_path: Path) -> None:
     mark = ReadingMark(tmp_path / "nowhere")
-    with mark.standing():
+    with mark.reading():
         assert not mark.left_behind()
 
 
 def test_a_closed_mark_is_left_behind_by_nobody_also_while_somebody_reads(tmp_path: Path) -> None:
     mark = ReadingMark(tmp_path)
-    with mark.standing():
+    with mark.reading():
         mark.close()
         assert not ReadingMark(tmp_path).left_behind()
         with (tmp_path / "other").open("wb", buffering=0) as other:  # has the number that the mark had
             mark.close()
-            with mark.standing():
+            with mark.reading():
                 assert not mark.left_behind()
             assert other.write(b"x") == 1
     assert (tmp_path / "other").read_bytes() == b"x"

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.amendments import Amendment, ChangeKind, effective
-from codex.catalog.catalog import Catalog, pack
+from codex.catalog.catalog import ENTRIES, SCHEMA, Catalog, pack
 from codex.catalog.generations import FileEntry, Generation, KnownFile
-from codex.catalog.rows import ENTRIES
-from codex.catalog.tables import SCHEMA
 from codex.documents import Document, digest_of
 from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
+from codex.following.amendments import Amendment, ChangeKind, effective
 from codex.trees.port import TreeState
 
 

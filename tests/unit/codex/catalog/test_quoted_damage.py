@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from codex.catalog.catalog import Catalog
-from codex.catalog.remembered import SqliteRemembered
+from codex.catalog.databases import SqliteBytesCache
 from codex.errors import DatabaseDamaged
 
 
@@ -25,7 +25,7 @@ def test_a_catalog_is_refused_as_damaged(tmp_path: Path) -> None:
 
 def test_what_may_be_forgotten_is_begun_again(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite3"
-    remembered = SqliteRemembered(path)
+    remembered = SqliteBytesCache(path)
     remembered.put([("a", b"1")])
     remembered.close()
     damage(path)

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from codex.catalog.remembered import SqliteRemembered
+from codex.catalog.databases import SqliteBytesCache
 
 
-def nothing_is_kept(remembered: SqliteRemembered, caplog: pytest.LogCaptureFixture) -> None:
+def nothing_is_kept(remembered: SqliteBytesCache, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             remembered.put([("a", b"1")])
             assert remembered.get("a") is None
-    assert [record.getMessage().endswith("nothing is remembered there") for record in caplog.records] == [True]
+    assert [record.getMessage().startswith("done without: ") for record in caplog.records] == [True]
 
 
 def test_a_folder_in_the_files_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "outlines.sqlite3"
     path.mkdir()
-    nothing_is_kept(SqliteRemembered(path), caplog)
+    nothing_is_kept(SqliteBytesCache(path), caplog)
 
 
 def test_a_file_in_the_folders_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cache").write_text("no folder")
-    nothing_is_kept(SqliteRemembered(tmp_path / "cache" / "outlines.sqlite3"), caplog)
+    nothing_is_kept(SqliteBytesCache(tmp_path / "cache" / "outlines.sqlite3"), caplog)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -37,7 +37,7 @@ def test_a_damaged_file_in_a_folder_that_may_not_be_written(tmp_path: Path, capl
     path.write_bytes(b"no database" * 1000)
     folder.chmod(0o500)
     try:
-        nothing_is_kept(SqliteRemembered(path), caplog)
+        nothing_is_kept(SqliteBytesCache(path), caplog)
     finally:
         folder.chmod(0o700)
 
@@ -45,7 +45,7 @@ def test_a_damaged_file_in_a_folder_that_may_not_be_written(tmp_path: Path, capl
 def test_a_place_that_becomes_usable_is_used(tmp_path: Path) -> None:
     path = tmp_path / "outlines.sqlite3"
     path.mkdir()
-    remembered = SqliteRemembered(path)
+    remembered = SqliteBytesCache(path)
     assert remembered.get("a") is None
     path.rmdir()
     remembered.put([("a", b"1")])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.libraries import fill, request
 
-from codex.amendments import Amendment, ChangeKind
+from codex.following.amendments import Amendment, ChangeKind
 from codex.following.differences import Differences, Unread, differences, held_in
 from codex.trees.port import CandidateFile
 

@@ -1,4 +1,4 @@
-from codex.following.gathering import ChangeBatch, Gathering
+from codex.following.watch import ChangeBatch, Gathering
 from codex.settings import WatchSettings
 
 SETTINGS = WatchSettings(debounce_s=0.3, longest_wait_s=2.0, longest_hold_s=60.0)

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from codex.following.outside import differing, is_folders, moved
+from codex.following.comparing import differing, is_folders, moved
 from codex.trees.sources import LoadSpec
 
 

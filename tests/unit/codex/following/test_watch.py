@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codex.following.gathering import ChangeBatch
 from codex.following.inotify import FolderWatches, Happened
-from codex.following.watch import Watcher
+from codex.following.watch import ChangeBatch, Watcher
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 from codex.trees.sources import LoadSpec

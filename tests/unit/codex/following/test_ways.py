@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from support.libraries import fill, request
 
-from codex.following.gathering import ChangeBatch
-from codex.following.watch import Watcher
-from codex.following.ways import by_folder, entries_of
+from codex.following.watch import ChangeBatch, Watcher
+from codex.following.watched import by_folder, entries_of
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 

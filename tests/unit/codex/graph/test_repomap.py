@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from codex.documents import Document
-from codex.graph.centrality import Gist, centrality, file_links, gist
 from codex.graph.modules import Modules
-from codex.graph.repomap import repo_map
+from codex.graph.repomap import Gist, centrality, file_links, gist, repo_map
 from codex.outline.symbols import Symbol, outline
 
 FILES = {

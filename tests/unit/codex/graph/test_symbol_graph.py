@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.memory_archive import MemoryArchive
 from support.waiting import SOON
 
 from codex.archive.archive import ArchiveDamaged, ChunkMatch
 from codex.archive.definitions import ChunkPlace
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.graph import links
-from codex.graph.places import places_of
-from codex.graph.symbol_graph import SymbolGraph, build_graph
+from codex.graph import symbol_graph
+from codex.graph.symbol_graph import SymbolGraph, build_graph, places_of
 from codex.searching.neighbourhood import BEHIND, COMING, Neighbourhoods, too_many
 from codex.searching.search import Search
 
@@ -37,10 +36,10 @@ def graph(files: dict[str, str] = FILES) -> SymbolGraph:
 
 
 def test_a_use_links_to_its_definition_and_weaker_back() -> None:
-    links = {place: dict(graph().neighbours(place)) for place in (A, B, C)}
-    assert links[A].keys() == {B}
-    assert links[B].keys() == {A, C}
-    assert links[A][B] > links[B][A] > 0
+    symbol_graph = {place: dict(graph().neighbours(place)) for place in (A, B, C)}
+    assert symbol_graph[A].keys() == {B}
+    assert symbol_graph[B].keys() == {A, C}
+    assert symbol_graph[A][B] > symbol_graph[B][A] > 0
     assert graph().neighbours(ChunkPlace("gone.py", 1, 1)) == []
 
 
@@ -224,8 +223,8 @@ def test_places_are_kept_in_their_order_and_found_again(said: list[tuple[str, in
 
 def test_a_graph_worked_through_in_slices_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = graph()
-    monkeypatch.setattr(links, "_USES_AT_ONCE", 1)
-    monkeypatch.setattr(links, "_NODES_AT_ONCE", 1)
+    monkeypatch.setattr(symbol_graph, "_USES_AT_ONCE", 1)
+    monkeypatch.setattr(symbol_graph, "_NODES_AT_ONCE", 1)
     sliced = graph()
     assert [sliced.neighbours(place) for place in sliced.places] == [whole.neighbours(place) for place in whole.places]
     assert sliced.links == whole.links > 0

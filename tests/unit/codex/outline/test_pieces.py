@@ -6,8 +6,7 @@ import tracemalloc
 import pytest
 
 from codex.documents import Document, digest_of
-from codex.outline.pieces import Pieces
-from codex.outline.symbols import outline
+from codex.outline.symbols import Pieces, outline
 
 LARGE = "def f(x):\n    return x\n\n" * 6_000  # more than two pieces
 

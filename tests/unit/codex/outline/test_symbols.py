@@ -5,9 +5,8 @@ import time
 import pytest
 
 from codex.documents import Document
-from codex.outline.class_macros import without_class_macros
 from codex.outline.languages import LANGUAGES, language_of, query_of
-from codex.outline.symbols import outline
+from codex.outline.symbols import outline, without_class_macros
 
 
 def of(path: str, text: str) -> list[tuple[str, str, int, int]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codex.searching.asked import asked
+from codex.searching.question import asked
 
 
 @pytest.mark.parametrize(

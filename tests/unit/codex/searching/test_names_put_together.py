@@ -1,10 +1,10 @@
 """Words of a question that are a name when they are put together."""
 
 import pytest
+from support.memory_archive import MemoryArchive
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.searching.asked import asked
+from codex.searching.question import asked
 from codex.searching.search import ChunkHit, Search
 
 

@@ -1,14 +1,14 @@
 """What search puts first, and what it never makes up."""
 
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
 from codex.archive.definitions import ChunkPlace
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.ranking import by_rank
 from codex.searching.search import Search, SearchResult
 from codex.vectors.filling import fill
-from codex.vectors.memory import MemoryVectors
 
 FILES = {
     "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",

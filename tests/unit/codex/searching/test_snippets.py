@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.searching.snippets import Snippet, snippet
+from codex.searching.search import Snippet, snippet
 
 TEXT = "# head\n\ndef one():\n    pass\n\ndef two():\n    walrus()\n"
 

@@ -6,8 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codex.settings import SecretSettings, WalkSettings
-from codex.trees.ignore import Globs, IgnoreRules, Selection, SkipReason
-from codex.trees.names import is_secret
+from codex.trees.ignore import Globs, IgnoreRules, Selection, SkipReason, is_secret
 
 
 def rules(**files: str) -> IgnoreRules:

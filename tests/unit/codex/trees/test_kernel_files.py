@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from codex.errors import SourceError
-from codex.trees.kernel_files import made_up_by_kernel
-from codex.trees.sources import LoadSpec, resolve
+from codex.trees.sources import LoadSpec, made_up_by_kernel, resolve
 
 MOUNTS = r"""overlay / overlay rw 0 0
 proc /proc proc rw 0 0

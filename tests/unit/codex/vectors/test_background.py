@@ -4,15 +4,15 @@ from statistics import median
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
 from codex.searching.search import Search
-from codex.vectors.background import FAR, UNRELATED, Background, stands_out
 from codex.vectors.filling import fill
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import space_of
+from codex.vectors.search import FAR, UNRELATED, Background, stands_out
 
 # Sixty-fourths, so that moving and stretching them is exact and no rounding decides.
 COSINES = st.integers(-64, 64).map(lambda number: number / 64)

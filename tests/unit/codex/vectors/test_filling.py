@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
 from codex.archive.archive import Archive
 from codex.archive.lance import LanceArchive
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
 from codex.vectors.filling import Filled, fill
 from codex.vectors.lance import LanceVectors
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import EmbeddingFailed, space_of
 from codex.vectors.search import nearest_chunks
 

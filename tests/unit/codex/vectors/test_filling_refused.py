@@ -1,12 +1,12 @@
 """A text that the model can make nothing of is passed over; it never holds up the rest of its codex."""
 
 import pytest
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document, digest_of
 from codex.vectors.filling import Filled, fill
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import UnembeddableText, space_of
 
 

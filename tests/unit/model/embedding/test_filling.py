@@ -6,12 +6,12 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.turns import told_turns
 from support.waiting import SOON
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import EmbeddingFailed
 from orchestrator.model.embedding import filling
 from orchestrator.model.embedding.filling import Filling

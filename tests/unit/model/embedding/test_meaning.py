@@ -7,11 +7,11 @@ import signal
 from contextlib import asynccontextmanager
 
 import pytest
+from support.memory_archive import MemoryArchive
+from support.memory_vectors import MemoryVectors
 from support.turns import told_turns
 
-from codex.archive.memory import MemoryArchive
 from codex.documents import Document
-from codex.vectors.memory import MemoryVectors
 from codex.vectors.port import EmbeddingFailed, UnembeddableText, space_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from codex.archive.archive import ArchiveStats, ChunkMatch, FileMatch, IndexProgress, unreported
 from codex.archive.definitions import ChunkPlace, Definitions
-from codex.archive.identifiers import in_a_row
-from codex.archive.prepare import PreparedChunk, PreparedDocument, prepare
-from codex.archive.stems import stem
-from codex.batches import batches
+from codex.archive.identifiers import in_a_row, stem
+from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
 from codex.documents import Document
-from codex.trees.origins import is_marked
+from codex.trees.roles import is_marked
 
 _K1, _B = 1.2, 0.75  # the usual ones, and LanceDB's
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from codex.documents import Document
-from codex.outline.plain import first_lines
-from codex.outline.symbols import Outline, Symbol, outline
+from codex.outline.symbols import Outline, Symbol, first_lines, outline
 
 _FIRST_LINES = 3  # of a text without headings
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code

@@ -13,9 +13,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from codex.archive.identifiers import compounds, flat, identifiers, query_words, split
+from codex.archive.identifiers import compounds, flat, identifiers, query_words, split, stem
 from codex.archive.identifiers import words as all_words
-from codex.archive.stems import stem
 
 _TESTS = re.compile(r"\b(?i:test)|_test\b|\bTest[A-Z]|\b(?i:fixture)|\b(?i:spec)s?\b")
 _TEST_NAMED = r"(?:tests\b|test (?:case|class|file|function|method|module|suite|checks|covers|fails|verifies))"

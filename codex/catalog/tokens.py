@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Protocol
 
-from codex.catalog.renewable import Cache
+from codex.catalog.databases import Cache
 
 log = logging.getLogger("lorekeep.codex")
 SCHEMA = (

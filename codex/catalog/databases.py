@@ -1,17 +1,27 @@
-"""Opens SQLite files: WAL, migrations after a copy, newer versions refused, faults of the disk translated.
+"""SQLite files: opened with WAL and the newest schema, used in transactions, remade where their content can be made again.
+
+    open_database   a file whose content is the only copy: migrated after a copy, refused when newer or damaged
+    Renewable       a file whose content can be made again: replaced by an empty one when it is damaged
+    Cache           a `Renewable` that is only there for speed: where the disk refuses, its user does without
+    SqliteBytesCache  a `Cache` of bytes by key, of bounded size
 
 A schema is a tuple of scripts; its version is how many of them have run. Knows nothing of what the tables hold.
 """
 
 import errno
+import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-from codex.errors import CatalogError, DatabaseDamaged, DiskFull, NewerCatalog
-from codex.own_file import Connection, file_at, insist_on_own_file
+from codex.errors import CatalogError, DatabaseDamaged, DiskFull, Misplaced, NewerCatalog
+
+log = logging.getLogger("lorekeep.codex")
+Got = TypeVar("Got")
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
 _NO_ROOM = {
@@ -23,15 +33,21 @@ _LEAST_ROOM = 64 * 1024  # bytes: the index of the log alone has 32 KiB, from th
 _KINDS = ((Path.is_dir, "a folder"), (Path.is_fifo, "a FIFO"), (Path.is_socket, "a socket"))
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
+_MAX_ROWS = 400_000  # of a `SqliteBytesCache`: about 1 GB, four codebases as large as one codex may be
+_SWEPT = 0.1  # of them, when there are too many
+_BYTES_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS remembered (id INTEGER PRIMARY KEY, key TEXT UNIQUE, value BLOB NOT NULL)",
+)
+
 
 def open_database(
     path: Path, schema: Sequence[str], *, copied: bool = True, application: int = 0
 ) -> sqlite3.Connection:
-    """A connection with the newest schema; usable from any thread, by one at a time. `copied`: before it migrates.
-    `application` stands in the file's header.
+    """A connection with the newest schema; usable from any thread, by one at a time.
 
-    Raises NewerCatalog for a file of a newer version, Damaged, DiskFull, CatalogError for one that may not be used. A
-    file that is refused is left as it is.
+    `copied`: a copy is made before a migration. `application`: the id in the file's header.
+    Raises NewerCatalog for a file of a newer version, DatabaseDamaged, DiskFull, CatalogError for one that may not be
+    used. A file that is refused stays as it is.
     """
     with translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -39,7 +55,7 @@ def open_database(
         if kind:
             raise CatalogError(f"{path} cannot be used: it is {kind} and should be a file; move it away")
         database = sqlite3.connect(
-            path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None, factory=Connection
+            path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None, factory=TrackedConnection
         )
         try:
             _refuse_foreign(database, path, application)
@@ -50,7 +66,7 @@ def open_database(
             database.execute("PRAGMA foreign_keys = ON")
             if _version(database) < len(schema):
                 _migrate(database, path, schema, application, copied)
-            database.file = file_at(path)
+            database.file = file_identity(path)
         except BaseException:
             database.close()
             raise
@@ -105,6 +121,142 @@ def translated(path: Path) -> Iterator[None]:
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
             raise DatabaseDamaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
         raise CatalogError(f"{path} cannot be used: {error}") from error
+
+
+class TrackedConnection(sqlite3.Connection):
+    """`file`: device and inode of the file that was opened; None when they could not be read."""
+
+    file: tuple[int, int] | None = None
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def insist_on_own_file(database: sqlite3.Connection, path: Path) -> None:
+    """Raises Misplaced."""
+    file = database.file if isinstance(database, TrackedConnection) else None
+    if file is not None and file_identity(path) != file:
+        raise Misplaced(
+            f"{path} was deleted or moved while it was in use: what is written is lost when the daemon ends; "
+            "put it back, or start the daemon anew and load again"
+        )
+
+
+class Renewable:
+    """`lost` says what it means that the file was begun again. Every method raises DiskFull and CatalogError."""
+
+    def __init__(self, path: Path, schema: Sequence[str], lost: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._lost = lost
+        self._lock = threading.RLock()
+        self._database = open_or_replace(path, schema)
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def write(self, work: Callable[[sqlite3.Connection], Got]) -> Got:
+        """One transaction; done once more, on the empty file, when damage shows."""
+
+        def run() -> Got:
+            with transaction(self._database, self._path) as database:
+                return work(database)
+
+        return self._undamaged(run)
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        def run() -> list[Any]:
+            with translated(self._path):
+                return self._database.execute(query, values).fetchall()
+
+        return self._undamaged(run)
+
+    def _undamaged(self, work: Callable[[], Got]) -> Got:
+        with self._lock:
+            try:
+                return work()
+            except DatabaseDamaged:
+                log.warning("%s is damaged and begun again: %s", self._path, self._lost)
+                self._database.close()
+                self._database = replaced(self._path, self._schema)
+                return work()
+
+
+class Cache:
+    """The same without errors: a full disk, a missing permission, a newer version's file are logged once."""
+
+    def __init__(self, path: Path, schema: Sequence[str], lost: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._lost = lost
+        self._file: Renewable | None = None
+        self._told = False
+        self._lock = threading.RLock()
+        self._done(self._opened)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def write(self, work: Callable[[sqlite3.Connection], Got]) -> Got | None:
+        """None when it could not be done."""
+        return self._done(lambda: self._opened().write(work))
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        """Nothing when it could not be done."""
+        return self._done(lambda: self._opened().read(query, *values)) or []
+
+    def _opened(self) -> Renewable:
+        if self._file is None:
+            self._file = Renewable(self._path, self._schema, self._lost)
+        return self._file
+
+    def _done(self, work: Callable[[], Got]) -> Got | None:
+        with self._lock:
+            try:
+                return work()
+            except CatalogError as fault:
+                if not self._told:
+                    log.warning("done without: %s", fault)
+                self._told = True  # it is met again with every text
+                return None
+
+
+class SqliteBytesCache:
+    """Bytes by key in one file, at most `max_rows` of them: the oldest go first. Thread-safe."""
+
+    def __init__(self, path: Path, max_rows: int = _MAX_ROWS) -> None:
+        self._max_rows = max_rows
+        self._file = Cache(path, _BYTES_SCHEMA, "what was made of texts is made again")
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under the key, or None."""
+        rows = self._file.read("SELECT value FROM remembered WHERE key = ?", key)
+        return bytes(rows[0][0]) if rows else None
+
+    def put(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        """Keeps these, and drops the oldest when there are too many."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.executemany("INSERT OR REPLACE INTO remembered (key, value) VALUES (?, ?)", entries)
+            first, last = database.execute("SELECT min(id), max(id) FROM remembered").fetchone()
+            if first is not None and last - first >= self._max_rows:
+                oldest = last - int(self._max_rows * (1 - _SWEPT))
+                database.execute("DELETE FROM remembered WHERE id < ?", (oldest,))
+
+        self._file.write(write)
+
+    def close(self) -> None:
+        """Closes the file; the next call opens it again."""
+        self._file.close()
 
 
 def _foreign_kind(path: Path) -> str:
