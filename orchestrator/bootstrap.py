@@ -35,7 +35,7 @@ from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.host import Host, host_of
 from orchestrator.prompt.coverage import Coverage, coverage_named
 from orchestrator.reports.about import About
-from orchestrator.reports.prefill import prefill_of
+from orchestrator.reports.status import prefill_of
 from orchestrator.running.operations import Operations
 from orchestrator.running.program import Awaited, Program
 from orchestrator.settings import parts

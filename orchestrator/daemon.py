@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 from orchestrator import bootstrap, instance
 from orchestrator.api.app import create_app
-from orchestrator.api.notify import Notifier
 from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
@@ -20,6 +19,7 @@ from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.systemd.notify import Notifier
 from orchestrator.wire.version import VERSION
 
 log = logging.getLogger("lorekeep")

@@ -3,6 +3,9 @@
 `code` is stable and machine-readable; HTTP statuses and exit codes are assigned at the two edges, not here.
 """
 
+import difflib
+from collections.abc import Sequence
+
 
 class LoreError(Exception):
     """A fault for the user: `message` says what and where, `hint` what to do; `retry_after` seconds where waiting helps."""
@@ -66,3 +69,16 @@ class CodexDropped(EngineFailed):
     """Its codex was dropped while it was answered. Asking again finds none of that name."""
 
     code = "codex_dropped"
+
+
+NAMED_AT_MOST = 10  # more names are no help to read
+
+
+def instead(name: str, known: Sequence[str], none: str, lists: str) -> str:
+    """All of them, the nearest first; of many only the nearest, and what `lists` all. `none`: said where there are none."""
+    if not known:
+        return none
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.0 if len(known) > NAMED_AT_MOST else 0.6)
+    if len(known) > NAMED_AT_MOST:
+        return f"the nearest of {len(known):,}: {', '.join(near)}; {lists} shows all"
+    return f"there are: {', '.join(dict.fromkeys((*near, *known)))}"

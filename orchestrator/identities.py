@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from formatters.context import IdentityView, ToolView
-from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.nearest import instead
+from orchestrator.errors import InvalidRequest, NotFound, instead
 
 DEFAULT = "lorekeep"
 MOST_BYTES = 256 * 1024

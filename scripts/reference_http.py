@@ -36,7 +36,7 @@ def page() -> Iterator[str]:
 
 def routes() -> Iterator[tuple[str, str, str]]:
     """Methods, path and the first line of the docstring of every route."""
-    from orchestrator.api.routes import routes as declared
+    from orchestrator.api.app import routes as declared
 
     for one in sorted(declared, key=lambda one: one.path):
         methods = ", ".join(sorted((one.methods or set()) - {"HEAD"}))

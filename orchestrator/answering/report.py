@@ -12,7 +12,7 @@ from orchestrator.prompt.assembly import Assembled
 from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
-from orchestrator.wire.lore import BlockState, Drafts, GovernorState, Lore, PromptState, StrategyState, Timings
+from orchestrator.wire.lore import BlockState, DraftCounts, GovernorState, Lore, PromptState, StrategyState, Timings
 
 
 def not_used(ask: Ask) -> tuple[str, ...]:
@@ -93,8 +93,10 @@ def timings(completions: Sequence[Completion], assemble_ms: float, first_token_m
     )
 
 
-def drafts(completions: Sequence[Completion]) -> Drafts:
-    return Drafts(drafted=sum(one.drafted for one in completions), accepted=sum(one.accepted for one in completions))
+def drafts(completions: Sequence[Completion]) -> DraftCounts:
+    return DraftCounts(
+        drafted=sum(one.drafted for one in completions), accepted=sum(one.accepted for one in completions)
+    )
 
 
 def true_reuse(admitted: Admitted | None, completions: Iterable[Completion]) -> tuple[Reuse, ...]:

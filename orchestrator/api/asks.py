@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.errors import InvalidRequest
 from orchestrator.service import Ask, Attachment, Message, Principal, ToolCall
-from orchestrator.wire.chat import ChatMessage, ChatRequest, LoreOptions, Part, ResponseFormat
+from orchestrator.wire.requests import ChatMessage, ChatRequest, ContentPart, LoreOptions, ResponseFormat
 
 ANY_CODEX = "lore"  # the model id that leaves the choice to the daemon
 CODEX_PREFIX = "lore/"
@@ -67,7 +67,7 @@ def message_of(message: ChatMessage) -> Message:
     return Message(role, text_of(message.content), message.tool_call_id, calls)
 
 
-def text_of(content: str | tuple[Part, ...] | None) -> str:
+def text_of(content: str | tuple[ContentPart, ...] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     for part in content:

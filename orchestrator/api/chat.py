@@ -1,5 +1,7 @@
 """Routes of OpenAI's protocol: chat completions and models; and the plan, which takes the same body."""
 
+import base64
+import struct
 from typing import Any
 
 from starlette.requests import Request
@@ -7,14 +9,12 @@ from starlette.responses import Response
 
 from orchestrator.api.asks import CODEX_PREFIX, ask_of, codex_of, leaves_choice
 from orchestrator.api.completions import Chunks, completed
-from orchestrator.api.problems import problem
-from orchestrator.api.replies import Reply
+from orchestrator.api.problems import Reply, problem
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import started, while_connected
-from orchestrator.errors import NotFound
-from orchestrator.nearest import instead
-from orchestrator.service import BARE, Ask, Principal, Service
-from orchestrator.wire.chat import ChatRequest
+from orchestrator.errors import InvalidRequest, NotFound, instead
+from orchestrator.service import BARE, Ask, Embedded, Principal, Service
+from orchestrator.wire.requests import ChatRequest, EmbeddingsBody
 
 
 async def completions(request: Request) -> Response:
@@ -88,3 +88,34 @@ async def model(request: Request) -> Response:
 
 def card(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"}
+
+
+async def embeddings(request: Request) -> Response:
+    """Vectors of texts, by the embedding model of the settings; `cut`: tokens of each text that did not fit its window."""
+    principal = permitted(request, "query")
+    body = await parsed(request, EmbeddingsBody)
+    texts = (body.input,) if isinstance(body.input, str) else body.input
+    found = await while_connected(request.receive, service_of(request).embed(principal, texts))
+    if body.dimensions not in (None, found.dimensions):
+        raise InvalidRequest(
+            f"{found.model} gives {found.dimensions} dimensions, not {body.dimensions}", "leave out `dimensions`"
+        )
+    return Reply(written(found, body.encoding_format))
+
+
+def written(found: Embedded, encoding: str) -> dict[str, Any]:
+    rows = [found.vectors[at : at + 4 * found.dimensions] for at in range(0, len(found.vectors), 4 * found.dimensions)]
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": number, "embedding": encoded(row, encoding)}
+            for number, row in enumerate(rows)
+        ],
+        "model": found.model,
+        "usage": {"prompt_tokens": sum(found.tokens), "total_tokens": sum(found.tokens)},
+        "lore": {"cut": list(found.cut)},
+    }
+
+
+def encoded(row: bytes, encoding: str) -> str | list[float]:
+    return base64.b64encode(row).decode() if encoding == "base64" else list(struct.unpack(f"<{len(row) // 4}f", row))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from orchestrator.api.server_sent import DONE, closing, comment, data
+from orchestrator.api.streams import DONE, closing, comment, data
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
 

@@ -1,14 +1,14 @@
 """Faults as HTTP: the one table from codes to statuses, and the one shape of an error."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from orchestrator.api.replies import Reply
 from orchestrator.errors import LoreError
 
 
@@ -98,3 +98,12 @@ async def on_our_fault(_: Request, __: Exception) -> Response:
     """What nobody foresaw. The server logs the traceback, and closes the connection; the client is told only that."""
     headers = {"Connection": "close"}
     return Reply(body_of("failed", "the daemon made an error", "its log has the details"), 500, headers=headers)
+
+
+def packed(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class Reply(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return packed(content)

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from orchestrator.api.peers import PeerProtocol
+from orchestrator.api.sigils import STATE_KEY, peer_of
 from orchestrator.api.sockets import Listener
 
 KEEP_ALIVE_S = 75
@@ -56,3 +58,13 @@ def config(app: ASGIApp, grace_s: float) -> uvicorn.Config:
         timeout_graceful_shutdown=max(1, round(grace_s)),
         timeout_keep_alive=KEEP_ALIVE_S,
     )
+
+
+class PeerProtocol(HttpToolsProtocol):
+    """uvicorn's protocol that also puts the peer into `scope["state"]`."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wrapped = transport.get_extra_info("socket")  # asyncio's TransportSocket: the same methods, not the same class
+        state: dict[str, Any] = {**self.app_state, STATE_KEY: peer_of(wrapped)}
+        self.app_state = state
+        super().connection_made(transport)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""From a peer to a Principal: deny by default, the daemon's owner may all.
+"""Who asks: from a connection's peer, by the kernel's word, to a Principal. Deny by default; the daemon's owner may all.
 
 A peer carries one sigil: the first rule, in the configuration's order, that names its user, else the first that names
 one of its groups. A rule for one peer therefore changes nothing for another.
@@ -8,17 +8,40 @@ import grp
 import hashlib
 import hmac
 import pwd
+import socket
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.api.peers import Peer
 from orchestrator.service import Principal
 from orchestrator.settings import SettingsError
 from orchestrator.settings.model import OWNER, Settings, SigilRule
 
+CREDENTIALS = struct.Struct("3i")
+
+
+SO_PEERGROUPS = 59  # asm-generic/socket.h; Python's socket module does not name it
+
+
+GROUPS_BUFFER = 1024  # bytes; socket.getsockopt refuses larger buffers
+
+
+STATE_KEY = "lore.peer"
+
+
 NOBODY = "none"
 EVERYTHING = frozenset({"admin"})
 TOKEN_UIDS = 1 << 32  # token holders have no uid; theirs lie above all that the kernel gives
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Credentials at the time of connect(). The pid may have been given to another process since: for display only."""
+
+    pid: int
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,3 +132,21 @@ def gid_of(sigil: str, group: str | int) -> int:
         return grp.getgrnam(group).gr_gid
     except KeyError:
         raise SettingsError(f"sigils.{sigil}.groups: no group {group}", "name one that exists, or its number") from None
+
+
+def peer_of(connection: socket.socket) -> Peer | None:
+    """None for connections that carry no credentials (TCP)."""
+    if connection.family != socket.AF_UNIX:
+        return None
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, uid, gid = CREDENTIALS.unpack(raw)
+    return Peer(pid, uid, gid, groups_of(connection))
+
+
+def groups_of(connection: socket.socket) -> tuple[int, ...]:
+    """Supplementary groups; none where the kernel does not tell, or has more than fit: no group, no scope."""
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BUFFER)
+    except OSError:
+        return ()
+    return struct.unpack(f"{len(raw) // 4}I", raw)

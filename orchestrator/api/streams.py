@@ -1,18 +1,21 @@
 """Answers that take time: bound to the client that waits for them. When it goes, the work is cancelled at once."""
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from orchestrator.api.problems import body_of
-from orchestrator.api.server_sent import closing, data
+from orchestrator.api.problems import body_of, packed
 from orchestrator.errors import LoreError
 from orchestrator.racing import unless
 
 T = TypeVar("T")
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+DONE = b"data: [DONE]\n\n"
 
 
 class ClientGoneError(Exception):
@@ -89,3 +92,17 @@ async def lines(events: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[bytes
     async with closing(events):
         async for event in events:
             yield data(event)
+
+
+def data(value: Any) -> bytes:
+    return b"data: " + packed(value) + b"\n\n"
+
+
+def comment(value: Any) -> bytes:
+    """A line that clients of server-sent events ignore by their standard; our command line reads it."""
+    return b": " + packed(value) + b"\n\n"
+
+
+def closing(events: AsyncIterator[Any]) -> Any:
+    """Streams of the port are async generators: what runs behind them ends when they are closed."""
+    return aclosing(events)

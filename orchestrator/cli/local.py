@@ -174,14 +174,14 @@ def told() -> Iterator[None]:
 
 def model_findings() -> dict[str, Any]:
     """What the configured model's file and settings say: faults, whether KV can be cut, where the template puts blocks."""
-    from orchestrator.reports.model_findings import model_findings as found
+    from orchestrator.reports.doctor import model_findings as found
 
     return found(settings().settings, models_folder())
 
 
 def floors_on_disk(path: str) -> dict[str, int]:
     """Bytes of checkpoints that this model's file can use with the settings, and of others. Loads llama.cpp."""
-    from orchestrator.reports.model_findings import floors_on_disk as held
+    from orchestrator.reports.doctor import floors_on_disk as held
     from orchestrator.settings import Paths
 
     return held(path, settings().settings.model, Paths.of(os.environ).checkpoints)
@@ -189,7 +189,7 @@ def floors_on_disk(path: str) -> dict[str, int]:
 
 def other_daemon() -> tuple[str, str] | None:
     """The daemon that has our folders, whatever socket was asked: its pid, and the socket that it serves."""
-    from orchestrator.reports.findings import daemon_here
+    from orchestrator.reports.doctor import daemon_here
     from orchestrator.settings import Paths
 
     return daemon_here(Paths.of(os.environ))
@@ -197,20 +197,20 @@ def other_daemon() -> tuple[str, str] | None:
 
 def gpu_names() -> list[str]:
     """GPUs that the NVIDIA driver tells of, whatever the engine was built for."""
-    from orchestrator.reports.findings import gpu_names as seen
+    from orchestrator.reports.doctor import gpu_names as seen
 
     return seen(os.environ)
 
 
 def plugin_failures() -> list[str]:
-    from orchestrator.reports.findings import plugin_failures as broken
+    from orchestrator.reports.doctor import plugin_failures as broken
 
     return broken()
 
 
 def deleted_stores() -> list[tuple[Path, str]]:
     """Databases of ours that were deleted under a process that uses them, each with its pid."""
-    from orchestrator.reports.findings import deleted_stores as deleted
+    from orchestrator.reports.doctor import deleted_stores as deleted
     from orchestrator.settings import Paths
 
     return deleted(Paths.of(os.environ))
@@ -218,7 +218,7 @@ def deleted_stores() -> list[tuple[Path, str]]:
 
 def damaged_stores() -> list[tuple[Path, str]]:
     """Databases of ours that do not pass their own check, each with what it says."""
-    from orchestrator.reports.findings import damaged_stores as damaged
+    from orchestrator.reports.doctor import damaged_stores as damaged
     from orchestrator.settings import Paths
 
     return damaged(Paths.of(os.environ))

@@ -11,17 +11,14 @@ from governor.offload import Offload
 from governor.readings import memory_of
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.errors import NotFound
+from orchestrator.errors import NotFound, instead
 from orchestrator.machine.machine import Machine
 from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header, lying_at
 from orchestrator.model.model_file import ModelFile
-from orchestrator.nearest import instead
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
-from orchestrator.reports.events import Picture, events_between
-from orchestrator.reports.fits import Ground
-from orchestrator.reports.offload import Gpu
-from orchestrator.reports.prefill import Prefill
+from orchestrator.reports.fits import Gpu, MachineMemory
+from orchestrator.reports.status import Picture, Prefill, events_between
 from orchestrator.service import Report
 
 EVENT_CLOCK_S = 0.5
@@ -82,14 +79,14 @@ class About:
             )
         )
 
-    def ground(self) -> Ground:
+    def ground(self) -> MachineMemory:
         outlook, info = self.machine.outlook, self.client.info
         memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
         held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
         free = outlook.snapshot.host.ram_available.value or 0
         embedding = self.machine.embedding_bytes
         held += embedding if self.client.embedding_bytes else 0
-        return Ground(memory, self.governor.memory, outlook.limit, free, held, embedding)
+        return MachineMemory(memory, self.governor.memory, outlook.limit, free, held, embedding)
 
     def _gpus(self) -> list[Gpu]:
         info = self.client.info

@@ -3,21 +3,31 @@
 What our own model holds now counts as free: another one would take its place.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
 
-from governor.budget import Demand, MemoryBudget, Stores, plan_budget
+from governor.budget import Demand, MemoryBudget, Stores, plan_budget, weights_on_gpu
 from governor.errors import FootprintError
-from governor.footprint import KvPlan
+from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
+from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.readings import MemoryReading
 from governor.settings import MemorySettings
 from governor.shape import ModelShape
 from governor.sizes import short_count, size
+from orchestrator.settings.model import KvType
 
 LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 
 
+QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
+
+
+SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer with it"
+
+
 @dataclass(frozen=True)
-class Ground:
+class MachineMemory:
     """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, what is ours, and what
     the embedding model takes beside any model."""
 
@@ -39,7 +49,7 @@ class Fitting:
     budget: MemoryBudget | None = None
 
 
-def fitting(shape: ModelShape, plan: KvPlan, ground: Ground, gpu_layers: int = -1) -> Fitting:
+def fitting(shape: ModelShape, plan: KvPlan, ground: MachineMemory, gpu_layers: int = -1) -> Fitting:
     """`gpu_layers` -1: as many as fit."""
     if ground.memory is None:
         return Fitting(None, None, "unknown: how much memory there is cannot be read")
@@ -72,3 +82,139 @@ def partly(budget: MemoryBudget) -> str:
     if budget.where == "RAM" or budget.gpu_layers == budget.layers:
         return ""
     return f", {budget.gpu_layers} of {budget.layers} layers on the GPU"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One that the engine may use; `free` bytes on it."""
+
+    name: str
+    free: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One setting beside a model. `suits` is False where loading would fail or the setting do nothing."""
+
+    setting: str
+    value: str
+    suits: bool
+    costs: str
+    note: str = ""
+
+
+def choices(
+    shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, gpus: Sequence[Gpu] = ()
+) -> tuple[Choice, ...]:
+    """`gpus`: those that the engine may use; none: everything runs on the CPU."""
+    made = (
+        gpu_layers(shape, chosen, budget, bool(gpus)),
+        *split(chosen, gpus),
+        kv_type("k", shape, chosen, bool(gpus)),
+        kv_type("v", shape, chosen, bool(gpus)),
+        flash_attention(shape, chosen, bool(gpus)),
+        context(shape, chosen, budget),
+        batch(shape, chosen),
+        sequences(shape, chosen),
+    )
+    wrong = {one.setting: f"{one.why}: {one.instead}" for one in impossible(shape, chosen, len(gpus))}
+    useless = {one.partition(" ")[0]: one for one in idle(chosen, len(gpus))}
+    return tuple(judged(one, wrong.get(one.setting, ""), useless.get(one.setting, "")) for one in made)
+
+
+def judged(one: Choice, wrong: str, useless: str) -> Choice:
+    if wrong:
+        return replace(one, suits=False, costs="loading is refused", note=wrong)
+    return replace(one, suits=False, note=useless) if useless else one
+
+
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> Choice:
+    value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
+    layers = len(shape.layers) + 1
+    if not on_gpu:
+        return Choice("model.gpu_layers", value, True, "no VRAM: everything runs on the CPU")
+    taken = budget.gpu_layers if budget is not None and budget.where == "VRAM" else 0
+    costs = f"{taken} of {layers} layers: {size(weights_on_gpu(shape, taken))} of weights in VRAM"
+    away = layers - taken
+    note = f"{away} layers stay in RAM and slow every token" if away else ""
+    return Choice("model.gpu_layers", value, True, costs, note)
+
+
+def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[Choice]:
+    if len(gpus) < 2:
+        yield Choice("model.split_mode", chosen.split, True, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}")
+    else:
+        words = {"layer": "whole layers, each with its KV", "none": f"all on {gpus[chosen.main % len(gpus)].name}"}
+        costs = words.get(chosen.split, f"a part of each {chosen.split}: GPUs exchange results at every layer")
+        yield Choice("model.split_mode", chosen.split, True, costs)
+    given = ", ".join(f"{share:g}" for share in chosen.shares) or "by what is free"
+    shares = ", ".join(f"{share:.0%}" for share in shares_of(chosen, [gpu.free for gpu in gpus])) if gpus else "nothing"
+    yield Choice("model.tensor_split", given, True, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
+    yield Choice("model.main_gpu", str(chosen.main), True, "nothing" if chosen.split != "none" else "takes all")
+
+
+def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
+    name = chosen.plan.keys if side == "k" else chosen.plan.values
+    setting = f"model.kv_type_{side}"
+    try:
+        per_token = f"{bytes_per_token(shape, chosen.plan):,} B a token, keys and values"
+    except FootprintError as error:
+        return Choice(setting, name, True, "not known before it is loaded", str(error))
+    slow = name not in FLOATS and not on_gpu
+    return Choice(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
+
+
+def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
+    cells = min(shape.trained, 8192)
+    buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
+    if chosen.plan.flash_attention:
+        slow = "" if on_gpu else SLOW_ON_CPU
+        return Choice("model.flash_attention", "on", True, buffers, slow)
+    rows = rows_together(shape, chosen.plan, cells)
+    return Choice("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
+
+
+def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> Choice:
+    fits = budget.window if budget is not None else 0
+    if chosen.context is None:
+        return Choice("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
+    note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
+    return Choice("model.context", f"{chosen.context:,}", not note, kv_of(shape, chosen, chosen.context), note)
+
+
+def batch(shape: ModelShape, chosen: Offload) -> Choice:
+    logits = chosen.plan.ubatch * 4 * shape.vocabulary
+    return Choice("model.batch", str(chosen.plan.ubatch), True, f"{size(logits)} of buffers for logits")
+
+
+def sequences(shape: ModelShape, chosen: Offload) -> Choice:
+    count = chosen.plan.sequences
+    state = sum(layer.state for layer in shape.layers) * 4 * count
+    more = f", {size(state)} of recurrent state" if state else ""
+    costs = f"{size(count * shape.vocabulary * 4)} of output buffer a pool{more}"
+    return Choice("model.sequences", str(count), True, costs)
+
+
+def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
+    try:
+        return f"{size(kv_cost(shape, chosen.plan, tokens).total)} of KV"
+    except FootprintError as error:
+        return str(error)
+
+
+def per_type(shape: ModelShape, plan: KvPlan) -> Iterator[tuple[str, int, KvPlan]]:
+    """Each KV type that can be set and suits the model's heads, with its bytes per token and its plan, largest first."""
+    for name in [one for one in kv_types(shape) if one in get_args(KvType)]:
+        with_it = replace(plan, keys=name, values=name)
+        yield name, bytes_per_token(shape, with_it), with_it
+
+
+def placed(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> list[dict[str, object]]:
+    """What each GPU would hold with the layers and the window of this budget; [] where nothing goes there."""
+    if not gpus or not budget.gpu_layers:
+        return []
+    held = parts(shape, chosen, budget.gpu_layers, [gpu.free for gpu in gpus], budget.window)
+    return [
+        {"name": gpu.name, "free": gpu.free, "layers": part.layers, "weights": part.weights, "kv_bytes": part.kv}
+        for gpu, part in zip(gpus, held, strict=True)
+    ]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from formatters.conversation import Way
+from formatters.probe import Placement
 from governor.budget import MemoryBudget
 from governor.embedding import embedding_cost
 from governor.errors import FootprintError
@@ -15,15 +17,20 @@ from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.folder import AtHand, FileHeader
 from orchestrator.model.model_file import placement_of
-from orchestrator.reports.fits import Fitting, Ground, fitting
-from orchestrator.reports.offload import Gpu, choices, per_type, placed
-from orchestrator.reports.placement import placement_report
+from orchestrator.reports.fits import Fitting, Gpu, MachineMemory, choices, fitting, per_type, placed
 
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
 
 
-def row(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground, *, loaded: bool) -> dict[str, Any]:
+WORDS = {
+    Way.SYSTEM: "one system message holds Identity to Karma",
+    Way.FIRST_USER: "Identity to Karma stand at the head of the first user message",
+    Way.NONE: "the template is not used; plain role lines stand in for it",
+}
+
+
+def row(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, loaded: bool) -> dict[str, Any]:
     """One line of the list; its keys stand in every report of a model."""
     known = answer(model, header, chosen, ground)
     return {
@@ -37,7 +44,7 @@ def row(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground, *, l
     }
 
 
-def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground) -> Fitting:
+def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory) -> Fitting:
     if model.embeds and model.about:
         return Fitting(None, None, f"{EMBEDS}; it is made on first need")
     if model.about:
@@ -52,7 +59,7 @@ def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: Ground) -
 
 
 def described(
-    model: AtHand, header: FileHeader, chosen: Offload, ground: Ground, *, gpus: Sequence[Gpu], loaded: bool
+    model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, gpus: Sequence[Gpu], loaded: bool
 ) -> dict[str, Any]:
     """Everything about one model."""
     report = row(model, header, chosen, ground, loaded=loaded)
@@ -112,7 +119,7 @@ def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
     }
 
 
-def kv_report(shape: ModelShape, chosen: Offload, ground: Ground) -> dict[str, Any]:
+def kv_report(shape: ModelShape, chosen: Offload, ground: MachineMemory) -> dict[str, Any]:
     """Bytes of one token as configured, and for each type what it costs and how much would fit with it."""
     try:
         now: int | None = bytes_per_token(shape, chosen.plan)
@@ -132,3 +139,13 @@ def ranges(shape: ModelShape) -> dict[str, Any]:
     if shape.window:
         return {"cut": False, "why": f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"}
     return {"cut": True, "why": ""}
+
+
+def placement_report(placement: Placement) -> dict[str, Any]:
+    return {
+        "way": placement.way.value,
+        "words": WORDS[placement.way],
+        "reason": placement.reason,
+        "keeps_answers": placement.keeps_answers,
+        "no_think": placement.no_think.value,
+    }

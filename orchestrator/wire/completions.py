@@ -5,16 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.wire.lore import Lore
-from orchestrator.wire.shapes import Shape
+from orchestrator.wire.shapes import ReplyShape
 
 
-class PromptDetails(Shape):
+class PromptDetails(ReplyShape):
     """OpenAI's place for it."""
 
     cached_tokens: int = Field(description="of the prompt: needed no computing")
 
 
-class Usage(Shape):
+class Usage(ReplyShape):
     """Tokens of one answer."""
 
     prompt_tokens: int = Field(description="of the prompt")
@@ -23,28 +23,28 @@ class Usage(Shape):
     prompt_tokens_details: PromptDetails = Field(description="how many were cached")
 
 
-class Called(Shape):
+class AnswerFunction(ReplyShape):
     """A tool of the client with its arguments."""
 
     name: str = Field(description="the tool")
     arguments: str = Field(description="JSON, as the model wrote it")
 
 
-class ToolCall(Shape):
+class AnswerToolCall(ReplyShape):
     """A tool that the client is to call."""
 
     id: str = Field(description="to be named with the result")
     type: Literal["function"] = Field(description="OpenAI's word")
-    function: Called = Field(description="what to call")
+    function: AnswerFunction = Field(description="what to call")
 
 
-class StreamedCall(ToolCall):
+class StreamedCall(AnswerToolCall):
     """The same in a stream; a call is told whole."""
 
     index: int = Field(description="which of the answer's calls, from 0")
 
 
-class Chance(Shape):
+class TokenChance(ReplyShape):
     """A token and how likely it was."""
 
     token: str = Field(description="its text; a token may end within a character")
@@ -52,29 +52,29 @@ class Chance(Shape):
     bytes: tuple[int, ...] = Field(description="its text exactly")
 
 
-class ChosenToken(Chance):
+class ChosenToken(TokenChance):
     """A token of the answer."""
 
-    top_logprobs: tuple[Chance, ...] = Field(description="the likeliest ones in its place")
+    top_logprobs: tuple[TokenChance, ...] = Field(description="the likeliest ones in its place")
 
 
-class Logprobs(Shape):
+class Logprobs(ReplyShape):
     """Log-probabilities of tokens."""
 
     content: tuple[ChosenToken, ...] = Field(description="of the text, in order")
     refusal: None = Field(description="OpenAI's; none")
 
 
-class AnswerMessage(Shape):
+class AnswerMessage(ReplyShape):
     """The answer."""
 
     role: Literal["assistant"] = Field(description="OpenAI's word")
     content: str | None = Field(description="the text; none where only tools are called")
     reasoning_content: str = Field("", description="what a thinking model thought; left out where it did not")
-    tool_calls: tuple[ToolCall, ...] = Field((), description="calls of the client's tools; left out where none")
+    tool_calls: tuple[AnswerToolCall, ...] = Field((), description="calls of the client's tools; left out where none")
 
 
-class Choice(Shape):
+class Choice(ReplyShape):
     """The one answer."""
 
     index: int = Field(description="0")
@@ -83,7 +83,7 @@ class Choice(Shape):
     finish_reason: str = Field(description="stop, length or tool_calls")
 
 
-class CompletionReply(Shape):
+class CompletionReply(ReplyShape):
     """A whole answer."""
 
     id: str = Field(description="of this answer")
@@ -95,7 +95,7 @@ class CompletionReply(Shape):
     lore: Lore = Field(description="what the answer says of itself")
 
 
-class Delta(Shape):
+class Delta(ReplyShape):
     """What a piece adds: one of these; the first piece has the role, the last nothing."""
 
     role: Literal["assistant"] | None = Field(None, description="OpenAI's word")
@@ -104,7 +104,7 @@ class Delta(Shape):
     tool_calls: tuple[StreamedCall, ...] = Field((), description="a tool to call")
 
 
-class ChunkChoice(Shape):
+class ChunkChoice(ReplyShape):
     """A piece of the answer."""
 
     index: int = Field(description="0")
@@ -113,7 +113,7 @@ class ChunkChoice(Shape):
     finish_reason: str | None = Field(description="stop, length or tool_calls in the last one")
 
 
-class Chunk(Shape):
+class CompletionChunk(ReplyShape):
     """One event of a stream; `[DONE]` ends it. Comments between events tell what is waited for."""
 
     id: str = Field(description="of this answer")

@@ -5,18 +5,35 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from orchestrator.wire.cache import CacheReply
-from orchestrator.wire.chat import ChatRequest
-from orchestrator.wire.codices import CodexReply, CodicesReply, LoadedEvent, ProgressEvent
-from orchestrator.wire.completions import Chunk, CompletionReply
-from orchestrator.wire.embeddings import EmbeddingsBody
-from orchestrator.wire.events import EngineEvent, EvictedEvent, LevelEvent, NowEvent, PoolEvent, PrefillEvent
+from orchestrator.wire.completions import CompletionChunk, CompletionReply
+from orchestrator.wire.lore import PlanReply
 from orchestrator.wire.models import ChangedEvent, ModelCard, ModelCards, ModelChange, ModelReply, ModelRows
-from orchestrator.wire.plan import PlanReply
-from orchestrator.wire.replies import Alive, Cancelled, Dropped, EmbeddingsReply, Ready, Renamed, SearchReply
-from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
-from orchestrator.wire.sessions import SessionReply, SessionRows
-from orchestrator.wire.status import StatusReply
+from orchestrator.wire.replies import (
+    Alive,
+    Cancelled,
+    CodexReply,
+    CodicesReply,
+    Dropped,
+    EmbeddingsReply,
+    LoadedEvent,
+    ProgressEvent,
+    Ready,
+    Renamed,
+    SearchReply,
+    SessionReply,
+    SessionRows,
+)
+from orchestrator.wire.requests import ChatRequest, EmbeddingsBody, LoadBody, ModelBody, RenameBody, SearchBody
+from orchestrator.wire.status import (
+    CacheReply,
+    EngineEvent,
+    EvictedEvent,
+    LevelEvent,
+    NowEvent,
+    PoolEvent,
+    PrefillEvent,
+    StatusReply,
+)
 
 Schema = type[BaseModel]
 
@@ -62,7 +79,7 @@ ASKING = (
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
 
 CONTRACTS: Mapping[tuple[str, str], Contract] = {
-    ("POST", "/v1/chat/completions"): Contract(ChatRequest, CompletionReply, (Chunk,), ASKING),
+    ("POST", "/v1/chat/completions"): Contract(ChatRequest, CompletionReply, (CompletionChunk,), ASKING),
     ("POST", "/v1/plan"): Contract(ChatRequest, PlanReply, faults=ASKING),
     ("POST", "/v1/embeddings"): Contract(EmbeddingsBody, EmbeddingsReply, faults=("not_found", "engine_failed")),
     ("POST", "/v1/search"): Contract(SearchBody, SearchReply, faults=("not_found", "not_ready")),

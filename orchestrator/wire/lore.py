@@ -4,13 +4,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.shapes import Shape
+from orchestrator.wire.shapes import ReplyShape
 
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
 Source = Literal["vram", "ram", "disk", "computed"]
 
 
-class IdentityState(Shape):
+class IdentityState(ReplyShape):
     """The persona that answered."""
 
     name: str = Field(description="its name")
@@ -19,7 +19,7 @@ class IdentityState(Shape):
     fault: str = Field("", description="why its newest version cannot be read")
 
 
-class CodexInAnswer(Shape):
+class CodexInAnswer(ReplyShape):
     """The codex that was asked, in the state that the answer saw."""
 
     name: str = Field(description="its name")
@@ -32,7 +32,7 @@ class CodexInAnswer(Shape):
     indexing: bool = Field(False, description="a load of it, or what changed in it, was being taken in")
 
 
-class StrategyState(Shape):
+class StrategyState(ReplyShape):
     """How the codex reached the model, and why."""
 
     name: str = Field(description="CAG, HYBRID, RAG, RAG+GRAPH or NONE")
@@ -49,7 +49,7 @@ class StrategyState(Shape):
     steps: tuple[str, ...] = Field((), description="what was tried before")
 
 
-class BlockState(Shape):
+class BlockState(ReplyShape):
     """One block of the prompt."""
 
     kind: Block = Field(description="which of the six")
@@ -60,7 +60,7 @@ class BlockState(Shape):
     )
 
 
-class Break(Shape):
+class Break(ReplyShape):
     """Where this turn's prompt left the previous one of its conversation, and why."""
 
     block: Block = Field(description="the first that differs")
@@ -68,7 +68,7 @@ class Break(Shape):
     why: str = Field(description="in words")
 
 
-class PromptState(Shape):
+class PromptState(ReplyShape):
     """The whole prompt in tokens."""
 
     tokens: int = Field(description="in all")
@@ -76,7 +76,7 @@ class PromptState(Shape):
     computed: int = Field(description="the others")
 
 
-class GovernorState(Shape):
+class GovernorState(ReplyShape):
     """What the machine allowed."""
 
     level: str = Field(description="of the memory: calm, elevated, high, critical or unknown")
@@ -85,7 +85,7 @@ class GovernorState(Shape):
     actions: tuple[str, ...] = Field((), description="what was left out or shortened to fit, and what was not seen")
 
 
-class Timings(Shape):
+class Timings(ReplyShape):
     """Milliseconds since the question arrived."""
 
     assemble_ms: float = Field(0.0, description="preparing the prompt")
@@ -95,14 +95,14 @@ class Timings(Shape):
     tokens_per_second: float = Field(0.0, description="of the answer")
 
 
-class Drafts(Shape):
+class DraftCounts(ReplyShape):
     """Tokens that were guessed from the text before them and verified together."""
 
     drafted: int = Field(0, description="guessed")
     accepted: int = Field(0, description="that the model then said itself")
 
 
-class Citation(Shape):
+class Citation(ReplyShape):
     """A place that an answer names or quotes."""
 
     path: str = Field(description="the file, as the codex names it")
@@ -112,7 +112,7 @@ class Citation(Shape):
     why: str = Field("", exclude_if=lambda why: not why, description="what is wrong; left out where it is valid")
 
 
-class Lore(Shape):
+class Lore(ReplyShape):
     """What an answer says about itself."""
 
     trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
@@ -129,5 +129,75 @@ class Lore(Shape):
     prompt: PromptState = Field(description="in tokens")
     governor: GovernorState = Field(description="what the machine allowed")
     timings: Timings = Field(Timings(), description="in milliseconds")
-    drafts: Drafts = Field(Drafts(), description="guessed tokens")
+    drafts: DraftCounts = Field(DraftCounts(), description="guessed tokens")
     citations: tuple[Citation, ...] = Field((), description="checked against the files and what was shown")
+
+
+class Intent(ReplyShape):
+    """What the question was taken for."""
+
+    task: str = Field(description="its kind")
+    because: str = Field(description="the words that say so")
+
+
+class RetrievalPlan(ReplyShape):
+    """What would be fetched."""
+
+    retrieval: str = Field(description="none, look-ups, search or graph")
+    budget: int = Field(description="tokens that may be fetched")
+    passages: tuple[str, ...] = Field(description="path:start-end of what was found already")
+
+
+class Need(ReplyShape):
+    """Why the question would be refused."""
+
+    tier: str = Field(description="that the strategy asked for needs")
+    cost: str = Field(description="in words")
+
+
+class Predicted(ReplyShape):
+    """What asking would cost."""
+
+    ttft_ms: float | None = Field(description="until the first token; null where nothing was measured yet")
+    kv_bytes: int = Field(description="of the prompt")
+    context_pressure: float = Field(description="share of the window that the conversation takes")
+
+
+class PlanMemory(ReplyShape):
+    """How the memory is planned."""
+
+    where: str = Field(description="RAM or VRAM")
+    kv_bytes: int = Field(description="for KV")
+    weights: int = Field(description="bytes of the model's")
+    embedding_bytes: int = Field(description="kept for the model that embeds")
+
+
+class PlanTimings(ReplyShape):
+    """Milliseconds."""
+
+    assemble_ms: float = Field(description="preparing the prompt")
+
+
+class PlanReply(ReplyShape):
+    """Everything decided for a question."""
+
+    session: str | None = Field(None, description="the conversation")
+    model: str = Field(description="as the settings name it")
+    notice: str = Field(description="what must be known of the model")
+    notices: tuple[str, ...] = Field(description="what has no effect yet, and what the answer may not have seen")
+    identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
+    codex: CodexInAnswer | None = Field(description="none: the bare model")
+    strategy: StrategyState = Field(description="how the codex would reach the model")
+    blocks: tuple[BlockState, ...] = Field(description="six; `cached` is what stands now")
+    broke_at: Break | None = Field(description="where the prompt leaves the last one")
+    prompt: PromptState = Field(description="in tokens")
+    governor: GovernorState = Field(description="what the machine allows")
+    drafts: DraftCounts = Field(description="zeros")
+    timings: PlanTimings = Field(description="of planning")
+    relevance: None = Field(description="not computed yet")
+    intent: Intent = Field(description="what the question was taken for")
+    retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
+    needs: Need | None = Field(description="none where it would be answered")
+    predicted: Predicted = Field(description="what asking would cost")
+    memory: PlanMemory | None = Field(None, description="how it is planned")
+    text: str = Field("", description="with `prompt`: the exact text that the engine would get")

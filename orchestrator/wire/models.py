@@ -4,20 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.model_parts import (
-    EmbeddingMemory,
-    EmbeddingShape,
-    KvCosts,
-    KvRanges,
-    LoadingChoice,
-    ModelWeights,
-    PlannedMemory,
-    TemplatePlacement,
-)
-from orchestrator.wire.shapes import Shape
+from orchestrator.wire.shapes import ReplyShape
 
 
-class ModelCard(Shape):
+class ModelCard(ReplyShape):
     """OpenAI's."""
 
     id: str = Field(description="lore/NAME: a codex; else the bare model")
@@ -26,14 +16,14 @@ class ModelCard(Shape):
     owned_by: str = Field(description="lorekeep")
 
 
-class ModelCards(Shape):
+class ModelCards(ReplyShape):
     """OpenAI's list."""
 
     object: Literal["list"] = Field(description="OpenAI's word")
     data: tuple[ModelCard, ...] = Field(description="codices, then the bare model")
 
 
-class ModelRow(Shape):
+class ModelRow(ReplyShape):
     """A model at hand."""
 
     id: str = Field(description="its name")
@@ -45,10 +35,97 @@ class ModelRow(Shape):
     words: str = Field(description="the same in words")
 
 
-class ModelRows(Shape):
+class ModelRows(ReplyShape):
     """Models at hand."""
 
     models: tuple[ModelRow, ...] = Field(description="the loaded one first")
+
+
+class ModelWeights(ReplyShape):
+    """What a model's weights take."""
+
+    total: int = Field(description="bytes")
+    by_type: dict[str, int] = Field(description="bytes of each type of tensor")
+
+
+class KvType(ReplyShape):
+    """One type that KV can be kept in."""
+
+    bytes_per_token: int = Field(description="that it costs")
+    context: int | None = Field(description="tokens that would fit with it")
+
+
+class KvCosts(ReplyShape):
+    """What the KV cache takes."""
+
+    bytes_per_token: int | None = Field(description="as configured; none where the types do not suit the model")
+    types: dict[str, KvType] = Field(description="each type that suits the model, by its name")
+    window: int | None = Field(description="tokens that sliding layers keep; none where there are none")
+
+
+class KvRanges(ReplyShape):
+    """Whether what precedes a change can be kept."""
+
+    cut: bool = Field(description="it can be cut in ranges")
+    why: str = Field(description="why not")
+
+
+class GpuShare(ReplyShape):
+    """What one GPU would hold."""
+
+    name: str = Field(description="the product's")
+    free: int = Field(description="bytes now")
+    layers: int = Field(description="of the model")
+    weights: int = Field(description="bytes")
+    kv_bytes: int = Field(description="of the KV cache")
+
+
+class PlannedMemory(ReplyShape):
+    """What a model that talks would take."""
+
+    where: str = Field(description="RAM or VRAM: where KV lies")
+    kv_bytes: int = Field(description="that KV may take")
+    cells: int = Field(description="tokens that fit there")
+    gpu_layers: int = Field(description="layers on a GPU")
+    layers: int = Field(description="in all, the output's among them")
+    buffers: int = Field(description="bytes to compute with")
+    gpus: tuple[GpuShare, ...] = Field(description="none where nothing goes there")
+
+
+class EmbeddingMemory(ReplyShape):
+    """What a model that embeds would take by itself."""
+
+    weights: int = Field(description="bytes")
+    buffers: int = Field(description="bytes to compute with")
+
+
+class EmbeddingShape(ReplyShape):
+    """What a model that embeds takes and gives."""
+
+    dimensions: int = Field(description="of a vector")
+    window: int = Field(description="tokens of one text")
+
+
+class TemplatePlacement(ReplyShape):
+    """Where a model's chat template puts the six blocks."""
+
+    way: Literal["system", "first_user", "none"] = Field(description="which of the ways that we know holds")
+    words: str = Field(description="the same in words")
+    reason: str = Field(description="why not one that comes before it")
+    keeps_answers: bool = Field(description="an answer stays where it is once it is a turn")
+    no_think: Literal["nothing", "tail", "floor"] = Field(
+        description="what asking it not to think changes: floor would lose the whole prefix"
+    )
+
+
+class LoadingChoice(ReplyShape):
+    """One setting of loading beside this model."""
+
+    setting: str = Field(description="its key")
+    value: str = Field(description="as it is set")
+    suits: bool = Field(description="false: loading would fail, or the setting do nothing")
+    costs: str = Field(description="in words")
+    note: str = Field(description="what must be known of it")
 
 
 class ModelReport(ModelRow):
@@ -73,20 +150,20 @@ class ModelReport(ModelRow):
     embedding: EmbeddingShape | None = Field(None, description="only of one that embeds")
 
 
-class ModelReply(Shape):
+class ModelReply(ReplyShape):
     """One model."""
 
     model: ModelReport = Field(description="in full")
 
 
-class ColdFloor(Shape):
+class ColdFloor(ReplyShape):
     """A floor that stood with the model before."""
 
     name: str = Field(description="the codex")
     tokens: int = Field(description="in it")
 
 
-class ModelNames(Shape):
+class ModelNames(ReplyShape):
     """A model by its names."""
 
     name: str = Field(description="as the settings name it")
@@ -94,7 +171,7 @@ class ModelNames(Shape):
     notice: str = Field(description="what must be known of it")
 
 
-class ModelChange(Shape):
+class ModelChange(ReplyShape):
     """What came of a change."""
 
     model: ModelNames = Field(description="that answers now")

@@ -4,10 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.shapes import Shape
+from orchestrator.wire.lore import IdentityState
+from orchestrator.wire.shapes import ReplyShape
 
 
-class Fault(Shape):
+class Fault(ReplyShape):
     """What went wrong, where, and what to do."""
 
     type: str = Field(description="OpenAI's kind of it")
@@ -16,13 +17,13 @@ class Fault(Shape):
     hint: str = Field(description="what to do; may be empty")
 
 
-class Refusal(Shape):
+class ErrorReply(ReplyShape):
     """The body of every error, and the last event of a stream that failed."""
 
     error: Fault = Field(description="what went wrong")
 
 
-class Cancelled(Shape):
+class Cancelled(ReplyShape):
     """What was stopped."""
 
     cancelled: str = Field(description="the codex")
@@ -31,33 +32,33 @@ class Cancelled(Shape):
     )
 
 
-class Dropped(Shape):
+class Dropped(ReplyShape):
     """What was forgotten."""
 
     dropped: str = Field(description="its name")
 
 
-class Renamed(Shape):
+class Renamed(ReplyShape):
     """A conversation under its new name."""
 
     renamed: str = Field(description="the name before")
     name: str = Field(description="the name now")
 
 
-class Alive(Shape):
+class Alive(ReplyShape):
     """The daemon runs."""
 
     ok: bool = Field(description="true")
 
 
-class Ready(Shape):
+class Ready(ReplyShape):
     """Whether an answer can be given."""
 
     ready: bool = Field(description="true with status 200, false with 503")
     detail: str = Field(description="what it waits for, or what failed")
 
 
-class SearchHit(Shape):
+class SearchHit(ReplyShape):
     """A passage of the archive."""
 
     path: str = Field(description="the file")
@@ -73,14 +74,14 @@ class SearchHit(Shape):
     branch: str | None = Field(None, description="git's, that the codex stands on, or the revision that was asked for")
 
 
-class SearchReply(Shape):
+class SearchReply(ReplyShape):
     """Places that match."""
 
     hits: tuple[SearchHit, ...] = Field(description="best first")
     notices: tuple[str, ...] = Field(description="what the search may not have seen")
 
 
-class EmbeddingRow(Shape):
+class EmbeddingRow(ReplyShape):
     """One text's vector."""
 
     object: Literal["embedding"] = Field(description="OpenAI's word")
@@ -88,20 +89,20 @@ class EmbeddingRow(Shape):
     embedding: list[float] | str = Field(description="length 1; base64 where asked for")
 
 
-class EmbeddingUsage(Shape):
+class EmbeddingUsage(ReplyShape):
     """Tokens of all texts."""
 
     prompt_tokens: int = Field(description="read")
     total_tokens: int = Field(description="the same")
 
 
-class EmbeddingCut(Shape):
+class EmbeddingCut(ReplyShape):
     """What did not fit."""
 
     cut: tuple[int, ...] = Field(description="tokens of each text that were not read")
 
 
-class EmbeddingsReply(Shape):
+class EmbeddingsReply(ReplyShape):
     """OpenAI's list of vectors."""
 
     object: Literal["list"] = Field(description="OpenAI's word")
@@ -109,3 +110,142 @@ class EmbeddingsReply(Shape):
     model: str = Field(description="the model that embeds")
     usage: EmbeddingUsage = Field(description="in tokens")
     lore: EmbeddingCut = Field(description="what the protocol has no words for")
+
+
+class SessionRow(ReplyShape):
+    """A conversation."""
+
+    name: str = Field(description="its name")
+    codex: str | None = Field(description="that it is about")
+    title: str = Field(description="the beginning of its first question")
+    created: float = Field(description="seconds since 1970")
+    used: float = Field(description="seconds since 1970")
+    turns: int = Field(description="messages in it")
+
+
+class SessionRows(ReplyShape):
+    """Your conversations."""
+
+    sessions: tuple[SessionRow, ...] = Field(description="the last used first")
+
+
+class SessionTurn(ReplyShape):
+    """A message of a conversation."""
+
+    role: str = Field(description="user, assistant or tool")
+    text: str = Field(description="what was said")
+    created: float = Field(0.0, description="seconds since 1970")
+    evidence: str = Field("", description="what stood beside a question, as JSON")
+    tool_call_id: str = Field("", description="of a tool's result")
+    tool_calls: str = Field("", description="what an answer called, as JSON")
+
+
+class SessionExport(ReplyShape):
+    """A conversation with its turns."""
+
+    name: str = Field(description="its name")
+    codex: str | None = Field(description="that it is about")
+    title: str = Field(description="the beginning of its first question")
+    created: float = Field(description="seconds since 1970")
+    used: float = Field(description="seconds since 1970")
+    turns: tuple[SessionTurn, ...] = Field(description="in their order")
+
+
+class SessionReply(ReplyShape):
+    """One conversation."""
+
+    session: SessionExport = Field(description="with its turns")
+
+
+class TierTokens(ReplyShape):
+    """Tokens of each tier; none where one was not made."""
+
+    full: int | None = Field(description="all files whole")
+    skeleton: int | None = Field(description="signatures, without hot bodies")
+    map: int | None = Field(description="a ranked map")
+
+
+class FloorProgress(ReplyShape):
+    """The floor being computed."""
+
+    done: int = Field(description="tokens that stand")
+    total: int = Field(description="tokens in all")
+    left_s: float | None = Field(description="seconds for the rest, if known")
+
+
+class EmbeddingProgress(ReplyShape):
+    """How far the vectors of a codex are, for the search by meaning."""
+
+    texts: int = Field(description="distinct ones in the archive")
+    embedded: int = Field(description="of these: have a vector")
+    refused: int = Field(description="of these: cannot be embedded")
+    fault: str = Field(description="why it does not go on")
+
+
+class CodexReport(ReplyShape):
+    """A codex as it stands. One that is not raised yet has only its name, root, generation and how fresh it is."""
+
+    name: str = Field(description="its name")
+    root: str = Field(description="the first folder, file or URL")
+    roots: tuple[str, ...] = Field((), description="all of them")
+    generation: int | None = Field(description="none: never loaded to its end; 0: a dry run")
+    generation_reason: str = Field("", description="why the daemon took it in by itself")
+    branch: str | None = Field(None, description="git's, as seen last")
+    revision: str | None = Field(None, description="git's, as seen last")
+    state: str = Field("", description="the same in words, with files that git saw changed")
+    files: int = Field(0, description="taken")
+    skipped: dict[str, int] = Field({}, description="files and folders left out, by reason")
+    notices: tuple[str, ...] = Field((), description="what should be known of what was taken")
+    tokens: TierTokens | None = Field(None, description="of each tier")
+    estimated: tuple[str, ...] = Field((), description="tiers whose tokens are no exact count")
+    tier: str | None = Field(description="what stands in the cached prefix: full, skeleton+hot, map or none")
+    tier_tokens: int = Field(0, description="of what stands there")
+    reason: str = Field("", description="why this tier, with the numbers")
+    hint: str = Field("", description="what would give a larger one")
+    kv_bytes: int = Field(0, description="of the prefix")
+    disk_bytes: int = Field(0, description="of the files")
+    indexed_chunks: int = Field(0, description="in the archive")
+    amendments: int = Field(0, description="changes told behind the generation")
+    changed_files: tuple[str, ...] = Field((), description="files of these changes")
+    removed_files: tuple[str, ...] = Field((), description="those of them that are gone")
+    amended_tokens: int = Field(0, description="of these changes")
+    fresh: str = Field("", description="how true it is to the disk, in a word or a few")
+    fresh_notice: str = Field("", description="what should be known of that")
+    unseen: str = Field("", description="what a search may not see now")
+    identity: IdentityState | None = Field(None, description="the persona that answers unless another is named")
+    prefill: FloorProgress | None = Field(None, description="none where nothing is computed")
+    embedding: EmbeddingProgress | None = Field(None, description="none without a model that embeds")
+
+
+class CodexReply(ReplyShape):
+    """One codex."""
+
+    codex: CodexReport = Field(description="as it stands")
+
+
+class CodicesReply(ReplyShape):
+    """All codices."""
+
+    codices: tuple[CodexReport, ...] = Field(description="by name")
+
+
+class ProgressEvent(ReplyShape):
+    """How far a load, or a change of the model, is."""
+
+    event: Literal["progress"] = Field(description="what kind of event")
+    phase: str = Field(
+        description="of a load: model, walk, read, index, count, outline, map, prefill; "
+        "of a change: checking, stopping, loading, raising"
+    )
+    done: int = Field(description="in the phase's unit")
+    total: int = Field(description="0: not known")
+    rate: float = Field(description="a second")
+    eta_s: float | None = Field(description="seconds left in this phase, if known")
+    name: str = Field("", description="of a load: the codex")
+
+
+class LoadedEvent(ReplyShape):
+    """The last event of a load."""
+
+    event: Literal["loaded"] = Field(description="what kind of event")
+    codex: CodexReport = Field(description="as it stands")

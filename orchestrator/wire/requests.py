@@ -1,14 +1,159 @@
-"""Bodies of the routes that are our own: load, search, model, rename."""
+"""Requests of the chat route: what OpenAI's protocol defines, and beside it the `lore` object.
 
-from typing import Annotated
+Unknown keys of the protocol are ignored, because clients send many that mean nothing here. Unknown keys of `lore` are
+refused: a misspelt `codex` would be answered from the wrong one.
+"""
+
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.wire.plain import Plain, without_nul
-from orchestrator.wire.shapes import Strict
+from orchestrator.wire.shapes import Plain, RequestShape, StrictRequest, without_nul
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class LoadBody(Strict):
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ContentPart(RequestShape):
+    """One part of a message's content. Only text can be read by the models that run here."""
+
+    type: str = Field(description="text; others are refused")
+    text: str = Field("", description="the text")
+
+
+class Function(RequestShape):
+    """What was called."""
+
+    name: str = Field(description="the tool")
+    arguments: str = Field("", description="its arguments, as JSON")
+
+
+class Call(RequestShape):
+    """A tool call that the model made earlier in the conversation."""
+
+    id: str = Field(description="as it was told with the call")
+    function: Function = Field(description="what was called")
+
+
+class ChatMessage(RequestShape):
+    """One message of the conversation, the newest last."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"] = Field(
+        description="system and developer are placed behind the cached prefix, so that no client breaks another's"
+    )
+    content: str | tuple[ContentPart, ...] | None = Field(None, description="the text, or its parts")
+    tool_call_id: str = Field("", description="of a tool's result: the call that it answers")
+    tool_calls: tuple[Call, ...] | None = Field(None, description="of an assistant's message: what it called")
+
+
+class SchemaSpec(RequestShape):
+    """OpenAI's wrapping of a JSON schema."""
+
+    name: str = Field("", description="not looked at")
+    definition: dict[str, Any] = Field(default_factory=dict, alias="schema", description="the JSON schema itself")
+
+
+class ResponseFormat(RequestShape):
+    """What the answer must parse as."""
+
+    type: Literal["text", "json_object", "json_schema"] = Field(description="text, any object, or what fits the schema")
+    json_schema: SchemaSpec | None = Field(None, description="with json_schema: the schema")
+
+
+class StreamOptions(RequestShape):
+    """OpenAI's."""
+
+    include_usage: bool = Field(False, description="one more chunk at the end, with the usage and no choice")
+
+
+class ClientState(StrictRequest):
+    """Where the asking person stands."""
+
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked where none is named")
+    file: Plain = Field("", description="the file that is open; it is told to the model before the question")
+    selection: str = Field("", description="the text selected in it; found in the codex, it is told with its lines")
+
+
+class AttachedText(StrictRequest):
+    """A file or standard input that stands before the question."""
+
+    name: str = Field(description="as it is told to the model, and cited")
+    text: str = Field(description="all of it; never cut silently")
+
+
+class LoreOptions(StrictRequest):
+    """The `lore` object of a request (`extra_body` in OpenAI's client)."""
+
+    codex: Plain | None = Field(None, description="the codex by name; none: the bare model; left out: by client.cwd")
+    session: Plain | None = Field(
+        None,
+        description="a conversation that the daemon keeps, begun where there is none of the name; empty: a new one",
+    )
+    continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
+    identity: Plain | None = Field(None, description="the persona by name")
+    strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")
+    verbatim: bool = Field(False, description="not used yet; an answer says so in `notices`")
+    frame: str | None = Field(
+        None, description="what the question is about, where the client knows: it settles the task"
+    )
+    mode: str | None = Field(None, description="not used yet; an answer says so in `notices`")
+    urgency: str | None = Field(None, description="not used yet; an answer says so in `notices`")
+    wait: bool = Field(
+        True, description="false: refuse with not_ready instead of waiting for the model or computing the floor"
+    )
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="seconds until the answer must have begun, else not_ready"
+    )
+    think: bool = Field(True, description="false: a model that thinks is asked not to")
+    record: bool = Field(True, description="false: no trace and no session are kept")
+    attachments: tuple[AttachedText, ...] = Field((), description="texts that stand before the question")
+    client: ClientState = Field(ClientState(), description="where the asking person stands")
+
+
+class ChatRequest(RequestShape):
+    """Body of POST /v1/chat/completions and /v1/plan."""
+
+    model: str = Field("", description="lore/NAME: a codex; lore or empty: the one of client.cwd; or the bare model")
+    messages: tuple[ChatMessage, ...] = Field(
+        min_length=1, max_length=10_000, description="the conversation, at most 10,000; the last is the question"
+    )
+    stream: bool = Field(False, description="answer as server-sent events")
+    stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="longest answer in tokens; left out: 2048")
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="the same, and goes before it")
+    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
+        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
+    )
+    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = Field(
+        None, description="least likely tokens beyond are left out"
+    )
+    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="so many likeliest tokens; 0: all"
+    )
+    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
+    repeat_penalty: Annotated[Finite, Field(gt=0, le=10)] | None = Field(None, description="1: none")
+    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
+        None, description="of the chance in the answer"
+    )
+    stop: str | tuple[str, ...] | None = Field(
+        None, description="texts that end the answer and are not in it; 16 at most"
+    )
+    n: int | None = Field(1, description="1; more are refused")
+    logprobs: bool | None = Field(False, description="tell the log-probabilities of the answer's tokens")
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        None, description="and of so many likeliest at each"
+    )
+    n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
+    response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
+    tools: tuple[dict[str, Any], ...] | None = Field(None, description="tools of the client, in OpenAI's shape")
+    tool_choice: Any = Field(None, description="auto or none")
+    lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")
+    prompt: bool = Field(False, description="/v1/plan only: tell the exact text that the engine would get")
+
+
+class LoadBody(StrictRequest):
     """What to load, and how."""
 
     path: Plain = Field(description="a directory or file by its absolute path, or a git URL")
@@ -25,7 +170,7 @@ class LoadBody(Strict):
     wait: bool = Field(False, description="hold the stream until the floor stands in the cache")
 
 
-class SearchBody(Strict):
+class SearchBody(StrictRequest):
     """What to look for, and where."""
 
     query: Annotated[str, Field(min_length=1)] = Field(description="words, names, or a question")
@@ -35,7 +180,7 @@ class SearchBody(Strict):
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is searched")
 
 
-class ModelBody(Strict):
+class ModelBody(StrictRequest):
     """The model to change to."""
 
     model: Annotated[str, Field(min_length=1), AfterValidator(without_nul)] = Field(
@@ -44,7 +189,21 @@ class ModelBody(Strict):
     stream: bool = Field(False, description="tell the steps as server-sent events")
 
 
-class RenameBody(Strict):
+class RenameBody(StrictRequest):
     """A conversation's new name."""
 
     name: Annotated[str, Field(min_length=1), AfterValidator(without_nul)] = Field(description="free among your own")
+
+
+class EmbeddingsBody(RequestShape):
+    """OpenAI's, with texts; ids of tokens are another model's and not taken."""
+
+    input: Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=2048)] = Field(
+        description="a text, or up to 2048"
+    )
+    model: str = Field("", description="not looked at: the settings name the one that embeds")
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="numbers, or little-endian float32 in base64"
+    )
+    dimensions: int | None = Field(None, description="the model's own; another number is refused")
+    user: str = Field("", description="not looked at")

@@ -1,21 +1,33 @@
 """What every shape on the wire is made of. All are frozen."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
-class Shape(BaseModel):
+class ReplyShape(BaseModel):
     """Base of what the daemon sends: keys of a newer peer are ignored, so that both sides may grow."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
-class Request(BaseModel):
+class RequestShape(BaseModel):
     """Base of what clients of a protocol send: they send many keys that mean nothing here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class Strict(BaseModel):
+class StrictRequest(BaseModel):
     """Base of what only our own clients send: typing errors are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def without_nul(text: str) -> str:
+    """No path, no argument of a program and no name holds one; what the system says of it is no answer to a person."""
+    if "\0" in text:
+        raise ValueError("holds a NUL character, which no name does")
+    return text
+
+
+Plain = Annotated[str, AfterValidator(without_nul)]

@@ -1,13 +1,14 @@
 """The reply in which the daemon tells of itself: one page about now."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from orchestrator.wire.codices import CodexReport
-from orchestrator.wire.sensors import SensorsReport
-from orchestrator.wire.shapes import Shape
+from orchestrator.wire.replies import CodexReport
+from orchestrator.wire.shapes import ReplyShape
 
 
-class RunningModel(Shape):
+class RunningModel(ReplyShape):
     """The model that answers."""
 
     name: str = Field(description="as the settings name it")
@@ -18,7 +19,7 @@ class RunningModel(Shape):
     window: int | None = Field(description="tokens of prompt and answer that fit now")
 
 
-class PrefillReport(Shape):
+class PrefillReport(ReplyShape):
     """What is computed in advance now."""
 
     floor: str = Field(description="its own name, a hash")
@@ -29,7 +30,7 @@ class PrefillReport(Shape):
     total: int | None = Field(description="tokens in all")
 
 
-class PoolReport(Shape):
+class PoolReport(ReplyShape):
     """A live cache, of one codex under one identity. free + reserved + evictable + leased = size, in tokens."""
 
     name: str = Field(description="IDENTITY@VERSION/CODEX")
@@ -42,7 +43,7 @@ class PoolReport(Shape):
     bytes: int = Field(description="of memory")
 
 
-class EngineReport(Shape):
+class EngineReport(ReplyShape):
     """The engine's process."""
 
     state: str = Field(description="starting, ready, backoff, broken, …")
@@ -60,7 +61,52 @@ class EngineReport(Shape):
     cache: dict[str, float] = Field(description="the engine's counters since its start")
 
 
-class GovernorReport(Shape):
+class GpuSensors(ReplyShape):
+    """One GPU."""
+
+    index: int = Field(description="as the driver counts it")
+    uuid: str = Field(description="as the driver names it")
+    name: str = Field(description="the product's")
+    total: int | None = Field(description="bytes of memory")
+    used: int | None = Field(description="bytes that are not free")
+    free: int | None = Field(description="bytes")
+    own: int | None = Field(description="bytes of our processes")
+    others: int | None = Field(description="bytes of all other processes")
+    utilisation: float | None = Field(description="percent of time in which it computed")
+    power: float | None = Field(description="watts now")
+    power_limit: float | None = Field(description="watts, enforced now")
+    power_default: float | None = Field(description="watts, as the board was made")
+    temperature: float | None = Field(description="degrees Celsius")
+    clock_reasons: tuple[str, ...] | None = Field(description="why its clocks are not at their highest")
+    performance_state: int | None = Field(description="0 is the fastest, 15 the slowest")
+    unified: bool = Field(description="it uses the host's RAM")
+
+
+class HostSensors(ReplyShape):
+    """The machine as the daemon may use it: a container's limits are respected."""
+
+    ram_total: int | None = Field(description="bytes")
+    ram_available: int | None = Field(description="bytes")
+    ram_own: int | None = Field(description="bytes of our processes, without the files that they map")
+    rss: int | None = Field(description="bytes of our processes in RAM")
+    container_limit: int | None = Field(description="bytes; none also where there is no limit")
+    swap_total: int | None = Field(description="bytes")
+    swap_used: int | None = Field(description="bytes")
+    stalled: float | None = Field(description="percent of the last 10 s in which some task waited for memory")
+    disk_free: int | None = Field(description="bytes where checkpoints are written")
+    on_battery: bool | None = Field(description="not on mains")
+    battery: float | None = Field(description="percent")
+    network_up: bool | None = Field(description="a network is there")
+
+
+class SensorsReport(ReplyShape):
+    """Every reading."""
+
+    gpus: tuple[GpuSensors, ...] = Field(description="those that answer")
+    host: HostSensors = Field(description="the machine")
+
+
+class GovernorReport(ReplyShape):
     """The machine."""
 
     level: str = Field(description="calm, elevated, high, critical or unknown")
@@ -78,7 +124,7 @@ class GovernorReport(Shape):
     sensors: SensorsReport = Field(description="every reading of the GPUs and of the host")
 
 
-class EmbeddingModel(Shape):
+class EmbeddingModel(ReplyShape):
     """The model of the search by meaning. Its figures are those that are planned, whether it is loaded or not."""
 
     model: str = Field(description="as the settings name it; empty: none is configured")
@@ -93,14 +139,14 @@ class EmbeddingModel(Shape):
     buffers: int | None = Field(description="bytes")
 
 
-class QueueReport(Shape):
+class QueueReport(ReplyShape):
     """Jobs of the engine."""
 
     running: int = Field(description="answered, or having their prompt computed")
     waiting: int = Field(description="for room")
 
 
-class StatusReply(Shape):
+class StatusReply(ReplyShape):
     """One page about now."""
 
     version: str = Field(description="of the daemon")
@@ -112,3 +158,134 @@ class StatusReply(Shape):
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="formatters that cannot be used, and why")
     embedding: EmbeddingModel = Field(description="the model that embeds")
+
+
+class NowEvent(ReplyShape):
+    """How things stand when somebody begins to listen."""
+
+    event: Literal["now"] = Field(description="what kind of event")
+    level: str = Field(description="of the memory")
+    power: str = Field(description="normal, low-power or throttled")
+    engine: str = Field(description="the engine's state")
+    prefill: PrefillReport | None = Field(description="what is computed in advance")
+    computed: int = Field(description="prompt tokens since the engine's start")
+    pools: tuple[str, ...] = Field(description="IDENTITY@VERSION/CODEX of each")
+    evicted_tokens: int = Field(description="since the engine's start")
+    evicted_segments: int = Field(description="checkpoints, since the engine's start")
+
+
+class LevelEvent(ReplyShape):
+    """Memory or power is at another level."""
+
+    event: Literal["level"] = Field(description="what kind of event")
+    level: str = Field(description="of the memory")
+    power: str = Field(description="normal, low-power or throttled")
+
+
+class EngineEvent(ReplyShape):
+    """The engine's process is in another state."""
+
+    event: Literal["engine"] = Field(description="what kind of event")
+    state: str = Field(description="the new one")
+
+
+class PoolEvent(ReplyShape):
+    """A live cache was opened or closed."""
+
+    event: Literal["opened", "closed"] = Field(description="which of the two")
+    pool: str = Field(description="IDENTITY@VERSION/CODEX")
+    identity: str = Field(description="the persona")
+    codex: str = Field(description="empty: the bare model")
+
+
+class EvictedEvent(ReplyShape):
+    """What was cached had to go."""
+
+    event: Literal["evicted"] = Field(description="what kind of event")
+    tokens: int = Field(description="of live caches")
+    segments: int = Field(description="checkpoints")
+
+
+class PrefillEvent(PrefillReport):
+    """How far the computing in advance is."""
+
+    event: Literal["prefill"] = Field(description="what kind of event")
+    computed: int = Field(description="prompt tokens of all kinds since the engine's start")
+
+
+class CacheTier(ReplyShape):
+    """Where cached KV lay."""
+
+    memory: str = Field(description="VRAM, RAM or disk: where this tier is on this machine")
+    tokens: int = Field(description="of prompts that were taken from there")
+    hit_rate: float | None = Field(description="their share of all prompt tokens; none before the first")
+    bytes: int = Field(description="that lie there now")
+
+
+class CacheTiers(ReplyShape):
+    """The three tiers, the fastest first."""
+
+    vram: CacheTier = Field(description="the live caches; without a GPU in RAM")
+    ram: CacheTier = Field(description="checkpoints in memory")
+    disk: CacheTier = Field(description="checkpoints on disk")
+
+
+class CacheTokens(ReplyShape):
+    """Tokens by what became of them."""
+
+    prompt: int = Field(description="of all prompts")
+    cached: int = Field(description="of these: needed no computing")
+    computed: int = Field(description="the others")
+    generated: int = Field(description="of answers")
+    padded: int = Field(description="computed to fill a step")
+
+
+class Evictions(ReplyShape):
+    """What had to go."""
+
+    vram_tokens: int = Field(description="of live caches")
+    ram_segments: int = Field(description="checkpoints in memory")
+    disk_segments: int = Field(description="checkpoints on disk")
+
+
+class Restores(ReplyShape):
+    """What came back into a live cache."""
+
+    ram_segments: int = Field(description="checkpoints from memory")
+    disk_segments: int = Field(description="checkpoints from disk")
+    bytes: int = Field(description="of both")
+
+
+class CacheFaults(ReplyShape):
+    """What went wrong; each costs computing, no answer."""
+
+    misses: int = Field(description="checkpoints that were gone when they were wanted")
+    damaged: int = Field(description="checkpoints that did not read as they were written")
+    write_failures: int = Field(description="checkpoints that could not be written")
+    broken_pools: int = Field(description="live caches thrown away because their books did not balance")
+    failed_steps: int = Field(description="live caches made anew after a step that failed")
+
+
+class DraftFigures(ReplyShape):
+    """Tokens that were guessed from the text before them."""
+
+    answers: int = Field(description="steps that verified a guess, counted once for each answer in them")
+    drafted: int = Field(description="tokens guessed")
+    accepted: int = Field(description="of these: what the model then said itself")
+    rate: float | None = Field(description="accepted of all guessed; none before the first")
+
+
+class CacheReply(ReplyShape):
+    """What the caches held, gave back and saved since the engine started."""
+
+    tiers: CacheTiers = Field(description="what each gave")
+    tokens: CacheTokens = Field(description="of all prompts and answers")
+    hit_rate: float | None = Field(description="cached of all prompt tokens")
+    segments: int = Field(description="checkpoints")
+    evictions: Evictions = Field(description="what had to go")
+    restores: Restores = Field(description="what came back")
+    faults: CacheFaults = Field(description="what went wrong")
+    drafts: DraftFigures = Field(description="guessed tokens")
+    ms_per_token: float = Field(description="of computing a prompt, as measured")
+    saved_ms: int = Field(description="that cached tokens would have taken, less what it took to bring them back")
+    note: str = Field(description="what the model's memory cannot do")

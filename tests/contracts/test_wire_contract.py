@@ -8,7 +8,7 @@ from support.wire_shapes import unlike
 
 from orchestrator.api.problems import STATUS
 from orchestrator.wire.contract import CONTRACTS, EVERY, FAULTS, OF_BODIES
-from orchestrator.wire.replies import Refusal
+from orchestrator.wire.replies import ErrorReply
 
 ASK = {
     "model": "lore/vaults",
@@ -122,7 +122,7 @@ def test_conversations(http):
 )
 def test_refusals_have_their_shape_and_a_code_that_the_route_is_said_to_have(http, method, path, body, code):
     answer = http.request(method, path, json=body)
-    assert unlike(Refusal, answer.json()) == []
+    assert unlike(ErrorReply, answer.json()) == []
     assert (answer.json()["error"]["code"], answer.status_code) == (code, STATUS[code])
     route = next(one for one in CONTRACTS if one[0] == method and same(one[1], path))
     contract = CONTRACTS[route]

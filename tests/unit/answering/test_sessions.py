@@ -10,11 +10,11 @@ from array import array
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from orchestrator.nearest import NAMED_AT_MOST
 
 from orchestrator.answering import sessions as sessions_module
 from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
-from orchestrator.nearest import NAMED_AT_MOST
 
 ALICE, BOB = 1000, 1001
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.api.line import Line, while_serving
+from orchestrator.api.gate import Line, while_serving
 from orchestrator.errors import EngineFailed, Full, NotReady
 from orchestrator.service import AskEvent, Text, Waiting
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.served import served
 
-from orchestrator.api.peers import Peer, peer_of
-from orchestrator.api.sigils import Rule, Sigils, token_hash
+from orchestrator.api.sigils import Peer, Rule, Sigils, peer_of, token_hash
 from orchestrator.settings import Settings, SettingsError
 
 OWNER, STRANGER = 1000, 1001

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from orchestrator.api.notify import Notifier
 from orchestrator.api.sockets import activated, listen, listen_tcp
 from orchestrator.errors import Conflict
 from orchestrator.settings import SettingsError
+from orchestrator.systemd.notify import Notifier
 
 
 def test_the_socket_is_for_its_owner_alone_from_its_first_moment(folder):

@@ -11,7 +11,7 @@ from orchestrator.model.embedding.embedding_model import EmbeddingChoice
 from orchestrator.model.host import spec_of
 from orchestrator.model.model_file import find_model
 from orchestrator.model.offloading import offload_of
-from orchestrator.reports.model_findings import floors_on_disk
+from orchestrator.reports.doctor import floors_on_disk
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.nearest import NAMED_AT_MOST, instead
+from orchestrator.errors import NAMED_AT_MOST, instead
 
 names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
 

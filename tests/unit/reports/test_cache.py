@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.messages import EngineSnapshot, Reuse, Tier
 from orchestrator.engine.scheduler.counters import Counters
-from orchestrator.reports.cache import WHOLE, cache_report
-from orchestrator.reports.metrics import metrics
+from orchestrator.reports.cache import WHOLE, cache_report, metrics
 
 
 def told(counted, **options):

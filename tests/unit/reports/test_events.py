@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.reports.events import Picture, events_between
-from orchestrator.reports.prefill import Prefill
+from orchestrator.reports.status import Picture, Prefill, events_between
 
 FLOOR = Prefill("5ab1", "demo", "map", 2, 512, 4000)
 CALM = Picture("calm", "normal", "ready", None, 0, ("lore@1a2b/demo",), 0, 0)

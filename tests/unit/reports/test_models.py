@@ -15,9 +15,8 @@ from governor.sizes import size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.model.folder import FileHeader, at_hand, chosen, header
 from orchestrator.model.offloading import unused_gpu
-from orchestrator.reports.fits import Ground, fitting
+from orchestrator.reports.fits import QUANTISED_ON_CPU, Gpu, MachineMemory, choices, fitting
 from orchestrator.reports.models import described, row
-from orchestrator.reports.offload import QUANTISED_ON_CPU, Gpu, choices
 from orchestrator.settings.model import KvType
 from orchestrator.wire.models import ModelReport
 
@@ -25,7 +24,7 @@ PLAN = KvPlan(sequences=4)
 
 
 def ground(free=16 * GIB, where="RAM"):
-    return Ground(MemoryReading(where, 16 * GIB, free, 0), MemorySettings(), None, 16 * GIB)
+    return MachineMemory(MemoryReading(where, 16 * GIB, free, 0), MemorySettings(), None, 16 * GIB)
 
 
 @pytest.fixture

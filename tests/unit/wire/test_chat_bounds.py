@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.wire.chat import ChatRequest
+from orchestrator.wire.requests import ChatRequest
 
 ASKED = {"messages": [{"role": "user", "content": "why?"}]}
 

@@ -14,9 +14,9 @@ from orchestrator.api.completions import Chunks, completed
 from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.reports.status import sensors_report
 from orchestrator.service import Answered, Text, Thought, ToolCall
-from orchestrator.wire.completions import Chunk, CompletionReply
+from orchestrator.wire.completions import CompletionChunk, CompletionReply
 from orchestrator.wire.lore import GovernorState, Lore, PromptState, StrategyState
-from orchestrator.wire.sensors import SensorsReport
+from orchestrator.wire.status import SensorsReport
 
 STATE = Lore(
     strategy=StrategyState(
@@ -67,7 +67,7 @@ def test_whatever_is_said_each_chunk_has_its_shape(given_events, include_usage):
         return [chunk async for chunk in Chunks("lore", include_usage).of(events_of(given_events))]
 
     written = [json.loads(chunk.removeprefix(b"data: ")) for chunk in anyio.run(chunks)[:-1]]
-    assert [unlike(Chunk, one) for one in written] == [[]] * len(written)
+    assert [unlike(CompletionChunk, one) for one in written] == [[]] * len(written)
 
 
 def test_sensors_have_their_shape_with_gpus_and_where_nothing_is_known():

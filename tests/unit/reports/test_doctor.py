@@ -4,8 +4,14 @@ import os
 import sqlite3
 
 from codex.library import Library
-from orchestrator.reports.findings import damaged_stores, deleted_stores, fault_of, plugin_failures
-from orchestrator.reports.model_findings import floors_on_disk, model_findings
+from orchestrator.reports.doctor import (
+    damaged_stores,
+    deleted_stores,
+    fault_of,
+    floors_on_disk,
+    model_findings,
+    plugin_failures,
+)
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
 
