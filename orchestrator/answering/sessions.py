@@ -15,8 +15,7 @@ from typing import Any
 from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from orchestrator.codices.faults import translated
-from orchestrator.errors import Conflict, InvalidRequest, NotFound
-from orchestrator.nearest import instead
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from formatters.context import EnvironmentView, SigilView, ToolView
-from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.nearest import instead
+from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.service import BARE, Principal
 
 SCOPE_OF_TOOLS = "tools:"

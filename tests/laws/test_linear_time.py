@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TypeVar
 
 import pytest
-from orchestrator.api.complaints import place_of
 
 from codex.archive.identifiers import identifiers, query_words, words
 from codex.citations import cited
@@ -37,6 +36,7 @@ from orchestrator.answering.conversations import key_of, state_of_messages
 from orchestrator.answering.grounding import quotable
 from orchestrator.answering.selection import lines_of
 from orchestrator.answering.sessions import checked_name
+from orchestrator.api.requests import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting

@@ -10,11 +10,10 @@ from array import array
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from orchestrator.nearest import NAMED_AT_MOST
 
 from orchestrator.answering import sessions as sessions_module
 from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
-from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
 
 ALICE, BOB = 1000, 1001
 
