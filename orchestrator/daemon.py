@@ -19,7 +19,7 @@ from orchestrator.running.program import Program
 from orchestrator.running.switching import Switch
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.systemd.notify import Notifier
+from orchestrator.systemd import Notifier
 from orchestrator.wire.version import VERSION
 
 log = logging.getLogger("lorekeep")

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.api.sockets import activated, listen, listen_tcp
 from orchestrator.errors import Conflict
 from orchestrator.settings import SettingsError
-from orchestrator.systemd.notify import Notifier
+from orchestrator.systemd import Notifier
 
 
 def test_the_socket_is_for_its_owner_alone_from_its_first_moment(folder):
