@@ -111,7 +111,6 @@ class Backend(Protocol):
     info: ModelInfo
     threads: int  # that compute on the CPU; may be set at any time and holds from the next step on
     tokens: int  # of the vocabulary: every id is below it
-    sequence_bytes: int  # of buffers that a context has for each of its sequences, used or not
 
     def open(self, cells: int, sequences: int) -> Memory:
         """Raises BackendError when the memory cannot be had."""

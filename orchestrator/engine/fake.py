@@ -122,7 +122,6 @@ class FakeBackend:
 
     tokens = 1 << 31  # bytes alone have texts
     threads = 1
-    sequence_bytes = 8
 
     def __init__(
         self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True, constant: bool = False

@@ -79,9 +79,7 @@ class ModelSettings(Slice):
     drafts: bool = Field(
         True, description="guess an answer's next tokens from the code it may quote; the text is the same"
     )
-    sequences: int = Field(
-        32, ge=3, le=256, description="sequences that a pool opens with; it gets more where answers need them"
-    )
+    sequences: int = Field(32, ge=3, le=256, description="sequences of a pool; one less answers run at once in it")
 
     @field_validator("tensor_split")
     @classmethod

@@ -92,8 +92,7 @@ class Machine:
         self.loop.round()
         self.loop.check()
         for pool in self.loop.admission.pools.values():
-            memory = getattr(pool.memory, "now", pool.memory)  # of a pool that moves, the one that it computes in
-            assert len(memory.tokens) == pool.cells_used(), "as many cells hold something as the tree says"
+            assert len(pool.memory.tokens) == pool.cells_used(), "as many cells hold something as the tree says"
 
     def finish(self) -> None:
         rounds = 0

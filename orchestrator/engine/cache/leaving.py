@@ -31,13 +31,11 @@ class Room:
     free: int
 
 
-def leaving(
-    pools: Collection[Pool], cells: Callable[[Pool], int], lost_ms: Callable[[Pool], float], now: int
-) -> list[Idle]:
+def leaving(pools: Collection[Pool], lost_ms: Callable[[Pool], float], now: int) -> list[Idle]:
     """These idle pools, worth least first. `now`: number of the last entry."""
     if len(pools) < 2:  # to judge takes a look at all that stands in them
-        return [Idle(pool.name, cells(pool), 0.0, pool.used) for pool in pools]
-    return in_order((Idle(pool.name, cells(pool), lost_ms(pool), pool.used) for pool in pools), now)
+        return [Idle(pool.name, pool.memory.cells, 0.0, pool.used) for pool in pools]
+    return in_order((Idle(pool.name, pool.memory.cells, lost_ms(pool), pool.used) for pool in pools), now)
 
 
 def in_order(pools: Iterable[Idle], now: int) -> list[Idle]:

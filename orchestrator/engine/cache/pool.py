@@ -11,7 +11,6 @@ from collections.abc import Callable
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.cache.eviction import UNSEEN, Price
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.sizes import Size
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.messages import PoolState
@@ -37,7 +36,7 @@ class Pool:
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
         self._each = 1 if ranges else 2
         self.used = 0  # number of the last entry
-        self.wanted = Size(0, 0)  # that the last ticket which did not fit would have needed in all
+        self.wanted = 0  # cells that the last ticket which did not fit would have needed in all
         self._growth: dict[int, int] = {}
 
     @property
@@ -46,11 +45,9 @@ class Pool:
         return self.memory.sequences - 1
 
     def rebind(self, memory: Memory) -> None:
-        """From now on it is in another memory, which holds the same cells, and has its sequences and perhaps more."""
-        more = range(self.scratch, memory.sequences - 1)
+        """From now on it is in another memory, which holds the same cells and has as many sequences."""
         self.memory = memory
         self.tree.rebind(memory)
-        self.tree.widen(more)
 
     def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
         """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
@@ -63,9 +60,9 @@ class Pool:
         if max_tokens:
             tip.filler = ticket
         self._growth[ticket] = max_tokens
-        self.wanted = Size(self.in_use(), len(self._growth) * self._each + 1)
+        self.wanted = self.in_use()
         try:
-            if self._fits(self.wanted):
+            if self.wanted <= self.memory.cells and len(self._growth) * self._each < self.memory.sequences:
                 self._make_sequences()
                 self.make_room(0)
                 self._entered(tip)
@@ -81,14 +78,11 @@ class Pool:
         for node in tip.path():
             node.handed = 0  # it stays
 
-    def _fits(self, wanted: Size) -> bool:
-        return wanted.cells <= self.memory.cells and wanted.sequences <= self.memory.sequences
-
-    def beside(self, ids: "array[int]") -> Size:
-        """What a floor would want that is computed without giving up another one."""
+    def beside(self, ids: "array[int]") -> int:
+        """Cells that a floor would want that is computed without giving up another one."""
         kept = sum(node.filled for node in self.tree.nodes() if not node.leases and node.owner is None)
         _, shared = self.tree.match(ids, 0)
-        return Size(self.in_use() + kept + len(ids) - shared, (len(self._growth) + 1) * self._each + 1)
+        return self.in_use() + kept + len(ids) - shared
 
     def make_room(self, cells: int) -> bool:
         """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""

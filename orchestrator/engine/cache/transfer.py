@@ -10,7 +10,6 @@ from collections.abc import Callable
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.sizes import Size, size_of
 
 
 def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
@@ -38,18 +37,17 @@ def restore_range(
     return sound
 
 
-def move(pool: Pool, size: Size, open_memory: Callable[[Size], Memory]) -> bool:
+def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
     """Re-creates a pool's context in another size, through host memory, because both sizes need not fit at once.
 
-    It may have more sequences, not fewer: they keep their numbers, so running tickets go on. False when a context of that
-    size cannot be had: then the pool has its former size again. Raises BackendError when that fails too, or a range does
-    not survive.
+    Sequences keep their numbers, so running tickets go on. False when a context of that size cannot be had: then the pool
+    has its former size again. Raises BackendError when that fails too, or a range does not survive.
     """
     kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.filled]
-    former = size_of(pool.memory)
+    former = pool.memory.cells
     pool.memory.close()
     try:
-        memory, moved = open_memory(size), True
+        memory, moved = open_memory(cells), True
     except BackendError:
         memory, moved = open_memory(former), False
     pool.rebind(memory)

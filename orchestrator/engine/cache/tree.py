@@ -98,10 +98,6 @@ class Tree:
         """From now on the tree's decisions are done in another memory, which holds the same cells."""
         self._cells = cells
 
-    def widen(self, more: range) -> None:
-        """Further sequences that it may hand out."""
-        self._spare[:0] = reversed(more)
-
     # -- leasing
 
     def lease(self, ids: Tokens, cut: int, owner: int, limit: int) -> Node:

@@ -37,8 +37,6 @@ class LlamaBackend:
         self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
-        # Logits of a row: llama.cpp makes room for one of each sequence when it makes a context.
-        self.sequence_bytes = 4 * self.tokens
         recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         self.ranges = not recurrent and lib.llama_model_n_swa(self._model) == 0
         self.state_header = self.state_bytes = self.state_bytes_per_cell = 0  # until `_measure_kv`

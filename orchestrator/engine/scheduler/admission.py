@@ -1,23 +1,22 @@
 """Who may come in: floors, pools and their growth, under the governor's grant.
 
 A ticket enters when its pool holds its whole prompt and all it may answer, and has a sequence for it; until then it waits,
-and what could not even fit an empty machine is refused at the door. Pools are opened per floor, grown by re-creating, and
-closed when idle and another floor needs their cells. While somebody is answered all of it is done in pieces that the
-round has time for (`slack`), and a pool grows beside its old context or not at all. One writer calls all of it.
+and what could not even fit an empty machine is refused. Pools are opened per floor, moved into a larger context while
+nobody is answered, and closed when idle and another floor needs their cells. While somebody is answered all of it is done
+in pieces that the round has time for (`slack`). One writer calls all of it.
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Price
 from orchestrator.engine.cache.leaving import Idle, leaving, room
-from orchestrator.engine.cache.moving import Moving
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.releasing import release
-from orchestrator.engine.cache.sizes import ROUND, Growth, Scale, Size, rounded, size_of
+from orchestrator.engine.cache.sizes import ROUND, rounded
 from orchestrator.engine.cache.transfer import move
 from orchestrator.engine.messages import Grant, InferenceJob
 from orchestrator.engine.scheduler.refusals import Floor, Refusal, refused
@@ -40,7 +39,7 @@ class Admission:
     def __init__(
         self,
         backend: Backend,
-        scale: Scale,
+        sequences: int,
         on_evict: Callable[[Pool, Node, Slack], None],
         lost_ms: Callable[[Pool], float],
         answering: Callable[[], bool],
@@ -50,14 +49,13 @@ class Admission:
         self.floors: dict[str, Floor] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
-        self._scale = scale
+        self._sequences = sequences
         self._on_evict = on_evict
         self._lost_ms = lost_ms
         self._answering = answering
         self._price = price
         self._entries = 0
         self.slack: Slack = endless()
-        self._moves: dict[str, Moving] = {}
         self._refused: int | None = None  # the ticket for which there was no context of the size wanted
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
@@ -86,21 +84,12 @@ class Admission:
         if self.held() > self.grant.cells:
             return None
         name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens
-        if self._too_wide(name, need):
-            self.close(name)
         return self._pool(name, need, ticket.number)
-
-    def _too_wide(self, name: str, need: int) -> bool:
-        """Whether the buffers of an idle pool's further sequences take what a ticket needs, however much else goes."""
-        pool = self.pools.get(name)
-        if pool is None or not pool.idle() or need <= pool.memory.cells:
-            return False
-        return rounded(need) + self._scale.beside(pool.memory.sequences) > self.grant.cells
 
     def admit(self, ticket: Ticket, pool: Pool) -> bool:
         """Gives the ticket its path and its reservation in the pool; False when it has to wait. Raises OutOfTime."""
-        if ticket.job.is_in_advance and self._widens(pool, ticket):
-            return False
+        if ticket.job.is_in_advance and not self._answering():
+            self._make_room_beside(pool, ticket)
         tip = self._lease(pool, ticket)
         if tip is None and self._grow(pool):
             tip = self._lease(pool, ticket)
@@ -111,13 +100,11 @@ class Admission:
         ticket.pool, ticket.tip = pool, tip
         return True
 
-    def _widens(self, pool: Pool, ticket: Ticket) -> bool:
-        """Whether the pool moves first, where the grant bears that: a floor computed in advance leaves others standing."""
-        growth = self._scale.grown(size_of(pool.memory), pool.beside(ticket.ids), 0)
-        to_spare = self.grant.cells - self.held()
-        if growth is not None and pool.name not in self._moves and self._scale.weight(growth.least) <= to_spare:
-            self._move_beside(pool, growth)
-        return pool.name in self._moves
+    def _make_room_beside(self, pool: Pool, ticket: Ticket) -> None:
+        """Moves the pool where the grant allows, so that a floor that is computed in advance leaves other floors there."""
+        wanted = pool.beside(ticket.ids)
+        if pool.memory.cells < wanted and rounded(wanted) <= self.grant.cells - self.held() + pool.memory.cells:
+            self._move(pool, wanted)
 
     def _lease(self, pool: Pool, ticket: Ticket) -> Node | None:
         return pool.admit(ticket.number, ticket.ids, ticket.cut, ticket.job.owner, ticket.job.max_tokens)
@@ -126,104 +113,73 @@ class Admission:
 
     def _pool(self, name: str, need: int, ticket: int) -> Pool | None:
         if name not in self.pools:
-            least, most = (Size(rounded(cells), self._scale.sequences) for cells in (need, need + TAIL_ROOM))
-            size = self._affordable(Growth(least, most), ())
-            if size is None:
+            cells = self._affordable(need, need + TAIL_ROOM)
+            if cells is None:
                 return None
-            memory = self._open(ticket, least, size)
+            memory = self._open(ticket, rounded(need), cells)
             self._grown_out.discard(name)
             self.pools[name] = Pool(name, memory, self._evicting, self._price, ranges=self._backend.info.ranges)
         return self.pools[name]
 
-    def _open(self, ticket: int, least: Size, size: Size) -> Memory:
-        """A context of `size`, or, where the machine has less than was granted, the least once idle pools are gone."""
+    def _open(self, ticket: int, least: int, cells: int) -> Memory:
+        """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
         self.slack.take()
         if ticket != self._refused:
             try:
-                return self._context(size)
+                return self._context(cells)
             except BackendError as error:
-                log.warning("%s; idle pools are closed to try again with %d tokens", error, least.cells)
+                log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
         self._refused = ticket  # until they are gone: that may take more than this round
         for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
             self.close(idle)
         self._refused = None
         return self._context(least)
 
-    def _context(self, size: Size) -> Memory:
-        return self._backend.open(size.cells, size.sequences)
+    def _context(self, cells: int) -> Memory:
+        return self._backend.open(cells, self._sequences)
 
     def _grow(self, pool: Pool) -> bool:
-        """Whether a pool is in a larger context now; sequences keep their numbers, so running tickets go on."""
-        growth = self._scale.grown(size_of(pool.memory), pool.wanted, pool.tree.evictable())
-        if growth is None or pool.name in self._moves:
+        """Whether a pool is in a larger context now. While somebody is answered it is not: they would stand still."""
+        if pool.wanted <= pool.memory.cells or self._answering():
             return False
         if pool.name in self._grown_out:
             if pool.idle():
                 self.close(pool.name)  # and opened as large as it must be, or not at all
             return False
-        return self._move_beside(pool, growth) if self._answering() else self._move(pool, growth)
+        return self._move(pool, pool.wanted)
 
-    def _move(self, pool: Pool, growth: Growth) -> bool:
-        """Through host memory, at once: nobody is answered."""
-        size = self._affordable(growth, (pool.name,))
-        if size is None:
+    def _move(self, pool: Pool, wanted: int) -> bool:
+        """Into twice the cells where the grant has as many, so that it moves seldom; through host memory, at once."""
+        cells = self._affordable(wanted, max(wanted, 2 * pool.memory.cells), moved=pool)
+        if cells is None:
             return False
-        if not move(pool, size, self._context):
+        if not move(pool, cells, self._context):
             self._grown_out.add(pool.name)
             return False
         return True
 
-    def _move_beside(self, pool: Pool, growth: Growth) -> bool:
-        """Begins a move that answers do not notice, where both contexts fit; else it grows once nobody is answered."""
-        if not pool.tree.ranges:
-            return False
-        size = self._affordable(growth, (), spared=pool.name)
-        if size is None:
-            return False
-        self.slack.take()
-        try:
-            larger = self._context(size)
-        except BackendError as error:
-            log.warning("%s; pool %s grows when nobody is answered", error, pool.name[:12])
-            return False
-        self._moves[pool.name] = Moving(pool, larger)
-        self.go_on()
-        return pool.name not in self._moves
-
-    def go_on(self) -> None:
-        """What was begun in an earlier round: pools move on, and idle ones go that are not granted. Raises OutOfTime."""
-        for name, moving in list(self._moves.items()):
-            try:
-                moving.go_on(self.slack)
-            except BackendError as error:
-                log.warning("pool %s stays as large as it is: %s", name[:12], error)
-                self._grown_out.add(name)
-                moving.abandon()
-            del self._moves[name]
-        self.shrink_to_grant()
-
     def left(self) -> bool:
-        """Whether `go_on` has something to do: a pool moves, or more is held than granted."""
-        return bool(self._moves) or self.held() > self.grant.cells
+        """Whether more is held than granted."""
+        return self.held() > self.grant.cells
 
-    def _affordable(self, growth: Growth, kept: Iterable[str], spared: str | None = None) -> Size | None:
-        """A size between least and most once idle pools made room; None when not even the least is there.
+    def _affordable(self, least: int, most: int, moved: Pool | None = None) -> int | None:
+        """Cells for a context, between these, once idle pools made room; None where not even the least are there.
 
-        Cells of pools in `kept` count as free; `spared` is not closed.
+        The cells of a pool that is `moved` count as free.
         """
-        least, free = self._scale.weight(growth.least), self.grant.cells - self.held() + sum(map(self._held_by, kept))
-        made = room(free, self._leaving({*kept, spared}) if free < least else (), least)
+        least, most = rounded(least), rounded(most)
+        free = self.grant.cells - self.held() + (moved.memory.cells if moved else 0)
+        made = room(free, self._leaving(moved) if free < least else (), least)
         if made is None:
             return None
         for pool in made.closing:
             self.close(pool.name)
-        cells = (made.free - self._scale.beside(growth.least.sequences)) // ROUND * ROUND
-        return replace(growth.most, cells=min(cells, growth.most.cells))
+        return min(made.free // ROUND * ROUND, most)
 
-    def _leaving(self, spared: Container[str | None] = ()) -> list[Idle]:
+    def _leaving(self, spared: Pool | None = None) -> list[Idle]:
         """Idle pools, worth least first."""
-        idle = [pool for pool in self.pools.values() if pool.idle() and pool.name not in spared]
-        return leaving(idle, lambda pool: self._held_by(pool.name), self._lost_ms, self._entries)
+        idle = [pool for pool in self.pools.values() if pool.idle() and pool is not spared]
+        return leaving(idle, self._lost_ms, self._entries)
 
     def forget(self, name: str) -> Floor | None:
         """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
@@ -255,18 +211,14 @@ class Admission:
     def discard(self, name: str) -> None:
         """Frees a pool as it is: no tier takes anything of it, and tickets inside hold nothing from then on."""
         pool = self.pools.pop(name)
-        self._moves.pop(name, None)  # its larger context goes with the memory of the pool
         for node in pool.tree.nodes():
             node.gone = True  # whoever still meant to save it finds no cells
         pool.memory.close()
 
     def shrink_to_grant(self) -> None:
-        """After a smaller grant moves are abandoned and idle pools go, worth least first, until it is kept to."""
+        """After a smaller grant idle pools go, worth least first, until it is kept to. Raises OutOfTime."""
         if self.held() <= self.grant.cells:
             return
-        for moving in self._moves.values():
-            moving.abandon()
-        self._moves.clear()
         for pool in self._leaving():
             if self.held() <= self.grant.cells:
                 return
@@ -279,9 +231,5 @@ class Admission:
         return (held + self.grant.cells * self._backend.info.kv_bytes_per_token) / CARRIED_IN_A_SECOND
 
     def held(self) -> int:
-        return sum(map(self._held_by, self.pools))
-
-    def _held_by(self, name: str) -> int:
         """Cells of the grant."""
-        sizes = self._moves[name].sizes if name in self._moves else (size_of(self.pools[name].memory),)
-        return sum(map(self._scale.weight, sizes))
+        return sum(pool.memory.cells for pool in self.pools.values())

@@ -16,7 +16,7 @@ from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.path import Path, deepest
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.sizes import scale_of
+from orchestrator.engine.cache.sizes import sequences_of
 from orchestrator.engine.checkpoints.keepers import keeper_of
 from orchestrator.engine.checkpoints.store import Tiers
 from orchestrator.engine.checkpoints.writer import Written
@@ -82,9 +82,13 @@ class Loop:
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self._tickets: dict[int, Ticket] = {}
-        scale = scale_of(backend, sequences, limits.batch)
         self.admission = Admission(
-            backend, scale, self._behind.evicting, self._behind.lost_ms, lambda: answered(self._tickets), self._price
+            backend,
+            sequences_of(backend, sequences, limits.batch),
+            self._behind.evicting,
+            self._behind.lost_ms,
+            lambda: answered(self._tickets),
+            self._price,
         )
         self._limits = limits
         self._clock = clock
@@ -199,10 +203,10 @@ class Loop:
             self._run(step, pools[step.pool])
 
     def _carry(self, timing: Timing) -> None:
-        """What the round has time for of moves and restores, and of what has to go for them; then who can enter does."""
+        """What the round has time for of restores, and of what has to go for them; then who can enter does."""
         self.admission.slack = timing.carrying
         with suppress(OutOfTime):
-            self.admission.go_on()
+            self.admission.shrink_to_grant()
             self._entry.admit(timing.entering)
         self.admission.slack = endless()  # in a step nothing waits for another round
 

@@ -35,7 +35,7 @@ class Planning:
         pools = list(self._admission.pools.values())
         index = {id(pool): place for place, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
-        wants: list[Want] = []
+        found: list[tuple[Ticket, int, int]] = []
         drafts: dict[int, Draft] = {}
         # In the order of service, so that of two who may compute a node the first in line gets it.
         for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
@@ -45,7 +45,9 @@ class Planning:
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
             elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                wants.append(Want(*ticket.prefill_order, ticket.number, place, len(node.ids) - node.filled))
+                found.append((ticket, place, len(node.ids) - node.filled))
+        # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
+        wants = [Want(*ticket.prefill_order, ticket.number, place, tokens) for ticket, place, tokens in found]
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
         return plan_round(answering, wants, cells, limits, self._costs, drafts)
 

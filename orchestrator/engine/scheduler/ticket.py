@@ -77,7 +77,7 @@ class Ticket:
     admitted_at: float = 0.0
     first_token_at: float = 0.0
     again: bool = False  # it was in a pool that failed
-    awaited: Awaited | None = None  # what it fills for one who came before it
+    awaited: list[Awaited] = field(default_factory=list)  # what it fills for others
 
     @property
     def number(self) -> int:
@@ -97,22 +97,22 @@ class Ticket:
     @property
     def order(self) -> Order:
         """In which it is served: as it came, or in the place of one who waits for what it fills."""
-        return self.awaited.by.came if self.awaited is not None and self._is_awaited(self.awaited) else self.came
+        return min([self.came, *(other.came for other in self._waiting())])
 
     @property
     def prefill_order(self) -> tuple[bool, Due]:
-        """In which its prompt is computed (`planner`)."""
-        return self.order[0], self.due
+        """In which its prompt is computed (`planner`): its own, or that of one who waits for what it fills."""
+        return min((one.came[0], one.due) for one in (self, *self._waiting()))
 
     def fills_for(self, waiting: "Ticket", node: Node) -> None:
         """From now on it is served no later than who waits for this node, until that stands or nobody waits for it."""
-        if waiting.came < self.order:
-            self.awaited = Awaited(node, waiting)
-        if waiting.came[0] <= self.order[0]:
-            self.due = min(self.due, waiting.due)
+        if Awaited(node, waiting) not in self.awaited:
+            self.awaited.append(Awaited(node, waiting))
 
-    def _is_awaited(self, awaited: Awaited) -> bool:
-        return awaited.node.filler == self.number and awaited.by.phase in (Phase.RESTORING, Phase.PREFILL)
+    def _waiting(self) -> list["Ticket"]:
+        """Who waits for what it fills now."""
+        phases = (Phase.RESTORING, Phase.PREFILL)
+        return [one.by for one in self.awaited if one.node.filler == self.number and one.by.phase in phases]
 
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
@@ -129,8 +129,8 @@ class Ticket:
         self.enter(Phase.WAITING)
         if self.sampler is not None:
             self.sampler.close()
-        self.again, self.sampler, self.drafting, self.pending, self.awaited = True, None, None, None, None
-        self.restored, self.reuse, self.drafts = [], (), []
+        self.again, self.sampler, self.drafting, self.pending = True, None, None, None
+        self.restored, self.reuse, self.drafts, self.awaited = [], (), [], []
         self.computed, self.admitted_at = 0, 0.0
 
     def progress(self) -> PrefillProgress:

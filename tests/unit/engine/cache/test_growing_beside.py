@@ -60,7 +60,7 @@ def test_with_room_for_both_the_old_floor_stays_where_it_is(driven: Driven) -> N
     assert driven.loop.counters.evicted_tokens == 0
 
 
-def test_a_question_is_answered_while_the_pool_moves_for_a_floor_in_advance(driven: Driven) -> None:
+def test_a_question_is_answered_beside_a_floor_in_advance(driven: Driven) -> None:
     driven.loop.handle(LARGE)
     in_advance(driven, 2, "new")
     driven.round()

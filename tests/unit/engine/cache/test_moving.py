@@ -11,7 +11,6 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.sizes import Size
 from orchestrator.engine.cache.transfer import move
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant, Outcome
@@ -33,11 +32,11 @@ def encoded(backend: LlamaBackend, text: str) -> list[int]:
     return list(ids)
 
 
-def opened(backend: LlamaBackend) -> Callable[[Size], Memory]:
-    return lambda size: backend.open(size.cells, size.sequences)
+def opened(driven: Driven) -> Callable[[int], Memory]:
+    return lambda cells: driven.backend.open(cells, driven.sequences)
 
 
-def test_a_pool_grows_under_running_answers_and_each_goes_on_to_its_end(quoter: LlamaBackend) -> None:
+def test_a_pool_that_is_too_small_grows_once_its_answers_are_given(quoter: LlamaBackend) -> None:
     driven = Driven(quoter, cells=1024, window=8192)
     driven.floor("code", encoded(quoter, codex(range(10, 30))))
     for ticket, vault in enumerate((12, 17, 28), start=1):
@@ -53,22 +52,13 @@ def test_a_pool_grows_under_running_answers_and_each_goes_on_to_its_end(quoter: 
     driven.close()
 
 
-def test_more_answers_than_sequences_are_all_right_and_after_the_pool_has_moved_nobody_waits(
-    quoter: LlamaBackend,
-) -> None:
+def test_more_answers_than_sequences_are_all_right(quoter: LlamaBackend) -> None:
     driven, vaults = Driven(quoter, cells=1280, window=1024, sequences=4), range(11, 22)
     driven.floor("code", encoded(quoter, codex(range(10, 30))))
     for ticket in vaults:
         driven.ask(ticket, "code", encoded(quoter, line(ticket)), 12)
-        while ticket == 13 and not driven.text(13):
-            driven.round()
     driven.round()
     assert (driven.loop.snapshot().running, driven.loop.snapshot().waiting) == (3, 8)
-    driven.loop.handle(Grant(2, 8192, 1024))
-    driven.round()
-    driven.round()
-    assert (driven.loop.snapshot().running, driven.loop.snapshot().waiting) == (11, 0)
-    assert driven.pool("code").memory.sequences >= 12
     driven.finish()
     assert {ticket: driven.text(ticket) for ticket in vaults} == {ticket: code(ticket) for ticket in vaults}
     assert driven.loop.counters.computed_tokens <= len(driven.floors["code"]) + sum(
@@ -89,7 +79,7 @@ def test_what_stands_after_a_move_is_what_a_full_computation_gives(quoter: Llama
     pool = driven.pool("code")
     for cells in (4096, 1024):  # a larger one, a smaller one
         shape = [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()]
-        assert move(pool, Size(cells, driven.sequences), opened(quoter))
+        assert move(pool, cells, opened(driven))
         assert pool.memory.cells == cells
         check(pool)
         assert [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()] == shape
@@ -106,12 +96,12 @@ def test_a_larger_context_that_cannot_be_had_leaves_the_pool_as_it_was(quoter: L
     driven.ask(1, "code", encoded(quoter, line(12)), 12)
     driven.finish()
 
-    def small_machine(size: Size) -> Memory:
-        if size.cells > 1024:
+    def small_machine(cells: int) -> Memory:
+        if cells > 1024:
             raise BackendError("no memory")
-        return quoter.open(size.cells, size.sequences)
+        return quoter.open(cells, driven.sequences)
 
-    assert move(driven.pool("code"), Size(4096, 64), small_machine) is False
+    assert move(driven.pool("code"), 4096, small_machine) is False
     check(driven.pool("code"))
     driven.ask(2, "code", encoded(quoter, line(25)), 12)
     driven.finish()
@@ -130,7 +120,7 @@ def test_a_memory_without_ranges_moves_with_its_anchors(kind: str, tmp_path: Pat
         driven.ask(ticket, "code", tail, 0)
         driven.finish()
     driven.loop.handle(Grant(2, 8192, 2048))
-    assert move(driven.pool("code"), Size(4096, driven.sequences), opened(backend))
+    assert move(driven.pool("code"), 4096, opened(driven))
     check(driven.pool("code"))
     for ticket, tail in enumerate(([1, 2, 3, 8], [1, 2, 3, 4, 5, 8], [*[9] * 20, 8]), start=11):
         view, fresh = driven.views(ticket, "code", tail, 3), driven.recomputed([*floor, *tail], 3)

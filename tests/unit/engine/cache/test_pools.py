@@ -4,7 +4,6 @@ from array import array
 
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.sizes import Size
 from orchestrator.engine.fake import FakeBackend
 
 FLOOR = array("I", range(100))
@@ -38,7 +37,7 @@ def test_what_does_not_fit_is_not_admitted_leaves_nothing_and_says_what_it_wante
     one = pool()
     assert one.admit(1, FLOOR, 100, 1, 401) is None
     assert (one.free(), one.idle(), list(one.tree.nodes())) == (500, True, [])
-    assert one.wanted == Size(100 + 401, 2)
+    assert one.wanted == 100 + 401
     check(one)
 
 
@@ -58,21 +57,7 @@ def test_no_more_tickets_enter_than_there_are_sequences() -> None:
     one = pool(cells=5000, sequences=4)
     entered = [one.admit(number, array("I", [number]), 0, 1, 5) is not None for number in range(5)]
     assert entered == [True, True, True, False, False]
-    assert one.wanted.sequences == 5
     check(one)
-
-
-def test_in_a_memory_with_more_sequences_more_tickets_enter_and_those_inside_keep_theirs() -> None:
-    one = pool(cells=5000, sequences=3)
-    for number in (1, 2):
-        tip = one.admit(number, array("I", [number]), 0, 1, 5)
-        assert tip is not None and one.tree.attach(tip) == number - 1
-    assert one.admit(3, array("I", [3]), 0, 1, 5) is None
-    one.rebind(FakeBackend().open(5000, 5))
-    tips = [one.admit(number, array("I", [number]), 0, 1, 5) for number in (3, 4)]
-    assert sorted(one.tree.attach(tip) for tip in tips if tip is not None) == [2, 3]
-    assert one.admit(5, array("I", [5]), 0, 1, 5) is None
-    assert one.scratch == 4
 
 
 def test_a_released_ticket_gives_everything_back() -> None:
