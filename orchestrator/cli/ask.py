@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Event, Failure
-from orchestrator.cli.figures import about, count, plural, seconds
+from orchestrator.cli.figures import count, plural, seconds, work
 from orchestrator.cli.options import UNSAID, AskOptions, Question, with_ask_options
 from orchestrator.cli.terminal import (
     clear_progress,
@@ -26,10 +27,38 @@ from orchestrator.cli.terminal import (
 from orchestrator.wire import faults
 
 ROUTE = "/v1/chat/completions"
-WORTH_TELLING_S = 5.0  # a shorter wait is over before it is read
+LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
+LEAST_MEASURED_S = 1.0  # a rate of less is noise
+WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
 QUOTER = "builtin:quoter"
 QUOTING = "builtin:quoter only quotes; a real model: lore model use FILE.gguf"
+
+
+class Wait:
+    """What is waited for, with its rate and the time left, from the daemon's progress: queue, model, floor or prompt.
+
+    The rate is measured from the first report of a phase; before there is one, it is what the daemon predicts.
+    """
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._began = (0.0, 0)  # seconds, and what was done then
+
+    def line(self, at: dict[str, Any], now: float) -> str:
+        """One line for a report that came at `now`, in seconds of any clock."""
+        phase, done, total, left = at.get("phase", ""), at.get("done", 0), at.get("total", 0), at.get("left_s")
+        if phase not in WAITS:
+            return "waiting in the queue" if phase == "queue" else f"waiting for {phase or 'the daemon'}"
+        if phase != self._phase:
+            self._phase, self._began = phase, (now, done)
+        since, before = self._began
+        rate = (done - before) / (now - since) if done > before and now - since >= LEAST_MEASURED_S else None
+        if left is None and rate:
+            left = (total - done) / rate
+        elif rate is None and left:
+            rate = (total - done) / left
+        return work(WAITS[phase], done, total, rate if phase != "model" else None, left)
 
 
 @dataclass
@@ -40,8 +69,9 @@ class Answer:
     finish_reason: str = ""
     lore: dict[str, Any] = field(default_factory=dict)
     usage: dict[str, Any] = field(default_factory=dict)
-    waited: bool = False  # a line of progress stands on the terminal
-    told: bool = False  # that a floor is waited for, where no terminal shows how far it is
+    waited: bool = False  # the terminal shows a line of progress
+    noted: bool = False  # a long wait, where no terminal shows progress
+    wait: Wait = field(default_factory=Wait)
 
 
 @with_ask_options
@@ -57,8 +87,8 @@ def ask(
         note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
     answer = received(Daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
     if as_json:
-        told = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
-        result_json({"answer": "".join(answer.text), **told})
+        rest = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
+        result_json({"answer": "".join(answer.text), **rest})
     else:
         finish(answer, options)
 
@@ -68,7 +98,7 @@ def received(events: Iterator[Event], *, show: bool) -> Answer:
     answer = Answer()
     for event in events:
         if event.aside:
-            tell_waiting(answer, event.data, show=show)
+            show_waiting(answer, event.data, show=show)
             continue
         if answer.waited:
             clear_progress()
@@ -99,32 +129,19 @@ def think(thought: str, *, show: bool) -> None:
         sys.stderr.flush()
 
 
-def tell_waiting(answer: Answer, aside: Any, *, show: bool) -> None:
+def show_waiting(answer: Answer, aside: Any, *, show: bool) -> None:
     at = aside.get("progress", {}) if isinstance(aside, dict) else {}
     if is_terminal(sys.stderr):
-        progress(waiting(at))
+        progress(answer.wait.line(at, time.monotonic()))
         answer.waited = True
-    elif show and not answer.told and is_long(at):
-        note(long_wait(at))
-        answer.told = True
+    elif show and not answer.noted and is_long(at):
+        note(answer.wait.line(at, time.monotonic()))
+        answer.noted = True
 
 
 def is_long(at: dict[str, Any]) -> bool:
     left = at.get("left_s")
-    return at.get("phase") == "floor" and left is not None and left >= WORTH_TELLING_S
-
-
-def long_wait(at: dict[str, Any]) -> str:
-    of = f" of {at['codex']}" if at.get("codex") else ""
-    return f"waiting for the floor{of}: {about(at['left_s'])}, {count(at['done'])} of {count(at['total'])} tokens stand"
-
-
-def waiting(at: dict[str, Any]) -> str:
-    """`floor 1,024/8,000 tokens`; the phases are the daemon's: queue, model, floor, prompt."""
-    done, total = at.get("done", 0), at.get("total", 0)
-    if at.get("phase") == "model":
-        return "waiting for the model" + (f", {done} %" if done else "")
-    return f"waiting for {at.get('phase', 'the daemon')}" + (f" {done:,}/{total:,}" if total else "")
+    return at.get("phase") == "floor" and left is not None and left >= LONG_WAIT_S
 
 
 def finish(answer: Answer, options: AskOptions) -> None:

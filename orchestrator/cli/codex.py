@@ -12,7 +12,7 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part
-from orchestrator.cli.figures import about, count, duration, plural, size, table
+from orchestrator.cli.figures import count, duration, plural, size, table
 from orchestrator.cli.status import faulty, files, roots, state
 from orchestrator.cli.terminal import clear_progress, is_terminal, note, progress, result, result_json
 from orchestrator.wire import faults
@@ -228,8 +228,8 @@ def show_loaded(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
 
 
 def being_computed(left_s: float | None) -> str:
-    time = f" ({about(left_s)})" if left_s is not None else ""
-    return f"the prefix is being computed{time}; a first question waits for it, as `lore load --wait` would"
+    time = f", {duration(left_s)} left" if left_s is not None else ""
+    return f"computing the codex{time}; a first question waits for it, as `lore load --wait` does"
 
 
 def summary(codex: dict[str, Any]) -> list[str]:

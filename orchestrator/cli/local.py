@@ -19,7 +19,7 @@ def settings(config: str | None = None, options: Mapping[str, Any] | None = None
     from orchestrator.settings import load
 
     chosen = {key: value for key, value in (options or {}).items() if value is not None}
-    with told():
+    with translated():
         return load(os.environ, config=Path(config) if config else None, options=chosen)
 
 
@@ -63,7 +63,7 @@ def serve(config: str | None, options: Mapping[str, Any]) -> int:
     from orchestrator.settings import Paths
 
     loaded = settings(config, options)
-    with told():
+    with translated():
         refuse_second(loaded.settings.serve, Paths.of(os.environ))
 
         from orchestrator.daemon import run
@@ -120,7 +120,7 @@ def model_setting(name: str) -> str:
     """The setting that names this model, its file looked into. Raises Failure."""
     from orchestrator.model.folder import setting_of
 
-    with told():
+    with translated():
         return setting_of(name, models_folder())
 
 
@@ -128,7 +128,7 @@ def use_model(setting: str, config: str | None) -> dict[str, Any]:
     """Writes it into the configuration. Raises Failure."""
     from orchestrator.model.folder import use_model as written
 
-    with told():
+    with translated():
         return written(setting, os.environ, Path(config) if config else None)
 
 
@@ -145,7 +145,7 @@ def doomed_model(name: str, running: str | None) -> Any:
 
     given = settings().settings
     configured = [given.model.path, given.embedding.model]
-    with told():
+    with translated():
         return removal_of(name, models_folder(), [path for path in (running, *configured) if path])
 
 
@@ -162,7 +162,7 @@ def remove_model(model: Any) -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """The daemon's kind of fault as the command line's."""
     from orchestrator.errors import LoreError
 
@@ -170,6 +170,23 @@ def told() -> Iterator[None]:
         yield
     except LoreError as error:
         raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
+
+
+def models_at_hand() -> list[dict[str, Any]]:
+    """What `lore model list` shows, read from the files' headers and the sensors."""
+    from orchestrator.reports.models_here import models_here
+    from orchestrator.settings import Paths
+
+    return models_here(settings().settings, Paths.of(os.environ))
+
+
+def model_at_hand(name: str) -> dict[str, Any]:
+    """What `lore model show` shows; '' is the configured model. Raises Failure."""
+    from orchestrator.reports.models_here import model_here
+    from orchestrator.settings import Paths
+
+    with translated():
+        return model_here(name, settings().settings, Paths.of(os.environ))
 
 
 def model_findings() -> dict[str, Any]:

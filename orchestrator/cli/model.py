@@ -26,7 +26,10 @@ Part = Mapping[str, Any]
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
 OptionalName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="its name, its file's name or a path; default: the one that runs")
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="its name, its file's name or a path; default: the one that runs, or that is configured"
+    ),
 ]
 Source = Annotated[str, typer.Argument(metavar="hf:OWNER/REPO/FILE", help="a GGUF file on a model hub")]
 Later = Annotated[
@@ -39,7 +42,8 @@ Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="ch
 @app.command("list")
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists them with what they need and whether they fit this machine, by their headers alone."""
-    report = Daemon(socket).call("GET", "/v1/models/local")
+    daemon = running(socket)
+    report = daemon.call("GET", "/v1/models/local") if daemon else {"models": local.models_at_hand()}
     output(report, models_page, as_json=as_json)
 
 
@@ -54,9 +58,23 @@ def row(model: dict[str, Any]) -> tuple[str, ...]:
 @app.command()
 def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    asked = named(name) if name else Daemon(socket).call("GET", "/v1/status")["model"]["name"]
-    found = Daemon(socket).call("GET", f"/v1/models/local/{quote(asked, safe='')}")
+    asked, daemon = named(name) if name else "", running(socket)
+    if daemon is None:
+        found = {"model": local.model_at_hand(asked)}
+    else:
+        asked = asked or daemon.call("GET", "/v1/status")["model"]["name"]
+        found = daemon.call("GET", f"/v1/models/local/{quote(asked, safe='')}")
     output(found, lambda one: model_page(one["model"]), as_json=as_json)
+
+
+def running(socket: str | None) -> Daemon | None:
+    """The daemon, which knows what is loaded and what that holds; None where none listens."""
+    try:
+        return Daemon(socket)
+    except Failure as failure:
+        if failure.status != faults.UNREACHABLE:
+            raise
+        return None
 
 
 def named(asked: str) -> str:
@@ -152,13 +170,8 @@ def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:
 
 def status(socket: str | None) -> dict[str, Any] | None:
     """The running daemon's; None where none runs."""
-    try:
-        report: dict[str, Any] = Daemon(socket).call("GET", "/v1/status")
-    except Failure as failure:
-        if failure.status != faults.UNREACHABLE:
-            raise
-        return None
-    return report
+    daemon = running(socket)
+    return None if daemon is None else daemon.call("GET", "/v1/status")
 
 
 @app.command()

@@ -7,7 +7,7 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.figures import count, duration, plural, size, table
+from orchestrator.cli.figures import count, duration, plural, size, table, work
 from orchestrator.cli.terminal import output
 
 Part = Mapping[str, Any]
@@ -188,7 +188,7 @@ def state(codex: Part) -> str:
     if codex.get("amendments"):
         parts.append(plural(codex["amendments"], "amendment"))
     if prefill and prefill["total"]:
-        parts.append(f"computing {100 * prefill['done'] // prefill['total']} %")
+        parts.append(work("computing", prefill["done"], prefill["total"], None, prefill.get("left_s")))
     if (codex.get("identity") or {}).get("preparing"):
         parts.append("its new identity waits for an idle moment")
     embedding = codex.get("embedding")

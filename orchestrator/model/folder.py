@@ -76,13 +76,18 @@ def shards(first: Path) -> tuple[Path, ...]:
 
 def chosen(known: tuple[AtHand, ...], name: str) -> AtHand | None:
     """By its name, its file's name or its path."""
-    return next((one for one in known if name in (one.id, one.path.name, str(one.path))), None)
+    return next((one for one in known if name in (one.id, one.path.name, one.path.stem, str(one.path))), None)
 
 
 def lying_at(path: str) -> AtHand | None:
     """A file by its full path, whatever it is."""
     found = Path(path)
     return AtHand(path, found) if found.is_absolute() and found.is_file() else None
+
+
+def header_of(model: AtHand) -> FileHeader:
+    """Nothing yet of a built-in one that has not been made."""
+    return FileHeader() if model.about else header(model.path)
 
 
 def header(path: Path) -> FileHeader:

@@ -13,7 +13,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import NotFound, instead
 from orchestrator.machine.machine import Machine
-from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header, lying_at
+from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header_of, lying_at
 from orchestrator.model.model_file import ModelFile
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
@@ -72,7 +72,7 @@ class About:
         found = chosen(known, name) or (await asyncio.to_thread(lying_at, name) if anywhere else None)
         if found is None:
             raise NotFound(f"no model {name}", instead(name, [one.id for one in known], "", "`lore model list`"))
-        head = FileHeader() if found.about else await asyncio.to_thread(header, found.path)
+        head = await asyncio.to_thread(header_of, found)
         return await asyncio.to_thread(
             lambda: models.described(
                 found, head, self.chosen, self.ground(), gpus=self._gpus(), loaded=self._is_loaded(found)
@@ -97,7 +97,7 @@ class About:
         return at_hand(self.folder, self.model.setting, self.model.path)
 
     def _read_all(self) -> list[tuple[AtHand, FileHeader]]:
-        return [(one, FileHeader() if one.about else header(one.path)) for one in self._known()]
+        return [(one, header_of(one)) for one in self._known()]
 
     def _is_loaded(self, model: AtHand) -> bool:
         return model.path == self.model.path

@@ -36,7 +36,7 @@ def on_a_terminal(folder, *arguments, output=None, **environment):
 def test_on_a_terminal_waiting_is_shown_and_colour_unless_it_is_not_wanted(lorekeep, folder):
     shown, status = on_a_terminal(folder, "ask", "hello")
     assert status == 0
-    assert "waiting for floor 512/1,024" in shown
+    assert "computing the codex, 50 %" in shown
     assert "\x1b[2m" in shown
     assert "\x1b[2m" not in on_a_terminal(folder, "ask", "hello", NO_COLOR="1")[0]
 
@@ -45,7 +45,7 @@ def test_a_wait_for_json_is_shown_too_where_somebody_watches(lorekeep, folder):
     with (folder / "answer.json").open("w") as output:
         shown, status = on_a_terminal(folder, "ask", "hello", "--json", output=output)
     assert status == 0
-    assert "waiting for floor 512/1,024" in shown
+    assert "computing the codex, 50 %" in shown
     assert json.loads((folder / "answer.json").read_text())["answer"] == "hello "
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.cli.ask import waiting
+from orchestrator.cli.ask import Wait
 
 
 def test_an_empty_answer_prints_nothing_and_says_so(lore, lorekeep):
@@ -15,12 +15,27 @@ def test_an_empty_answer_prints_nothing_and_says_so(lore, lorekeep):
 def test_a_wait_of_minutes_is_told_once_and_a_short_one_not(lore, lorekeep):
     told = lore("ask", "patience")
     assert told.stdout == "patience \n"
-    assert told.stderr.startswith("waiting for the floor of demo: about 4 min, 512 of 1,024 tokens stand\n")
-    assert "waiting" not in lore("ask", "hello").stderr
+    assert told.stderr.startswith("computing the codex, 50 %, ")
+    assert "left\n" in told.stderr.splitlines(keepends=True)[0]
+    assert "computing" not in lore("ask", "hello").stderr
     assert lore("ask", "patience", "--json").stderr == ""
 
 
-def test_a_model_that_is_loading_is_told_by_its_percent():
-    assert waiting({"phase": "model", "done": 43, "total": 100}) == "waiting for the model, 43 %"
-    assert waiting({"phase": "model", "done": 0, "total": 100}) == "waiting for the model"
-    assert waiting({"phase": "prompt", "done": 512, "total": 1024}) == "waiting for prompt 512/1,024"
+def test_a_wait_has_its_share_its_rate_and_the_time_that_is_left():
+    wait = Wait()
+    assert wait.line({"phase": "floor", "done": 0, "total": 20_000}, 0.0) == "computing the codex"
+    at = {"phase": "floor", "done": 8_600, "total": 20_000, "left_s": 12.0}
+    assert wait.line(at, 5.0) == "computing the codex, 43 %, 1,720 tokens/s, 12 s left"
+    assert wait.line({"phase": "prompt", "done": 500, "total": 1_000}, 6.0) == "computing the prompt, 50 %"
+    assert wait.line({"phase": "queue"}, 6.0) == "waiting in the queue"
+
+
+def test_before_a_rate_is_measured_it_is_what_the_daemon_predicts():
+    at = {"phase": "floor", "done": 4_000, "total": 10_000, "left_s": 6.0}
+    assert Wait().line(at, 9.0) == "computing the codex, 40 %, 1,000 tokens/s, 6 s left"
+
+
+def test_a_model_that_is_loading_has_its_percent_and_the_time_that_is_left():
+    wait = Wait()
+    assert wait.line({"phase": "model", "done": 0, "total": 100}, 0.0) == "loading the model"
+    assert wait.line({"phase": "model", "done": 25, "total": 100}, 5.0) == "loading the model, 25 %, 15 s left"

@@ -77,3 +77,25 @@ def test_a_service_that_systemd_was_not_told_of_is_no_success(lore, tmp_path, ac
     assert done.returncode == 1
     assert "systemctl" in done.stderr or "systemd" in done.stderr
     assert "linger" not in done.stderr
+
+
+def test_models_are_listed_and_shown_without_a_daemon(lore, configured, folder, tiny_model):
+    models = folder / "cache" / "lorekeep" / "models"
+    models.mkdir(parents=True)
+    tiny_model("llama").rename(models / "small.gguf")
+    environment = {**configured(f'[model]\npath = "{models / "small.gguf"}"'), "XDG_CACHE_HOME": str(folder / "cache")}
+    environment["LORE_SOCKET"] = str(folder / "none.sock")
+    done = lore("model", "list", "--json", **environment)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)["models"]
+    assert listed[0]["path"] == str(models / "small.gguf")
+    assert {"builtin:quoter", "builtin:words"} <= {one["id"] for one in listed}
+    assert listed[0]["words"].startswith("yes, context ")
+    shown = json.loads(lore("model", "show", "small", "--json", **environment).stdout)["model"]
+    configured_one = json.loads(lore("model", "show", "--json", **environment).stdout)["model"]
+    assert (shown["path"], shown["loaded"], shown["architecture"]) == (listed[0]["path"], False, "llama")
+    assert configured_one["kv"]["bytes_per_token"] == shown["kv"]["bytes_per_token"]
+    assert "KV type" in lore("model", "show", "small", **environment).stdout
+    missing = lore("model", "show", "smal", **environment)
+    assert (missing.returncode, "small" in missing.stderr) == (5, True)
+    assert [one.name for one in models.iterdir()] == ["small.gguf"]  # looked into, nothing made

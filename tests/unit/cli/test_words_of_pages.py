@@ -2,7 +2,6 @@
 
 from orchestrator.cli.codex import being_computed, summary, tier
 from orchestrator.cli.doctor import Check, lead
-from orchestrator.cli.figures import about
 from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
@@ -66,9 +65,8 @@ def test_what_was_left_out_may_have_been_a_folder():
 
 
 def test_a_load_that_returns_early_says_how_long_the_prefix_takes():
-    assert "(about 4 min)" in being_computed(240.0)
-    assert "(" not in being_computed(None)
-    assert [about(0.2), about(40.4), about(89.9), about(90)] == ["about 1 s", "about 40 s", "about 90 s", "about 2 min"]
+    assert being_computed(240.0).startswith("computing the codex, 4 min 00 s left; ")
+    assert being_computed(None).startswith("computing the codex; ")
 
 
 def test_what_is_computed_is_named_by_its_codex():
