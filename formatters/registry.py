@@ -15,15 +15,17 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, turns_of
-from formatters.codex import CodexWriter
-from formatters.environment import EnvironmentWriter
 from formatters.errors import BrokenFormatter, InvalidPrompt
 from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate
-from formatters.identity import IdentityWriter
-from formatters.karma import KarmaWriter
-from formatters.memo import Memo
-from formatters.query import QueryWriter
-from formatters.state import StateWriter
+from formatters.writers import (
+    CodexWriter,
+    EnvironmentWriter,
+    IdentityWriter,
+    KarmaWriter,
+    Memo,
+    QueryWriter,
+    StateWriter,
+)
 
 if TYPE_CHECKING:
     from formatters.formatter import Turning

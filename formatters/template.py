@@ -1,29 +1,36 @@
 """The model's own chat template, cut at the seams between blocks.
 
-The template is rendered once with a sentinel in each slot and cut there. What lies between is the template's own text and
-the only text that may hold control tokens; what fills the slots is content and never control. So every block can be
-tokenised by itself, and the tokens of the first blocks are a prefix of the tokens of all.
+The template is rendered once with a sentinel in each slot and cut there. What is between the slots is the template's own
+text and the only text that may hold control tokens; what fills the slots is content and never control. So every block can
+be tokenised by itself, and the tokens of the first blocks are a prefix of the tokens of all.
 
     <|im_start|>system\\n │Identity│Codex│Environment│Karma│ <|im_end|>\\n<|im_start|>user\\n │State 0│Query│ <|im_end|>…
     literal of Identity                                       literal of State                          literal of Query
+
+A chat template is foreign code: it runs in a sandbox, with the helpers of Hugging Face's `apply_chat_template`, which such
+templates were written against.
 """
 
 import datetime
+import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from jinja2 import Template
+from jinja2 import Template, nodes
+from jinja2.exceptions import TemplateError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from formatters.blocks import BlockKind, Item, Prompt, Role
 from formatters.conversation import SEAM, MessageLayout, Slot, Way, conversation, speaker
 from formatters.errors import TemplateRefused
-from formatters.jinja import compiled, rendered
 
 UNDATED = datetime.date(2024, 7, 26)
 """What templates of the Llama 3 family say when nobody tells them the date."""
@@ -40,6 +47,10 @@ PLAIN_STOP = "\n### User:"
 """Where an answer under PLAIN ends: no control token ends it."""
 
 KEPT_TURNS = 256  # of a layout that is remembered: hundreds of longer ones would hold more memory than they save work
+Message = Mapping[str, Any]
+
+# What a template's own operations may raise: `none + "text"`, a missing key, a division by zero, a recursive macro.
+_FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -51,20 +62,6 @@ class Literal:
 
 
 Piece: TypeAlias = Literal | Slot
-
-
-@dataclass(frozen=True)
-class PromptPart:
-    """A stretch of the final prompt to be tokenised by itself: the template's text, or one item's."""
-
-    block: BlockKind
-    text: str
-    item: Item | None = None
-
-    @property
-    def control(self) -> bool:
-        """Whether control tokens in the text are meant."""
-        return self.item is None
 
 
 @dataclass(frozen=True)
@@ -126,6 +123,20 @@ class ChatTemplate:
     @cached_property
     def _plain(self) -> Template:
         return compiled(PLAIN, self.today)
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """A stretch of the final prompt to be tokenised by itself: the template's text, or one item's."""
+
+    block: BlockKind
+    text: str
+    item: Item | None = None
+
+    @property
+    def control(self) -> bool:
+        """Whether control tokens in the text are meant."""
+        return self.item is None
 
 
 def parts(layout: Iterable[Piece], prompt: Prompt) -> Iterator[PromptPart]:
@@ -201,3 +212,51 @@ def _begun(pieces: tuple[Piece, ...], bos: str) -> tuple[Piece, ...]:
     if isinstance(first, Slot):
         return (Literal(bos, BlockKind.IDENTITY), *pieces) if bos else pieces
     return pieces if first.text.startswith(bos) else (Literal(bos + first.text, first.block), *pieces[1:])
+
+
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks an assistant's words for training; here it means nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance's attribute
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def compiled(source: str, today: datetime.date) -> Template:
+    """The template, ready to run. `today` is what it is told when it asks for the date. Raises TemplateRefused."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _clock(today)
+    try:
+        return environment.from_string(source)
+    except _FAULTS as fault:
+        raise TemplateRefused(f"the chat template does not compile: {fault}") from fault
+
+
+def rendered(template: Template, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
+    """The text of these messages with the prompt for an answer. Raises TemplateRefused, in the template's own words."""
+    try:
+        return template.render(messages=messages, add_generation_prompt=True, **variables)
+    except _FAULTS as fault:
+        raise TemplateRefused(f"the chat template refuses: {str(fault) or type(fault).__name__}") from fault
+
+
+def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    # Jinja's own escapes < and >, which the models have never seen.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _clock(today: datetime.date) -> Callable[[str], str]:
+    def strftime_now(pattern: str) -> str:
+        return datetime.datetime.combine(today, datetime.time()).strftime(pattern)
+
+    return strftime_now

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-CALL = ("<tool_call>", "</tool_call>")  # as formatters.identity tells the model
+CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model
 THOUGHT = ("<think>", "</think>")
 
 

@@ -24,7 +24,7 @@ from orchestrator.prompt.evidence import TokenCounter, written
 
 STUB = "(left out to save room; search for it again)"
 CONSTRAINTS = "Active Constraints"
-_ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of formatters.karma
+_ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of `KarmaWriter`
 
 
 class SourceKind(Enum):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from codex.errors import CodexError
 from formatters.context import Evidence
-from formatters.text import passage
+from formatters.writers import passage
 
 TOKENS_OF_A_PASSAGE = 250  # about, of a chunk of source text: decides only how many to ask for
 MOST_PASSAGES = 40

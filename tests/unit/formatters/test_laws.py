@@ -8,8 +8,8 @@ import pytest
 from formatters.blocks import BlockKind, Item, Role
 from formatters.context import TurnContext
 from formatters.errors import InvalidPrompt
-from formatters.memo import Memo
 from formatters.testing import check_formatter
+from formatters.writers import Memo
 
 COUNTER = count()
 

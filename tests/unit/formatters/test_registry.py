@@ -132,9 +132,9 @@ def test_a_template_of_state_must_hold_every_turn() -> None:
 
 def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     entries = [
-        entry("formatters.karma:KarmaWriter", "twice"),
+        entry("formatters.writers:KarmaWriter", "twice"),
         entry("no_such_module:thing", "gone"),
-        entry("formatters.karma:NoSuchName", "misspelt"),
+        entry("formatters.writers:NoSuchName", "misspelt"),
         entry("json:dumps", "not_a_formatter"),
     ]
     registry = discover(entries=entries)

@@ -1,0 +1,330 @@
+"""The built-in writers of the six blocks. Each is a prompt template (`formatters.formatter`) and obeys its laws.
+
+Identity     The persona, then the tools in our own rendering. The chat template's own list of tools is not used: in most
+             templates it lands right of the codex. The list is a superset that is the same for every sigil, so that
+             permissions never change the prefix.
+Codex        Every piece under a line with its path, unchanged; then the log of amendments. What changes while the files do
+             not (generation, revision, branch) is left out: it would break the prefix of every conversation with each
+             commit, and a new generation could not share the beginning of the old one.
+Environment  Levels in words, who asks and what they may use, and what the client brought. A client's system message and
+             tools are here, after the floor, so that no client can break another's prefix.
+Karma        What is remembered, under its headings, in the order it was pinned in.
+State        The earlier turns with their artifacts, then the artifacts of the question. A turn is written the same whether
+             it is running or closed, so a closed turn keeps its prefix.
+
+                 key within a turn   3/ amendments   4/ attachments   5/ evidence   6/ injected by plug-ins   9 the words
+
+Query        The user's own words and nothing else, then what the running turn has appended since. The question is the last
+             content of a prompt, unchanged: an answer continues it.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from formatters.blocks import BlockKind, Item, Role
+from formatters.context import (
+    AmendmentView,
+    Artifacts,
+    AttachmentView,
+    CodexPiece,
+    CodexView,
+    EnvironmentView,
+    Evidence,
+    IdentityView,
+    KarmaEntry,
+    SigilView,
+    ToolView,
+    TurnView,
+)
+
+if TYPE_CHECKING:
+    from formatters.formatter import Turning
+
+Source = TypeVar("Source")
+Written = TypeVar("Written")
+
+_KEPT = 8  # generations and identities in use at a time; more only costs writing one again
+
+
+class Memo(Generic[Source, Written]):
+    """The last few results of a pure function, found by the identity of its frozen argument.
+
+    By identity, because comparing thousands of pieces costs more than writing them. The argument is kept alive with its
+    result: an address can then not be taken by another object.
+    """
+
+    def __init__(self, write: Callable[[Source], Written]) -> None:
+        self._write = write
+        self._kept: OrderedDict[int, tuple[Source, Written]] = OrderedDict()
+
+    def __call__(self, source: Source) -> Written:
+        found = self._kept.pop(id(source), None) or (source, self._write(source))
+        self._kept[id(source)] = found
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return found[1]
+
+
+CALL_OPEN = "<tool_call>"
+CALL_CLOSE = "</tool_call>"
+_HOW_TO_CALL = (
+    "To call a tool, answer with one line and nothing behind it:\n"
+    f'{CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE}\n'
+    "Its result comes back as the next message. Tools at hand, with the JSON schema of their arguments:\n"
+)
+
+
+class IdentityWriter:
+    name = "identity"
+    block = BlockKind.IDENTITY
+
+    def __init__(self) -> None:
+        self._items = Memo(_identity_items)
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        return self._items(ctx.deps.identity)
+
+
+def tool_line(tool: ToolView) -> str:
+    """One line of JSON with sorted keys: the same tool gives the same bytes in every process."""
+    shown = {"description": tool.description, "name": tool.name, "parameters": dict(tool.parameters_json_schema)}
+    return json.dumps(shown, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _identity_items(identity: IdentityView) -> tuple[Item, ...]:
+    persona = _persona(identity)
+    return (*persona, *_tools(identity.tools)) if identity.tools else persona
+
+
+def _persona(identity: IdentityView) -> tuple[Item, ...]:
+    if not identity.text.strip():
+        return ()
+    text = identity.text.strip("\n") + "\n\n"
+    return (Item("1", text, identity.name, node="identity_context", pinned=True, verbatim=True),)
+
+
+def _tools(tools: tuple[ToolView, ...]) -> tuple[Item, ...]:
+    lines = "".join(tool_line(tool) for tool in sorted(tools, key=lambda tool: tool.name))
+    return (Item("3", section("Tools", _HOW_TO_CALL + lines), "tools", node="identity_context", pinned=True),)
+
+
+_INTRODUCTION = (
+    "The files of this codebase follow, each under a line with its path. "
+    "Answer from them and cite them as path:line. "
+    "Where an amendment stands further below, it replaces what the file said before.\n"
+)
+
+
+class CodexWriter:
+    name = "codex"
+    block = BlockKind.CODEX
+
+    def __init__(self) -> None:
+        # Two memos: an amendment makes a new view, which still holds the same pieces.
+        self._pieces = Memo(_piece_items)
+        self._items = Memo(self._write)
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        codex = ctx.deps.codex
+        return () if codex is None else self._items(codex)
+
+    def _write(self, codex: CodexView) -> tuple[Item, ...]:
+        amended = (amendment_item(amendment, key="7") for amendment in codex.amendments)
+        return (_heading(codex.name), *self._pieces(codex.pieces), *amended)
+
+
+def amendment_item(amendment: AmendmentView, *, key: str, turn: int = 0) -> Item:
+    """An entry of the change log, ordered by its number: in the Codex of a new conversation, in State of a running one."""
+    text = passage(f"amendment {amendment.number}: {amendment.path}", amendment.text)
+    return Item(f"{key}/{amendment.number:08d}", text, amendment.path, turn=turn, node="codex", verbatim=True)
+
+
+def _heading(name: str) -> Item:
+    return Item("1", section(f"Codex {name}", _INTRODUCTION), name, node="codex", pinned=True)
+
+
+def _piece_items(pieces: tuple[CodexPiece, ...]) -> tuple[Item, ...]:
+    return tuple(_piece(place, piece) for place, piece in enumerate(pieces))
+
+
+def _piece(place: int, piece: CodexPiece) -> Item:
+    heading = piece.path if piece.kind == "full" else f"{piece.path} ({piece.kind})"
+    # The key is the place in the generation's frozen order, not the path: files that change often stand last.
+    return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex", verbatim=True)
+
+
+class EnvironmentWriter:
+    name = "environment"
+    block = BlockKind.ENVIRONMENT
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        around, sigil = ctx.deps.environment, ctx.deps.sigil
+        return (_world(around, sigil), *_allowed(around), *_system(around), *_client_tools(around.client_tools))
+
+
+def _world(around: EnvironmentView, sigil: SigilView) -> Item:
+    levels = {
+        "GPU memory": around.vram,
+        "Power": around.power,
+        "Network": around.network,
+        "Branch": around.branch,
+        "Sigil": f"{sigil.name} ({', '.join(sorted(sigil.scopes)) or 'no scopes'})",
+    }
+    lines = "".join(f"{name}: {value}\n" for name, value in levels.items() if value)
+    return Item("1", section("Environment", lines), "environment", node="world_state")
+
+
+def _allowed(around: EnvironmentView) -> tuple[Item, ...]:
+    if around.available_tools is None:
+        return ()
+    names = ", ".join(sorted(around.available_tools)) or "none"
+    return (Item("2", f"Tools that may be called now: {names}\n\n", "sigil", node="available_tools"),)
+
+
+def _system(around: EnvironmentView) -> tuple[Item, ...]:
+    return tuple(
+        Item(
+            f"3/{place:08d}", section("Instructions of the client", text), "client", node="client_system", verbatim=True
+        )
+        for place, text in enumerate(around.client_system)
+    )
+
+
+def _client_tools(tools: tuple[ToolView, ...]) -> tuple[Item, ...]:
+    if not tools:
+        return ()
+    # In the client's order: it is the client's own prefix, and it sends the same list each time.
+    lines = "".join(tool_line(tool) for tool in tools)
+    return (Item("4", section("Tools of the client", lines), "client", node="client_tools"),)
+
+
+HEADINGS = (
+    "Active Constraints",
+    "Current Approach",
+    "Current Focus",
+    "Relevant Past Decisions",
+    "Known Information",
+    "Procedure",
+    "Past Experience",
+    "Note",
+)
+"""The headings in their order; any other heading stands behind them."""
+
+
+class KarmaWriter:
+    name = "karma"
+    block = BlockKind.KARMA
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        entries = sorted(ctx.deps.karma.entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
+        groups = groupby(entries, key=lambda entry: entry.heading)
+        return tuple(item for heading, group in groups for item in _karma_section(heading, group))
+
+
+def _karma_section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
+    """The heading and each entry are items of their own, so that one memory can be cut without the others."""
+    key = f"1/{_heading_order(heading):02d}/{heading}"
+    yield Item(key, f"# {heading}\n", "karma", node="karma")
+    for place, entry in enumerate(entries):
+        yield Item(
+            f"{key}/{place:04d}",
+            ended(f"- {entry.text}"),
+            entry.source or "karma",
+            node=entry.node or "karma",
+            pinned=entry.pinned,
+            verbatim=entry.verbatim,
+        )
+
+
+def _heading_order(heading: str) -> int:
+    return HEADINGS.index(heading) if heading in HEADINGS else len(HEADINGS)
+
+
+WORDS = "9"
+
+
+class StateWriter:
+    name = "state"
+    block = BlockKind.STATE
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        state = ctx.deps.state
+        earlier = [item for place, turn in enumerate(state.turns) for item in _turn(place, turn)]
+        return (*earlier, *_artifacts(len(state.turns), state))
+
+
+def _turn(place: int, turn: TurnView) -> list[Item]:
+    words = Item(WORDS, turn.text, turn.role, turn.role, place, "working_memory", verbatim=True)
+    return [*_artifacts(place, turn), words]
+
+
+def _artifacts(turn: int, came: Artifacts) -> list[Item]:
+    amended = [amendment_item(amendment, key="3", turn=turn) for amendment in came.amendments]
+    return [*amended, *_attachments(turn, came.attachments), *_evidence(turn, came.evidence)]
+
+
+def _attachments(turn: int, files: tuple[AttachmentView, ...]) -> list[Item]:
+    total = len(files)
+    return [
+        Item(
+            f"4/{place:04d}",
+            passage(f"attachment {place} of {total}: {file.name}", file.text),
+            file.name,
+            turn=turn,
+            node="attachments",
+            pinned=True,
+            verbatim=True,
+        )
+        for place, file in enumerate(files, start=1)
+    ]
+
+
+def _evidence(turn: int, passages: tuple[Evidence, ...]) -> list[Item]:
+    if not passages:
+        return []
+    passages = tuple(dict.fromkeys(passages))  # two searches may have found the same one
+    count = f"{counted(len(passages), 'passage', 'passages')} of the codebase, found for this question:\n\n"
+    return [Item("5", count, "archive", turn=turn, node="evidence"), *(_passage(turn, one) for one in passages)]
+
+
+def _passage(turn: int, found: Evidence) -> Item:
+    where = f"{found.path}:{found.start}-{found.end}"
+    heading = f"{where} {found.symbol}" if found.symbol else where
+    # By place in the code, not by rank: the same passages for another question are then the same items in the same order.
+    key = f"5/{found.path}:{found.start:08d}-{found.end:08d} {found.symbol}"
+    return Item(key, passage(heading, found.text), where, turn=turn, node="evidence", verbatim=True)
+
+
+class QueryWriter:
+    name = "query"
+    block = BlockKind.QUERY
+
+    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+        asked = Item("1", ctx.deps.query, "user", Role.USER, node="query", pinned=True, verbatim=True)
+        since = (
+            Item("1", turn.text, turn.role, turn.role, place, "act_history", verbatim=True)
+            for place, turn in enumerate(ctx.deps.running, start=1)
+        )
+        return (asked, *since)
+
+
+def section(heading: str, body: str) -> str:
+    """A Markdown section that ends with an empty line."""
+    return f"# {heading}\n{ended(body)}\n"
+
+
+def passage(heading: str, body: str) -> str:
+    """A quoted text under a heading line that code seldom holds. The text stays whole; it only gains a last newline."""
+    return f"=== {heading} ===\n{ended(body)}\n"
+
+
+def ended(text: str) -> str:
+    """The text with a newline at its end; an empty one stays empty."""
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
