@@ -22,13 +22,11 @@ from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import translated
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.identities import IdentityFiles, LoadedModel, ServingIdentities
 from orchestrator.codices.loads import Loads
-from orchestrator.codices.moving import Moving
-from orchestrator.codices.personas import Personas
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.identities import Identities
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.embedding.filling import Filling
 from orchestrator.model.embedding.meaning import Meaning
@@ -66,8 +64,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     disk = disk_of(settings, paths, archive, filling)
     voice, loads, registry = Awaited(), Loads(), discover()
     floors = Floors(host.client)
-    personas = Personas(Identities(paths.identities), disk.ledger, floors)
-    shelf = Codices(disk.library, personas, host.machine, floors, loads, disk.ledger, forced_tier(settings))
+    shelf = codices_of(settings, paths, host, disk, voice, floors, loads, ArchiveIndexer(archive).chunks)
     watching = CodexWatchers(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
     tending = ArchiveUpkeep(disk.library, archive, shelf.disk, filling.wanted)
     gauge = FreshnessGauge(shelf, loads, tending, watching)
@@ -80,14 +77,7 @@ def build(settings: Settings, paths: Paths) -> Program:
     )
     about = about_of(paths, host, registry, shelf)
 
-    def speak() -> ChatModel:
-        made = voice_of(host, disk, registry, answerer)
-        indexed = ArchiveIndexer(archive).chunks
-        tiers = parts.tier(settings)
-        shelf.speak(CodexBuilder(disk.library, made, tiers, time.monotonic, disk.outlines, disk.ledger, indexed))
-        return made
-
-    host.machine.bind(host.client, Moving(shelf, host.machine, host.governor.pressure).reconsider, meaning.rest)
+    host.machine.bind(host.client, shelf.reconsider, meaning.rest)
     host.client.on_snapshot(host.machine.engine_changed)
     return Program(
         answers=answers,
@@ -102,12 +92,43 @@ def build(settings: Settings, paths: Paths) -> Program:
         library=disk.library,
         session_store=disk.sessions,
         voice=voice,
-        speak=speak,
+        speak=lambda: voice_of(host, disk, registry, answerer),
         closing=(disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
 
 
 # -- the parts of it
+
+
+def codices_of(
+    settings: Settings,
+    paths: Paths,
+    host: Host,
+    disk: Disk,
+    voice: Awaited,
+    floors: Floors,
+    loads: Loads,
+    chunks: Callable[[str], int],
+) -> Codices:
+    builder = CodexBuilder(
+        disk.library, voice.now, parts.tier(settings), time.monotonic, disk.outlines, disk.ledger, chunks
+    )
+
+    def model() -> LoadedModel:
+        loaded = voice.now()
+        return loaded.info.fingerprint, loaded.tools
+
+    return Codices(
+        disk.library,
+        builder,
+        ServingIdentities(IdentityFiles(paths.identities), disk.ledger, model),
+        host.machine,
+        floors,
+        loads,
+        disk.ledger,
+        forced_tier(settings),
+        host.governor.pressure,
+    )
 
 
 def disk_of(settings: Settings, paths: Paths, archive: LanceArchive, filling: Filling) -> Disk:

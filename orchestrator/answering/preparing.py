@@ -31,7 +31,7 @@ from orchestrator.answering.sessions import Session, SessionStore
 from orchestrator.codices.building import one_line
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.freshness import Freshness
-from orchestrator.codices.serving import Served
+from orchestrator.codices.identities import ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Sampling
 from orchestrator.errors import InvalidRequest, NotFound
@@ -65,7 +65,7 @@ class PreparedQuestion:
     standing: CodexState | None
     session: Session | None
     conversation: Conversation
-    served: Served
+    served: ServingIdentity
     gathered: Gathered
     selection: Passage | None
     max_tokens: int

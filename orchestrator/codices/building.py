@@ -29,7 +29,7 @@ from orchestrator.codices.faults import mended, translated
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
-from orchestrator.errors import InvalidRequest, OverBudget
+from orchestrator.errors import InvalidRequest, NotReady, OverBudget
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.assembly import Floor
 from orchestrator.prompt.composing import context_of
@@ -67,10 +67,11 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class CodexBuilder:
-    """How codices are raised; `clock` gives seconds for rates, `chunks` how much of a codex the archive holds."""
+    """Builds codex states. `model` gives the loaded chat model and raises NotReady before; `clock` gives seconds for rates,
+    `chunks` how much of a codex the archive holds."""
 
     library: Library
-    voice: ChatModel
+    model: Callable[[], ChatModel]
     settings: CoverageSettings
     clock: Callable[[], float]
     remembered: BytesCache
@@ -118,11 +119,16 @@ class CodexBuilder:
         )
         return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
 
+    async def floor(self, codex: CodexView, identity: IdentityView) -> Floor:
+        """What the prompts of all questions about it begin with, taken from a question that nobody asked."""
+        turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
+        return (await self.model().composer.compose(context_of(turn))).assembled.floor
+
     async def amended(self, standing: CodexState, log: tuple[Entry, ...]) -> CodexState:
         """The same with this log behind its pieces."""
         moved = moved_heads(standing.view.pieces, log)
         told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
-        counts = await self.voice.tokens.count([one.text for one in told])
+        counts = await self.model().tokens.count([one.text for one in told])
         files = Files(Lines(effective(standing.generation.digests(), log), self.library.told_document))
         view = standing.view.model_copy(update={"amendments": told})
         return replace(standing, view=view, log=log, files=files, amended=sum(counts))
@@ -157,16 +163,16 @@ class CodexBuilder:
         chosen = draw_sample(generation.entries, lambda one: one.path, lambda one: one.size)
         documents = self.library.documents_of(chosen)
         sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
-        return whole_tokens(sample, len(generation.entries), generation.bytes, self.voice.count_in_thread)
+        return whole_tokens(sample, len(generation.entries), generation.bytes, self.model().count_in_thread)
 
     async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
         """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
-        texts = [item.text for item in self.voice.composer.write(context_of(turn))[BlockKind.CODEX].items]
+        texts = [item.text for item in self.model().composer.write(context_of(turn))[BlockKind.CODEX].items]
         began, total = self.clock(), 0
         report(progress_at("count", 0, len(texts), 0.0))
         for first in range(0, len(texts), COUNT_PAGE):
-            total += sum(await self.voice.counts(texts[first : first + COUNT_PAGE]))
+            total += sum(await self.model().counts(texts[first : first + COUNT_PAGE]))
             report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), self.clock() - began))
         return total
 
@@ -180,7 +186,7 @@ class CodexBuilder:
         forced: Coverage | None,
         report: Report,
     ) -> CoverageDrafts:
-        drafting = CoverageDrafter(self.library.documents_of, self.voice.count_in_thread, self.remembered, settings)
+        drafting = CoverageDrafter(self.library.documents_of, self.model().count_in_thread, self.remembered, settings)
         frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
         return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
 
@@ -205,7 +211,7 @@ class CodexBuilder:
 
     def _hot(self, generation: Generation, made: CoverageDrafts, budget: int) -> tuple[str, ...]:
         """Frozen with the generation, as long as there is room for it."""
-        name, count = generation.codex, self.voice.count_in_thread
+        name, count = generation.codex, self.model().count_in_thread
         frozen = self.ledger.frozen(name, generation.number)
         if frozen is not None and self._extra(generation, made, frozen) <= budget:
             return frozen
@@ -228,8 +234,8 @@ class CodexBuilder:
         """Tokens of these files' bodies beyond their skeletons."""
         wanted = set(paths)
         entries = [entry for entry in generation.entries if entry.path in wanted]
-        bodies = self.voice.count_in_thread([one.text for one in self.library.documents_of(entries)])
-        shown = self.voice.count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
+        bodies = self.model().count_in_thread([one.text for one in self.library.documents_of(entries)])
+        shown = self.model().count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
         return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
 
     def _churn(self, name: str) -> Mapping[str, int]:
@@ -239,9 +245,12 @@ class CodexBuilder:
             return {}
 
 
-def tokens_of(text: str, raising: CodexBuilder | None) -> int:
+def tokens_of(text: str, builder: CodexBuilder) -> int:
     """In a worker thread; about, before the model is known."""
-    return len(text) // CHARACTERS if raising is None else raising.voice.count_in_thread([text])[0]
+    try:
+        return builder.model().count_in_thread([text])[0]
+    except NotReady:
+        return len(text) // CHARACTERS
 
 
 def quiet(progress: CodexProgress) -> None:
@@ -338,35 +347,28 @@ class Lines(Mapping[str, int]):
 class AppliedChanges:
     """The codex with what was found, and how many entries of its log are new."""
 
-    standing: CodexState
+    state: CodexState
     new: int
 
 
-async def apply_changes(
-    library: Library, raising: CodexBuilder | None, name: str, standing: CodexState | None
-) -> AppliedChanges | None:
-    """None where it does not stand: what changed is in its log for when it does. The codex's `disk` is held meanwhile.
+async def apply_changes(builder: CodexBuilder, name: str, state: CodexState | None) -> AppliedChanges | None:
+    """What changed on disk, in the codex's log, its archive and its state. None for a codex that is not built yet: it will
+    be, with this log. The codex's `disk` lock is held meanwhile.
 
     Raises CodexError, Conflict while another process loads it.
     """
-    number = None if standing is None else standing.generation.number
+    number = None if state is None else state.generation.number
     with translated():
         followed = await mended(
-            lambda: library.follow(
-                name, number, count=lambda text: tokens_of(text, raising), changed_definitions=changed_parts
+            lambda: builder.library.follow(
+                name, number, count=lambda text: tokens_of(text, builder), changed_definitions=changed_parts
             )
         )
-    if standing is None or raising is None:
+    if state is None:
         return None
     with translated():
-        chunks = await asyncio.to_thread(raising.chunks, name)
-    now = replace(standing, tree=followed.changes.state)
+        chunks = await asyncio.to_thread(builder.chunks, name)
+    now = replace(state, tree=followed.changes.state)
     if not followed.new:
         return AppliedChanges(now, 0)
-    return AppliedChanges(await raising.amended(replace(now, chunks=chunks), followed.log), followed.new)
-
-
-async def floor_of(codex: CodexView, identity: IdentityView, voice: ChatModel) -> Floor:
-    """Taken from a question that nobody asked: what it says stands to the right of the floor."""
-    turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
-    return (await voice.composer.compose(context_of(turn))).assembled.floor
+    return AppliedChanges(await builder.amended(replace(now, chunks=chunks), followed.log), followed.new)

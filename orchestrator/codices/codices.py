@@ -1,64 +1,78 @@
-"""The shelf: every loaded codex as it meets questions, raised when first needed and kept while it holds.
+"""The codices as everybody else meets them: asked about, loaded, followed, moved with the machine, dropped.
 
-It settles which tier a codex stands in, has its floor computed, and takes it through loads and changes on disk. It does
-not know questions, only that one was asked.
+    codices ─▶ successors ─▶ transitions (pure)      when a codex gets its next floor
+       │            │
+       └────────────┴──────▶ residents               what each codex is served as now
+
+What happens to a codex is done at once where somebody waits for it, and reported as an event; what the events lead to is
+decided in `transitions`. Does not know questions, only that one was asked.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from codex.library import Library
 from codex.progress import Report
-from orchestrator.codices.building import BuildRequest, CodexBuilder, apply_changes, quiet
+from governor.settings import PressureSettings
+from orchestrator.codices.building import CodexBuilder, quiet
 from orchestrator.codices.faults import candidates_of, translated
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.generations import Generations, Grown
-from orchestrator.codices.loads import Loads, StateBeforeLoad, note_compared, state_before, take_back
-from orchestrator.codices.personas import Personas
-from orchestrator.codices.rebasing import IDLE_S
-from orchestrator.codices.serving import Served
+from orchestrator.codices.identities import DEFAULT, ServingIdentities, ServingIdentity
+from orchestrator.codices.loads import Loads, StateBeforeLoad
+from orchestrator.codices.residents import ResidentCodices, Successor
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.codices.state_store import CodexStateStore
-from orchestrator.errors import NotReady
-from orchestrator.identities import DEFAULT
+from orchestrator.codices.successors import IDLE_S, Successors
+from orchestrator.codices.transitions import (
+    CodexDropped,
+    CodexFacts,
+    DiskChanged,
+    GrantChanged,
+    IdentityChanged,
+    LoadBegan,
+    LoadEnded,
+    QuestionEnded,
+)
+from orchestrator.errors import LoreError, NotReady
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.coverage import Coverage, CoverageDecision, FloorRoom, coverage_named
-from orchestrator.prompt.situation import ReadableCodex
+from orchestrator.prompt.codex_choice import ReadableCodex
+from orchestrator.prompt.coverage import Coverage, CoverageDecision
+from orchestrator.prompt.tier_moves import Pending, due, left, redecide
+from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
 
 
 class Codices:
-    """`raising` is known once the model is; before, nothing stands."""
+    """`dwell`: how long a wish for another coverage must last. Before the model is loaded, no codex is built."""
 
     def __init__(
         self,
         library: Library,
-        personas: Personas,
+        builder: CodexBuilder,
+        identities: ServingIdentities,
         machine: Machine,
         floors: Floors,
         loads: Loads,
         ledger: CodexStateStore,
         forced: Coverage | None,
+        dwell: PressureSettings,
         idle_s: float = IDLE_S,
     ) -> None:
         self.library = library
         self.floors = floors
         self.loads = loads
         self.ledger = ledger
-        self.personas = personas
+        self._identities = identities
         self._machine = machine
-        self._forced_by_settings = forced
-        self._raising: CodexBuilder | None = None
-        self._identity_size = 0  # tokens, as counted last: before anything stands it has been
-        self._standing: dict[str, CodexState] = {}
-        self._raise_locks: dict[str, asyncio.Lock] = {}
-        self._disk_locks: dict[str, asyncio.Lock] = {}
-        self.generations = Generations(library, floors, self, personas, idle_s)
-        floors.on_stood(self._computed)
+        self._dwell = dwell
+        self._pending: dict[str, Pending | None] = {}
+        self._residents = ResidentCodices(library, builder, identities, machine, floors, ledger, forced)
+        self._successors: Successors[Successor] = Successors(self._residents, floors.questions, idle_s)
 
     # -- looking
 
@@ -68,57 +82,73 @@ class Codices:
             return candidates_of(await asyncio.to_thread(self.library.codices), asked, cwd, self.loads.far)
 
     def seen(self, name: str) -> CodexState | None:
-        """The codex as it stands now, without waiting."""
-        return self._standing.get(name)
+        """The codex as it is now, without waiting; None where it is not built yet."""
+        return self._residents.get(name)
 
     def loading(self, name: str) -> bool:
-        """Whether a load is taking it in or raising it."""
+        """Whether a load of it runs."""
         return self.loads.find(name) is not None
-
-    def all_seen(self) -> list[CodexState]:
-        return list(self._standing.values())
-
-    def restate(self, was: CodexState, after: CodexState) -> None:
-        """The same codex with something of it told anew, nothing that its floor is made of; unless it moved meanwhile."""
-        if self._standing.get(was.name) is was:
-            self._standing[was.name] = after
-
-    async def standing(self, name: str) -> CodexState:
-        """The codex as it stands, raised now when it was not yet. Raises NotFound, NotReady and what counting raises."""
-        found = self._standing.get(name)
-        if found is None:
-            return await self.raise_codex(name)
-        if found.amended and found.overfull(self._room()):
-            await self.generations.now(name)
-        return self._standing.get(name, found)
-
-    def overfull(self, standing: CodexState) -> bool:
-        """Whether nobody can ask before it is rebased, as far as that can be told now."""
-        return self._machine.outlook.budget is not None and standing.overfull(self._room())
-
-    def _room(self) -> FloorRoom:
-        return self._machine.room(self._identity_size)
-
-    def answered(self, place: FloorKey, paths: list[str]) -> None:
-        """A question was answered on this floor, from these files."""
-        self._computed(place)
-        if place.codex:
-            self.ledger.asked(place.codex, paths)
-            self.generations.answered(place.codex)
 
     def disk(self, name: str) -> asyncio.Lock:
         """Held by whoever compares a codex with the disk: a load, or a watcher's news."""
-        return self._disk_locks.setdefault(name, asyncio.Lock())
+        return self._residents.disk(name)
 
-    # -- raising
+    def rebasing(self, name: str) -> bool:
+        """Whether a new generation is on its way; a new version of an identity says nothing of the files."""
+        return self._successors.under_way(name) and bool(self._successors.due(name).files)
 
-    def speak(self, raising: CodexBuilder) -> None:
-        """The model is known from now on: codices can be counted and their floors computed."""
-        self._raising = raising
-        self.personas.speak(raising.voice)
-        self.generations.follow(self.all_seen)
+    def identity(self, state: CodexState) -> IdentityState:
+        """Which version of the default identity answers, and what is known of the next."""
+        try:
+            found = self._identities.now(state.view).state()
+        except LoreError as fault:
+            return IdentityState(name=DEFAULT, version="", fault=fault.message)
+        hindered = self._successors.fault(state.name)
+        return found.model_copy(update={"fault": hindered}) if found.preparing and hindered else found
 
-    async def raise_codex(
+    # -- questions
+
+    async def standing(self, name: str) -> CodexState:
+        """The codex as it is now, built where it was not yet. Raises NotFound, NotReady and what counting raises."""
+        found = self._residents.get(name)
+        if found is None:
+            return await self.build(name)
+        if found.amended and self._residents.overfull(found):
+            await self._with_room(name)
+        return self._residents.get(name) or found
+
+    async def _with_room(self, name: str) -> None:
+        """Returns when there is room for a conversation again. Raises NotReady where a new generation is late."""
+        self._successors.report(QuestionEnded(name, self._facts(name)))
+        await self._successors.ended(name)
+        state = self._residents.get(name)
+        if state is not None and state.amended and self._residents.overfull(state):
+            why = self._successors.fault(name) or "one is on its way"
+            raise NotReady(f"codex {name} needs a new generation first: {why}", "ask again", retry_after=2.0)
+
+    async def served(self, state: CodexState | None, identity: str | None = None) -> ServingIdentity:
+        """The version of an identity that answers now; a newer one is prepared. Raises NotFound, InvalidRequest."""
+        found = await self._residents.serving(state, identity)
+        if state is not None and found.coming is None:
+            await self._residents.renew(state, found.view)
+        if state is not None:
+            self._successors.report(IdentityChanged({state.name: self._facts(state.name)}))
+        return found
+
+    def answered(self, place: FloorKey, paths: list[str]) -> None:
+        """A question was answered on this floor, from these files."""
+        self._residents.computed(place)
+        if place.codex:
+            self.ledger.asked(place.codex, paths)
+            self._residents.asked(place.codex)
+            self._successors.report(QuestionEnded(place.codex, self._facts(place.codex)))
+
+    def _facts(self, name: str) -> CodexFacts:
+        return self._residents.facts_of(name)
+
+    # -- loads
+
+    async def build(
         self,
         name: str,
         report: Report = quiet,
@@ -127,198 +157,120 @@ class Codices:
         strict: bool = False,
         settle: bool = True,
     ) -> CodexState:
-        """Raises the newest generation of a codex and has its floor computed; older generations are released, without
-        `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced tier that does not fit, instead of
-        letting another one stand.
-        """
-        await self.generations.give_up(name)
-        async with self._raise_locks.setdefault(name, asyncio.Lock()):
-            standing = await self._raised(name, report, keep, strict=strict)
-            return await self._take(standing, settle=settle)
+        """Builds the newest generation of a codex and has its floor computed; older generations are released, without
+        `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit, instead
+        of taking another one."""
+        async with self._held(name):
+            return await self._residents.build(name, report, keep, strict=strict, settle=settle)
 
-    async def _raised(self, name: str, report: Report, keep: CoverageDecision | None, *, strict: bool) -> CodexState:
-        raising = self._ready()
-        room = self._machine.room(await self.identity_tokens(name))
-        identity = self.personas.newest(name)
-        with translated():
-            tier = (await asyncio.to_thread(self.ledger.wishes, name)).tier
-            forced = self._forced_by_settings if tier is None else coverage_named(tier)
-            return await raising.raised(BuildRequest(name, room, forced, keep, strict), identity, report)
+    @asynccontextmanager
+    async def _held(self, name: str) -> AsyncGenerator[None]:
+        """No next floor is made meanwhile: what happens here makes its own."""
+        await self.load_began(name)
+        try:
+            yield
+        finally:
+            self.load_ended(name)
 
-    async def _take(self, standing: CodexState, *, settle: bool = True, grown: FloorKey | None = None) -> CodexState:
-        """The codex stands as this from now on, with what was logged since it was raised; its floor may be grown there."""
-        name = standing.name
-        async with self.disk(name):
-            with translated():
-                log_now = await asyncio.to_thread(self.library.amendments, name, standing.generation.number)
-                if len(log_now) != len(standing.log):
-                    standing = await self._ready().amended(standing, log_now)
-                state_before = self._standing.get(name)
-                self._standing[name] = standing if state_before is None else standing.behind(state_before)
-                if grown is not None:
-                    self.personas.stood(grown)
-                is_new = state_before is None or state_before.generation.number != standing.generation.number
-                if is_new:
-                    self.generations.began(name)
-                if is_new and settle:
-                    await asyncio.to_thread(self.library.release, name)
-        await self._warm(standing, to_stay=is_new and settle)
-        return standing
+    async def load_began(self, name: str) -> None:
+        """From now on, until as many loads have ended, no next floor of it is made."""
+        self._successors.report(LoadBegan(name))
+        await self._successors.cancelled(name)
 
-    def _ready(self) -> CodexBuilder:
-        if self._raising is None:
-            raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
-        return self._raising
-
-    async def _warm(self, standing: CodexState, *, to_stay: bool = False) -> None:
-        floor, place = await self.personas.floor(standing.view)
-        self.floors.warm(floor, place, to_stay=to_stay)
-        self.generations.consider(standing.name)
-
-    # -- identities
-
-    async def identity_tokens(self, name: str) -> int:
-        self._identity_size = await self.personas.tokens(name)
-        return self._identity_size
-
-    async def served(self, standing: CodexState | None, identity: str | None = None) -> Served:
-        """The version of an identity that answers now; a newer one is prepared. Raises NotFound, InvalidRequest."""
-        served = await self.personas.served(standing.view if standing else None, identity)
-        if standing is not None and served.coming is not None:
-            self.generations.consider(standing.name)
-        elif standing is not None and self.floors.is_of_another(FloorKey.of(standing.view, served.view)):
-            await self._warm(standing)  # it changed before its floor stood
-        return served
-
-    def _computed(self, place: FloorKey) -> None:
-        standing = self._standing.get(place.codex)
-        if standing is not None or not place.codex:
-            self.personas.computed(standing.view if standing else None, place)
-
-    # -- a load's end
+    def load_ended(self, name: str) -> None:
+        """Well or not."""
+        self._successors.report(LoadEnded(name, self._facts(name)))
 
     async def before(self, name: str) -> StateBeforeLoad:
-        """What a load of this codex must leave when it is cancelled. No new generation is made beside a load."""
-        await self.generations.give_up(name)
-        with translated():
-            return await asyncio.to_thread(state_before, self.library, self.ledger, name, self._standing.get(name))
+        """What a load of this codex must leave when it is cancelled."""
+        return await self._residents.before(name)
 
     async def settled(self, was: StateBeforeLoad) -> None:
-        """The load has ended well: what stood before goes."""
-        await asyncio.to_thread(note_compared, self.ledger, was)
-        standing = self._standing.get(was.name)
-        if standing is not None and standing.generation.number != was.number:
-            with translated():
-                await asyncio.to_thread(self.library.release, was.name)
-            self.floors.settle(was.name)
+        """The load has ended well: what was before goes."""
+        await self._residents.settled(was)
 
     async def go_back(self, was: StateBeforeLoad) -> None:
-        """The codex stands as it did before a load. Raises LoreError."""
-        name = was.name
-        async with self._raise_locks.setdefault(name, asyncio.Lock()):
-            async with self.disk(name):
-                with translated():
-                    await asyncio.to_thread(take_back, self.library, self.ledger, was)
-            if was.standing is None:
-                self._standing.pop(name, None)
-                self.floors.drop(name)
-            elif self._standing.get(name) is not was.standing:
-                await self._take(was.standing)
+        """The codex is served as before a load. Raises LoreError."""
+        await self._residents.go_back(was)
 
-    # -- following the disk
+    # -- disk and machine
 
     async def changed(self, name: str) -> None:
-        """Files of a codex may have changed: its log grows, its index follows, its floor gets the new entries behind it.
-        Needs no model where the codex does not stand yet. Raises Conflict while another process loads it."""
-        async with self.disk(name):
-            standing = self._standing.get(name)  # None: it could not be raised yet, and will be with this log
-            seen = await apply_changes(self.library, self._raising, name, standing)
-            if standing is None or seen is None:
-                return
-            amended = seen.standing
-            if not seen.new:
-                self.restate(standing, amended)
-                return
-            if self._standing.get(name) is not standing:
-                amended = replace(amended, decision=self._standing[name].decision)
-            self._standing[name] = amended
-        log.info("codex %s: %d %s taken in", name, seen.new, "change" if seen.new == 1 else "changes")
-        if not self.overfull(amended):
-            await self._warm(amended)
-        self.generations.consider(name)
+        """Files of a codex may have changed. Raises Conflict while another process loads it."""
+        if await self._residents.apply_changes(name):
+            self._successors.report(DiskChanged(name, self._facts(name)))
 
-    # -- new floors
+    async def reconsider(self) -> float | None:
+        """After a new reading: a coverage that no longer fits becomes smaller, one that may grow becomes larger, neither at
+        once. Returns the seconds after which the next wish has lasted long enough, None without one."""
+        if self._machine.outlook.budget is None:
+            return None
+        waits = [await self._reconsidered(one) for one in self._residents.all()]
+        overfull = [one.name for one in self._residents.all() if one.amended and self._residents.overfull(one)]
+        self._successors.report(GrantChanged({name: self._facts(name) for name in overfull}))
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    async def beside(self, name: str) -> CodexState:
-        """The newest generation, raised; nothing is changed by that."""
-        return await self._raised(name, quiet, None, strict=False)
+    async def _reconsidered(self, state: CodexState) -> float | None:
+        """Moves one codex when that is due; else the seconds until it is, None when it may stay."""
+        name, now_has = state.name, state.decision
+        if state.forced is not None:
+            return None
+        room, level = await self._residents.room(name), self._machine.levels.memory or "calm"
+        wanted = redecide(now_has, state.sizes, room, level, settings=state.settings).decision
+        now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
+        pending, now_due = due(self._pending.get(name), now_has.tier, wanted.tier, now, *dwell)
+        self._pending[name] = None if now_due else pending
+        if now_due:
+            await self._move(state, wanted)
+        elif pending is not None:
+            return left(pending, now_has.tier, now, *dwell)
+        elif wanted.reason != now_has.reason:
+            self._residents.restate(state, replace(state, decision=replace(now_has, reason=wanted.reason)))
+        return None
 
-    async def move(self, grown: Grown) -> None:
-        """The codex stands as this from now on. Older generations and versions of its identity are released."""
-        name, place = grown.place.codex, grown.place
-        async with self._raise_locks.setdefault(name, asyncio.Lock()):
-            if grown.standing is not None:
-                await self._take(grown.standing, grown=place if grown.stands else None)
-                return
-            self.personas.stood(place)
-            if place.identity.name != DEFAULT:
-                self.floors.replace(place)
-            elif (standing := self._standing.get(name)) is not None:
-                await self._warm(standing, to_stay=True)
+    async def _move(self, state: CodexState, wanted: CoverageDecision) -> None:
+        log.info("codex %s moves from %s to %s: %s", state.name, state.decision.tier, wanted.tier, wanted.reason)
+        try:
+            await self.build(state.name, keep=wanted)
+        except LoreError as error:
+            log.warning("codex %s stays as it is: %s", state.name, error)
 
-    # -- ends
+    # -- start and end
+
+    async def wake(self, report: Callable[[int, int], None]) -> None:
+        """After a start: everything loaded is built again, in order of last use, so that its floor is restored before the
+        first question. `report` gets how many are done, of how many."""
+        self._successors.start()
+        names = await asyncio.to_thread(codices_of, self.library, self.ledger)
+        for done, name in enumerate(names):
+            report(done, len(names))
+            if self._residents.get(name) is None:
+                try:
+                    await self.build(name)
+                except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
+                    log.warning("codex %s could not be built: %s", name, error)
+        report(len(names), len(names))
 
     async def drop(self, name: str) -> None:
         """Raises NotFound, Conflict."""
-        await self.generations.give_up(name)
-        async with self.disk(name):
-            with translated():
-                await asyncio.to_thread(self.library.drop, name)
-                await asyncio.to_thread(self.ledger.forget, name)
-            self._standing.pop(name, None)
-        self.personas.forget(name)
-        self.generations.forget(name)
+        async with self._held(name):
+            await self._residents.drop(name)
+        self._successors.report(CodexDropped(name))
+        self._pending.pop(name, None)
         self.loads.forget(name)
-        self.floors.drop(name)
-
-    async def wake(self, told: Callable[[int, int], None]) -> None:
-        """After a start: everything loaded is raised again, so that its floor is restored before the first question."""
-        await raise_all(self, told)
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
-        await self.generations.stop()
+        await self._successors.stop()
         await self.loads.stop(why)
         await self.floors.stop()
         self.ledger.close()
 
 
-class Raised(Protocol):
-    library: Library
-    ledger: CodexStateStore
-
-    def seen(self, name: str) -> CodexState | None: ...
-
-    async def raise_codex(self, name: str) -> CodexState: ...
-
-
-def codices_of(library: Library, ledger: CodexStateStore) -> list[str]:
-    """Names of what can be raised, asked about last first; what is noted of others is forgotten. Raises CodexError."""
-    noted = ledger.noted()  # first: what is loaded meanwhile is in the catalog before anything is noted of it
+def codices_of(library: Library, store: CodexStateStore) -> list[str]:
+    """Names of what can be built, asked about last first; what is noted of others is forgotten. Raises CodexError."""
+    noted = store.noted()  # first: what is loaded meanwhile is in the catalog before anything is noted of it
     codices = library.codices()
     for name in noted - {one.name for one in codices}:
-        ledger.forget(name)
+        store.forget(name)
     names = [one.name for one in codices if one.newest is not None]
-    return sorted(names, key=ledger.used, reverse=True)
-
-
-async def raise_all(shelf: Raised, told: Callable[[int, int], None]) -> None:
-    """`told` hears how many are done, of how many."""
-    names = await asyncio.to_thread(codices_of, shelf.library, shelf.ledger)
-    for done, name in enumerate(names):
-        told(done, len(names))
-        if shelf.seen(name) is None:
-            try:
-                await shelf.raise_codex(name)
-            except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
-                log.warning("codex %s could not be raised: %s", name, error)
-    told(len(names), len(names))
+    return sorted(names, key=store.used, reverse=True)

@@ -62,31 +62,28 @@ class Floors:
 
     def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._stood: Callable[[FloorKey], None] = lambda _: None
         self._current: dict[str, str] = {}
         self._kept: OrderedDict[str, HeldFloor] = OrderedDict()
         self._warming: dict[str, FloorPrefill] = {}
         self._heard: dict[str, set[OnProgress]] = {}
         self.questions = Questions(clock)
 
-    def on_stood(self, heard: Callable[[FloorKey], None]) -> None:
-        """From now on `heard` is told of each codex's floor that was computed in the background."""
-        self._stood = heard
-
     # -- a codex's floor
 
-    def warm(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> None:
-        """Makes this its codex's floor and computes it in the background. `to_stay`: what its place replaces goes."""
+    def warm(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> "asyncio.Task[bool]":
+        """Makes this its codex's floor and computes it in the background; the task says whether it was computed.
+        `to_stay`: what its key replaces goes."""
         codex = place.codex
         if to_stay:
             self._leave(place)
-        if self._current.get(codex) == floor.name and codex in self._warming:
-            return
+        if self._current.get(codex) == floor.name and (warming := self._warming.get(codex)) is not None:
+            return warming.task
         self._stop(codex)
         self._put(floor, place).leaving = False
         self._current[codex] = floor.name
         task = asyncio.create_task(self._warm(floor, place), name=f"floor of {codex}")
         self._warming[codex] = FloorPrefill(task, 0, floor.tokens)
+        return task
 
     def settle(self, codex: str) -> None:
         """The codex's floor is that of its generation for good: earlier ones go when nobody uses them and it stands."""
@@ -243,12 +240,10 @@ class Floors:
             warming.task.cancel()
 
     async def _warm(self, floor: Floor, place: FloorKey) -> bool:
-        stood = await self._computed(place.codex, floor)
-        if stood:
-            self._stood(place)
+        computed = await self._computed(place.codex, floor)
         if floor.name in self._kept:
             self._tidy(place)
-        return stood
+        return computed
 
     async def _computed(self, codex: str, floor: Floor) -> bool:
         try:

@@ -122,7 +122,7 @@ class FreshnessGauge:
             indexing=self.tending.blind(name),
             archive=self.tending.notice(name),
             failed=self.loads.failed(name),
-            rebasing=self.shelf.generations.under_way(name),
+            rebasing=self.shelf.rebasing(name),
             stands=stands,
             since=since,
             outside=self.comparing.known(name, since).said(),

@@ -17,7 +17,7 @@ from typing import Any
 from codex.loading import LoadResult, SampledFile, sample_head
 from codex.progress import CodexProgress, progress_at
 from codex.trees.ignore import Globs
-from codex.trees.sources import LoadSpec as Wanted
+from codex.trees.sources import LoadSpec
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.coverages import surveyed
@@ -73,7 +73,7 @@ class CodexLoader:
             async for event in events:
                 yield event
 
-    async def _watched(self, name: str, wanted: Wanted, request: LoadRequest) -> AsyncGenerator[LoadEvent]:
+    async def _watched(self, name: str, wanted: LoadSpec, request: LoadRequest) -> AsyncGenerator[LoadEvent]:
         if self.shelf.loads.find(name) is not None:
             raise Conflict(
                 f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
@@ -83,7 +83,19 @@ class CodexLoader:
             async for event in events:
                 yield event
 
-    async def _load(self, name: str, wanted: Wanted, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+    async def _load(self, name: str, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+        await self.shelf.load_began(name)
+        try:
+            await self._load_or_leave(name, wanted, request, load, emit)
+        finally:
+            self.shelf.load_ended(name)
+            # One that ended early has left an archive ahead of what is resident.
+            self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
+
+    async def _load_or_leave(
+        self, name: str, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, emit: Emit
+    ) -> None:
+        """A load that is cancelled or refused leaves the codex as it was."""
         was = await self.shelf.before(name)
         try:
             with translated():
@@ -98,12 +110,9 @@ class CodexLoader:
             if load.state is LoadState.RUNNING and isinstance(fault, (OverBudget, InvalidRequest)):
                 await self._stands_as(was)
             raise
-        finally:
-            # One that ended early has left an archive ahead of what stands.
-            self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
 
     async def _loaded(
-        self, wanted: Wanted, request: LoadRequest, load: RunningLoad, tell: "LoadProgress"
+        self, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, tell: "LoadProgress"
     ) -> CodexState:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = tell.name
@@ -157,16 +166,16 @@ class CodexLoader:
         load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
         try:
-            return await self.shelf.raise_codex(name, told, strict=strict, settle=False)
+            return await self.shelf.build(name, told, strict=strict, settle=False)
         except (OverBudget, InvalidRequest) as fault:
             fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
             raise
 
-    async def _taken_in(self, wanted: Wanted, told: Callable[[CodexProgress], None], load: RunningLoad) -> LoadResult:
+    async def _taken_in(self, wanted: LoadSpec, told: Callable[[CodexProgress], None], load: RunningLoad) -> LoadResult:
         with translated():
             return await mended(lambda: self.shelf.library.load(wanted, told, load.cancelled.is_set))
 
-    async def _survey(self, wanted: Wanted) -> LoadEvent:
+    async def _survey(self, wanted: LoadSpec) -> LoadEvent:
         with translated():
             found = await asyncio.to_thread(self.shelf.library.survey, wanted)
         voice = await asyncio.shield(self.voice())
@@ -220,9 +229,9 @@ def known_from(sample: Sequence[SampledFile], files: int) -> str:
     return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
 
 
-def library_request(request: LoadRequest) -> Wanted:
+def library_request(request: LoadRequest) -> LoadSpec:
     """What the library is asked for. Raises NotPermitted."""
-    return Wanted(
+    return LoadSpec(
         sources=tuple(readable(request.principal, place) for place in (request.path, *request.more)),
         name=request.name,
         globs=Globs(include=request.include, exclude=request.exclude),

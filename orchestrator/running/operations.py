@@ -63,7 +63,7 @@ class Operations:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         floors, name = self.shelf.floors, standing.name
         told = codex_report(standing, per_token, self.gauge.of(name), floors.progress(name), floors.left_s(name))
-        identity = self.shelf.generations.identity(standing).model_dump()
+        identity = self.shelf.identity(standing).model_dump()
         return {**told, "identity": identity, "embedding": self.embedded(standing.name)}
 
     async def codices(self, principal: Principal) -> list[Report]:

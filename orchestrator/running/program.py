@@ -18,7 +18,7 @@ from orchestrator.codices.codices import Codices
 from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.errors import EngineFailed, LoreError
+from orchestrator.errors import EngineFailed, LoreError, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.embedding.meaning import Meaning
@@ -47,6 +47,12 @@ class Awaited:
     def succeed(self, voice: ChatModel) -> None:
         if not self().done():
             self().set_result(voice)
+
+    def now(self) -> ChatModel:
+        """Raises NotReady before it is loaded."""
+        if self._future is None or not self._future.done() or self._future.exception() is not None:
+            raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
+        return self._future.result()
 
     def fail(self, error: LoreError) -> None:
         future = self()

@@ -20,9 +20,8 @@ def parts(tmp_path):
     """A loaded codex of three files that nobody follows: its folder, and whoever is asked how fresh it is."""
     library, ledger = Library(tmp_path / "data"), CodexStateStore(tmp_path / "ledger.sqlite")
     folder = fill(tmp_path / "code", {f"{name}.py": f"# {name}\n" for name in "abc"})
-    resting = SimpleNamespace(under_way=lambda name: False)
-    shelf = SimpleNamespace(library=library, ledger=ledger, generations=resting)
-    watching = CodexWatchers(library, library.settings.watch, resting.under_way, on=False)
+    shelf = SimpleNamespace(library=library, ledger=ledger, rebasing=lambda name: False)
+    watching = CodexWatchers(library, library.settings.watch, lambda name: False, on=False)
     gauge = FreshnessGauge(shelf, Loads(), ArchiveUpkeep(library, None, lambda name: None), watching)
     yield folder, gauge
     gauge.comparing.wait()

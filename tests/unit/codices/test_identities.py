@@ -5,11 +5,10 @@ import os
 import pytest
 
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.serving import Serving
+from orchestrator.codices.identities import DEFAULT, SHIPPED, IdentityFiles, ServingIdentities
 from orchestrator.codices.state import FloorKey, pool_parts
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.identities import DEFAULT, SHIPPED, Identities
 
 CODEX = CodexView(name="vaults", generation=3)
 
@@ -27,7 +26,9 @@ def serving(folder, tmp_path):
 
 def again(folder, tmp_path, model="m1", tools=()):
     """As the next run of the daemon makes it."""
-    return Serving(Identities(folder), CodexStateStore(tmp_path / "ledger.sqlite3"), model, tools)
+    return ServingIdentities(
+        IdentityFiles(folder), CodexStateStore(tmp_path / "ledger.sqlite3"), lambda: (model, tools)
+    )
 
 
 def written(folder, text, name=DEFAULT):
@@ -195,7 +196,7 @@ def test_a_name_is_no_path(serving, folder, name):
 
 def test_a_file_that_is_as_it_was_is_not_read_again(folder):
     written(folder, "You are brief.\n")
-    identities = Identities(folder)
+    identities = IdentityFiles(folder)
     first = identities.get()
     stamp = (folder / f"{DEFAULT}.md").stat()
     assert identities.get() is first

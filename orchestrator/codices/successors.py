@@ -1,0 +1,204 @@
+"""Next floors of codices, made in the background: applies the effects that `transitions` decides on.
+
+Each effect is a task, and its end is an event. One event loop calls all of it. Knows neither disk nor engine: the work of
+the steps is handed in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from codex.errors import CodexError
+from orchestrator.codices import transitions
+from orchestrator.codices.floors import Questions
+from orchestrator.codices.transitions import CodexFacts, DueFloor, Effect, Event, StepEnded, SuccessorPhase, TableState
+from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.errors import EngineFailed, LoreError, NotReady
+
+log = logging.getLogger("lorekeep.codices")
+
+IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
+LOOK_S = 1.0  # between two looks whether an identity has changed, where nobody asks
+AGAIN_S = 1.0  # after an attempt that the engine's end, or memory that cannot be planned, has ended
+PATIENCE_S = 60.0  # that a question waits for such a one: the model is loaded again in that time
+PASSING = (EngineUnavailable, EngineFailed, NotReady)
+Work = Callable[[], Awaitable[None]]
+Made = TypeVar("Made")
+
+
+class FloorWork(Protocol[Made]):
+    """What the steps do. `prepare` builds what the next floor holds and changes nothing that serves; `compute` computes
+    it and may be cancelled; `commit` has the codex served on it. `engine` returns when floors can be computed, and raises
+    EngineUnavailable where they never will. `facts` is what is due now, by codex."""
+
+    def facts(self) -> Mapping[str, CodexFacts]: ...
+
+    async def prepare(self, name: str, due: DueFloor) -> Made: ...
+
+    async def compute(self, made: Made) -> Made: ...
+
+    async def commit(self, made: Made) -> None: ...
+
+    async def engine(self) -> None: ...
+
+
+class Successors(Generic[Made]):
+    """`questions` tells when somebody asks and when nobody has for long enough."""
+
+    def __init__(
+        self,
+        work: FloorWork[Made],
+        questions: Questions,
+        idle_s: float = IDLE_S,
+        again_s: float = AGAIN_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._work = work
+        self._questions = questions
+        self._idle_s = idle_s
+        self._again_s = again_s
+        self._patience_s = patience_s
+        self._state = TableState()
+        self._made: dict[str, Made] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._looking: list[asyncio.Task[None]] = []
+        self._moved = asyncio.Event()
+
+    # -- what happens
+
+    def start(self) -> None:
+        """From now on idle moments and changed identities are noticed."""
+        if not self._looking:
+            self._looking = [
+                asyncio.create_task(self._listen(), name="idle moments"),
+                asyncio.create_task(self._look(), name="identities"),
+            ]
+
+    def report(self, event: Event) -> None:
+        """An event: what follows from it begins."""
+        before = self._state
+        self._state, effects = transitions.decide(before, event)
+        self._tell(before)
+        for effect in effects:
+            self._apply(effect)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def cancelled(self, name: str) -> None:
+        """Returns when nothing runs any more of what was cancelled."""
+        task = self._tasks.get(name)
+        if task is not None and not self.under_way(name):
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        tasks = [*self._looking, *self._tasks.values()]
+        self._looking, self._tasks = [], {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- how far it is
+
+    def under_way(self, name: str) -> bool:
+        """Whether a next floor waits for its moment or is being made."""
+        return self._state.of(name).phase is not SuccessorPhase.RESTING
+
+    def due(self, name: str) -> DueFloor:
+        """What was due of a codex by the last event."""
+        return self._state.of(name).facts.due
+
+    def fault(self, name: str) -> str:
+        """Why the last step failed; '' where none did. One that is under way is about to be tried again."""
+        return self._state.of(name).fault
+
+    async def ended(self, name: str) -> None:
+        """Returns when none of this codex is under way, or one was hindered for as long as anybody should wait."""
+        waited = 0.0
+        while self.under_way(name) and waited < self._patience_s:
+            began = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(self._patience_s - waited):
+                    await self._moved.wait()
+            except TimeoutError:
+                pass
+            passed = asyncio.get_running_loop().time() - began
+            waited = waited + passed if self.fault(name) else 0.0
+
+    # -- effects
+
+    def _apply(self, effect: Effect) -> None:
+        name = effect.name
+        match effect:
+            case transitions.PrepareFloor(_, attempt, due):
+                self._begin(name, attempt, lambda: self._prepare(name, due))
+            case transitions.ComputeFloor(_, attempt):
+                self._begin(name, attempt, lambda: self._compute(name))
+            case transitions.CommitFloor(_, attempt):
+                self._begin(name, attempt, lambda: self._work.commit(self._made.pop(name)))
+            case transitions.AwaitEngine(_, attempt):
+                self._begin(name, attempt, lambda: self._engine(name, attempt), waits=True)
+            case transitions.CancelStep():
+                if (task := self._tasks.get(name)) is not None:
+                    task.cancel()
+
+    def _begin(self, name: str, attempt: int, work: Work, *, waits: bool = False) -> None:
+        """`waits`: it reports its own end, and what fails it will not pass."""
+        step = self._step(name, attempt, work, self._tasks.get(name), waits=waits)
+        self._tasks[name] = asyncio.create_task(step, name=f"next floor of {name}")
+
+    async def _step(
+        self, name: str, attempt: int, work: Work, before: asyncio.Task[None] | None, *, waits: bool
+    ) -> None:
+        """Done once the step before has ended: the one that led to it, or one that was cancelled."""
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            await work()
+        except (CodexError, LoreError, EngineUnavailable) as fault:
+            passing = isinstance(fault, PASSING) and not waits
+            self.report(StepEnded(name, attempt, str(fault) or type(fault).__name__, passing))
+        except Exception as fault:  # of ours: the codex goes on being served, and is not called busy for ever
+            log.error("the next floor of %s was not made", name, exc_info=fault)
+            self.report(StepEnded(name, attempt, f"{type(fault).__name__}: {fault}"))
+        else:
+            if not waits:
+                self.report(StepEnded(name, attempt, facts=self._work.facts().get(name, CodexFacts())))
+
+    async def _prepare(self, name: str, due: DueFloor) -> None:
+        self._made[name] = await self._work.prepare(name, due)
+
+    async def _compute(self, name: str) -> None:
+        self._made[name] = await self._work.compute(self._made[name])
+
+    async def _engine(self, name: str, attempt: int) -> None:
+        await self._work.engine()
+        await asyncio.sleep(self._again_s)
+        self.report(transitions.EngineAnswers(name, attempt))
+
+    # -- what nobody reports
+
+    async def _listen(self) -> None:
+        while True:
+            await self._questions.idle(self._idle_s)
+            self.report(transitions.QuietBegan())
+            await self._questions.asked()
+            self.report(transitions.QuestionBegan())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.report(transitions.IdentityChanged(self._work.facts()))
+
+    def _tell(self, before: TableState) -> None:
+        """The log's lines of what has changed."""
+        for name, codex in self._state.codices.items():
+            was = before.of(name)
+            if was.phase is SuccessorPhase.RESTING and codex.phase is not SuccessorPhase.RESTING:
+                what = "generation" if codex.facts.due.files else "identity"
+                log.info("codex %s gets a new %s when idle: %s", name, what, codex.facts.due.reason)
+            if codex.fault and codex.fault != was.fault:
+                if codex.phase is SuccessorPhase.RESTING:
+                    log.warning("codex %s stays as it is: %s", name, codex.fault)
+                else:
+                    log.info("codex %s: its new floor is tried again: %s", name, codex.fault)

@@ -1,0 +1,219 @@
+"""Laws of the table that decides when a codex gets its next floor, over random sequences of events.
+
+A house of codices is modelled: each has files and an identity that change and change back, and a floor that is made of
+both. What the table orders is done by the model, when the sequence says so.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.codices.transitions import (
+    AT_WORK,
+    AwaitEngine,
+    CancelStep,
+    CodexDropped,
+    CodexFacts,
+    CommitFloor,
+    ComputeFloor,
+    DiskChanged,
+    DueFloor,
+    EngineAnswers,
+    GrantChanged,
+    IdentityChanged,
+    LoadBegan,
+    LoadEnded,
+    PrepareFloor,
+    QuestionBegan,
+    QuestionEnded,
+    QuietBegan,
+    StepEnded,
+    SuccessorPhase,
+    TableState,
+    decide,
+)
+
+NAMES = ("a", "b", "c")
+
+
+@dataclass
+class House:
+    """What is on disk and what is resident, by codex; and the effects that run."""
+
+    state: TableState = field(default_factory=TableState)
+    wanted: dict = field(default_factory=lambda: dict.fromkeys(NAMES, (0, 0)))
+    resident: dict = field(default_factory=lambda: dict.fromkeys(NAMES, (0, 0)))
+    scarce: set = field(default_factory=set)
+    used: dict = field(default_factory=lambda: dict.fromkeys(NAMES, 0.0))
+    loads: dict = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
+    running: dict = field(default_factory=dict)
+    made: dict = field(default_factory=dict)
+    orders: list = field(default_factory=list)
+    asking: bool = False
+
+    def facts(self, name):
+        files, identity = (new != old for new, old in zip(self.wanted[name], self.resident[name], strict=True))
+        urgent = files and name in self.scarce
+        due = DueFloor("the log is long" if files else "", "it is another" if identity and not files else "", urgent)
+        return CodexFacts(due, self.used[name])
+
+    def report(self, event):
+        before = self.state
+        self.state, effects = decide(before, event)
+        for effect in effects:
+            self.order(effect, event)
+
+    def order(self, effect, event):
+        self.orders.append(effect)
+        name = effect.name
+        if isinstance(effect, CancelStep):
+            assert name in self.running, "only what runs is cancelled, and once"
+            del self.running[name]
+            return
+        assert name not in self.running, "one effect runs for a codex"
+        assert not self.loads[name], "nothing is made while a load runs"
+        urgent = self.state.of(name).facts.due.urgent
+        if isinstance(effect, PrepareFloor):
+            assert effect.due, "nothing is made that is not due"
+            assert urgent or not self.asking, "only an urgent one begins while somebody asks"
+        if isinstance(effect, CommitFloor):
+            computed = self.made[name][1]
+            assert computed or urgent, "the resident floor serves until the next one is computed"
+        self.running[name] = effect
+
+    def end(self, name, fault="", passing=False):
+        """The effect that runs for this codex ends."""
+        effect = self.running.pop(name, None)
+        if effect is None:
+            return
+        if isinstance(effect, AwaitEngine):
+            self.report(StepEnded(name, effect.attempt, fault) if fault else EngineAnswers(name, effect.attempt))
+            return
+        if not fault and isinstance(effect, PrepareFloor):
+            self.made[name] = (self.wanted[name], False)
+        if not fault and isinstance(effect, ComputeFloor):
+            self.made[name] = (self.made[name][0], True)
+        if not fault and isinstance(effect, CommitFloor):
+            self.resident[name] = self.made[name][0]
+        self.report(StepEnded(name, effect.attempt, fault, passing, self.facts(name)))
+
+    def now(self, event, name):
+        """What a person, the disk or the machine does."""
+        if event == "edit":
+            self.wanted[name] = (self.wanted[name][0] + 1, self.wanted[name][1])
+            self.report(DiskChanged(name, self.facts(name)))
+        elif event == "identity":
+            self.wanted = {one: (files, identity + 1) for one, (files, identity) in self.wanted.items()}
+            self.report(IdentityChanged({one: self.facts(one) for one in NAMES}))
+        elif event == "taken back":
+            self.wanted[name] = self.resident[name]
+            self.report(IdentityChanged({name: self.facts(name)}))
+        elif event == "scarce":
+            self.scarce ^= {name}
+            self.report(GrantChanged({name: self.facts(name)}))
+        elif event == "ask":
+            self.asking = True
+            self.report(QuestionBegan())
+        elif event == "answered":
+            self.used[name] = max(self.used.values()) + 1
+            self.report(QuestionEnded(name, self.facts(name)))
+        elif event == "quiet":
+            self.asking = False
+            self.report(QuietBegan())
+        elif event == "load":
+            self.loads[name] += 1
+            self.report(LoadBegan(name))
+        elif event == "loaded" and self.loads[name]:
+            self.loads[name] -= 1
+            self.resident[name] = self.wanted[name]
+            self.report(LoadEnded(name, self.facts(name)))
+        elif event == "drop" and not self.loads[name]:
+            self.report(CodexDropped(name))
+            self.resident[name] = self.wanted[name]
+        elif event == "ends":
+            self.end(name)
+        elif event == "breaks":
+            self.end(name, "no room on disk")
+        elif event == "engine ends":
+            self.end(name, "the engine ended", passing=True)
+
+    def settle(self):
+        """Loads end, nobody asks any more, every effect ends well; and each codex is heard of once more."""
+        for name in NAMES:
+            while self.loads[name]:
+                self.now("loaded", name)
+        for name in NAMES:
+            self.report(QuestionEnded(name, self.facts(name)))
+        self.now("quiet", NAMES[0])
+        for _ in range(100):
+            if not self.running:
+                return
+            self.end(next(iter(self.running)))
+        raise AssertionError("it never ends")
+
+
+EVENTS = (
+    *("edit", "identity", "taken back", "scarce", "ask", "answered", "quiet", "load", "loaded", "drop"),
+    *("ends", "ends", "ends", "breaks", "engine ends"),
+)
+SEQUENCES = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(NAMES)), max_size=60)
+
+
+def lived(sequence):
+    house = House()
+    for event, name in sequence:
+        house.now(event, name)
+        at_work = [one for one, codex in house.state.codices.items() if codex.phase in AT_WORK]
+        assert set(at_work) <= set(house.running)
+        slow = [one for one in at_work if not house.state.of(one).facts.due.urgent and one not in house.scarce]
+        computing = [one for one in slow if house.state.of(one).phase is SuccessorPhase.COMPUTING]
+        assert len(computing) <= 1, "one floor is computed at a time"
+    return house
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEQUENCES)
+def test_every_sequence_that_ends_quiet_ends_with_the_newest_resident(sequence):
+    house = lived(sequence)
+    house.settle()
+    assert house.resident == house.wanted
+    assert {codex.phase for codex in house.state.codices.values()} <= {SuccessorPhase.RESTING}
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEQUENCES)
+def test_no_effect_is_ordered_twice_but_by_another_attempt(sequence):
+    orders = [one for one in lived(sequence).orders if not isinstance(one, (CancelStep, AwaitEngine))]
+    ordered = [(type(one), one.name, one.attempt) for one in orders]
+    dropped = any(event == "drop" for event, _ in sequence)
+    assert dropped or len(ordered) == len(set(ordered))
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEQUENCES, st.sampled_from(NAMES))
+def test_the_end_of_a_cancelled_step_changes_nothing(sequence, name):
+    house = lived(sequence)
+    stale = StepEnded(name, house.state.of(name).attempt - 1)
+    assert decide(house.state, stale) == (house.state, ())
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEQUENCES)
+def test_a_change_that_is_taken_back_orders_nothing_more(sequence):
+    house = lived(sequence)
+    house.settle()
+    house.now("ask", "a")
+    orders = len(house.orders)
+    house.now("identity", "a")
+    house.wanted = dict(house.resident)
+    house.report(IdentityChanged({one: house.facts(one) for one in NAMES}))
+    house.now("quiet", "a")
+    assert len(house.orders) == orders
+
+
+def test_the_state_is_a_value():
+    state = TableState()
+    decide(state, QuestionBegan())
+    assert state == TableState()
+    assert replace(state) == state
