@@ -39,9 +39,8 @@ from orchestrator.codices.transitions import (
 )
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.codex_choice import ReadableCodex
-from orchestrator.prompt.coverage import Coverage, CoverageDecision
-from orchestrator.prompt.tier_moves import Pending, due, left, redecide
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, Pending, due, left, redecide
+from orchestrator.prompt.situation import ReadableCodex
 from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
