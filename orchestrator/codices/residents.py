@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from codex.amendments import RebaseCase, RebaseDecision, should_rebase
+from codex.following.amendments import RebaseCase, RebaseDecision, should_rebase
 from codex.library import Library
 from codex.progress import Report
 from formatters.context import CodexView, IdentityView
