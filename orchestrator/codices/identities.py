@@ -17,8 +17,7 @@ from codex.errors import CodexError
 from formatters.context import CodexView, IdentityView, ToolView
 from orchestrator.codices.state import FloorKey
 from orchestrator.codices.state_store import CodexStateStore, ResidentIdentity
-from orchestrator.errors import InvalidRequest, LoreError, NotFound
-from orchestrator.nearest import instead
+from orchestrator.errors import InvalidRequest, LoreError, NotFound, instead
 from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
