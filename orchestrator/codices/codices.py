@@ -180,6 +180,10 @@ class Codices:
         """Well or not."""
         self._successors.report(LoadEnded(name, self._facts(name)))
 
+    async def halt(self, name: str) -> bool:
+        """Stops the computing of a codex's floor that a load has left in the background; False where there is none."""
+        return await self._residents.halt(name)
+
     async def before(self, name: str) -> StateBeforeLoad:
         """What a load of this codex must leave when it is cancelled."""
         return await self._residents.before(name)

@@ -74,16 +74,23 @@ class Floors:
         """Makes this its codex's floor and computes it in the background; the task says whether it was computed.
         `to_stay`: what its key replaces goes."""
         codex = place.codex
-        if to_stay:
-            self._leave(place)
-        if self._current.get(codex) == floor.name and (warming := self._warming.get(codex)) is not None:
+        warming = self._warming.get(codex) if self._current.get(codex) == floor.name else None
+        if warming is not None:
+            if to_stay:
+                self._leave(place)
             return warming.task
-        self._stop(codex)
-        self._put(floor, place).leaving = False
-        self._current[codex] = floor.name
+        self.take(floor, place, to_stay=to_stay)
         task = asyncio.create_task(self._warm(floor, place), name=f"floor of {codex}")
         self._warming[codex] = FloorPrefill(task, 0, floor.tokens)
         return task
+
+    def take(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> None:
+        """Makes this its codex's floor without computing it: the first question does."""
+        if to_stay:
+            self._leave(place)
+        self._stop(place.codex)
+        self._put(floor, place).leaving = False
+        self._current[place.codex] = floor.name
 
     def settle(self, codex: str) -> None:
         """The codex's floor is that of its generation for good: earlier ones go when nobody uses them and it stands."""

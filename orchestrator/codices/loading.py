@@ -86,6 +86,8 @@ class CodexLoader:
     async def _load(self, name: str, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
         await self.shelf.load_began(name)
         try:
+            with translated():
+                await asyncio.to_thread(self.shelf.ledger.resume, name)
             await self._load_or_leave(name, wanted, request, load, emit)
         finally:
             self.shelf.load_ended(name)

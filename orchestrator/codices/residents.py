@@ -66,6 +66,7 @@ class ResidentCodices:
         self._identity_size = 0  # tokens, as counted last: before a codex is built it has been
         self._states: dict[str, CodexState] = {}
         self._questions: dict[str, int] = {}  # about the generation that is resident
+        self._halted: set[str] = set()  # a person has stopped the computing of their floors
         self._build_locks: dict[str, asyncio.Lock] = {}
         self._disk_locks: dict[str, asyncio.Lock] = {}
 
@@ -104,6 +105,9 @@ class ResidentCodices:
         """The newest generation is built and its floor computed; older generations are released, without `settle` by
         `settled` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit."""
         async with self._build_locks.setdefault(name, asyncio.Lock()):
+            with translated():
+                halted = await asyncio.to_thread(self._store.halted, name)
+            self._halted = self._halted | {name} if halted else self._halted - {name}
             state = await self._built(name, report, keep, strict=strict)
             state, is_new = await self._put(state, settle=settle)
             await self.warm(state, to_stay=is_new and settle)
@@ -139,8 +143,21 @@ class ResidentCodices:
         identity = (await self.serving(state)).view
         floor = await self._builder.floor(state.view, identity)
         key = FloorKey.of(state.view, identity)
+        if state.name in self._halted:
+            self._floors.take(floor, key, to_stay=to_stay)
+            return
         task = self._floors.warm(floor, key, to_stay=to_stay)
         task.add_done_callback(partial(self._warmed, key))
+
+    async def halt(self, name: str) -> bool:
+        """Stops the computing of its floor, which begins again with a question or a load, also behind a restart. False
+        where it is not being computed."""
+        if not self._floors.halt(name):
+            return False
+        self._halted.add(name)
+        with translated():
+            await asyncio.to_thread(self._store.halt, name)
+        return True
 
     def _warmed(self, key: FloorKey, task: "asyncio.Task[bool]") -> None:
         if not task.cancelled() and task.exception() is None and task.result():
@@ -186,6 +203,7 @@ class ResidentCodices:
             found = self._identities.now(view, key.identity.name)
         except LoreError:
             return  # its file is gone meanwhile
+        self._halted.discard(key.codex)
         if key == FloorKey.of(view, found.view):
             self._identities.stood(key)
 
@@ -269,9 +287,9 @@ class ResidentCodices:
         """A new generation before a new identity: its floor is made under the newest one anyway."""
         urgent = self.overfull(state)
         decision = self._rebase(state, overfull=urgent)
-        if decision.rebase:
+        if decision.rebase and (urgent or state.name not in self._halted):
             return DueFloor(files=decision.reason, urgent=urgent)
-        coming = self._coming(state)
+        coming = self._coming(state) if state.name not in self._halted else None
         return DueFloor(identity=f"{coming.name} is now version {coming.version}" if coming else "")
 
     def _coming(self, state: CodexState) -> IdentityView | None:

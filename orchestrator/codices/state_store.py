@@ -40,8 +40,11 @@ SCHEMA = (
         PRIMARY KEY (codex, identity)
     );
     """,
+    """
+    CREATE TABLE halted (codex TEXT PRIMARY KEY);
+    """,
 )
-TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood")
+TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted")
 _MOST = 1 << 20  # a count beyond says nothing more
 
 
@@ -102,6 +105,18 @@ class CodexStateStore:
         rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
         return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
 
+    def halt(self, codex: str) -> None:
+        """A person has stopped the computing of its floor: it is not begun again before a question or a load."""
+        self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO halted VALUES (?)", (codex,)))
+
+    def resume(self, codex: str) -> None:
+        """The end of that."""
+        if self.halted(codex):
+            self._write(codex, lambda database: database.execute("DELETE FROM halted WHERE codex = ?", (codex,)))
+
+    def halted(self, codex: str) -> bool:
+        return bool(self._read("SELECT 1 FROM halted WHERE codex = ?", codex))
+
     # -- when it was as it was on disk
 
     def compared(self, codex: str, at: float) -> None:
@@ -121,6 +136,7 @@ class CodexStateStore:
 
         def write(database: Connection) -> None:
             database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?)", (codex, at))
+            database.execute("DELETE FROM halted WHERE codex = ?", (codex,))
             database.executemany(
                 "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
                 "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",

@@ -52,7 +52,7 @@ class Operations:
     async def cancel_load(self, principal: Principal, name: str) -> Report:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        if not self.shelf.loading(name) and self.shelf.floors.halt(name):
+        if not self.shelf.loading(name) and await self.shelf.halt(name):
             return {"cancelled": name, "what": "floor"}
         await self.shelf.loads.cancel(name)
         return {"cancelled": name, "what": "load"}

@@ -6,13 +6,14 @@ import pty
 import select
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, begun, codebase, engine_child, hits, living, reply, shown, until
+from support.house import CODES, ask, begun, codebase, counters, engine_child, hits, living, reply, shown, until
 from support.refusals import refusal
 
 from orchestrator.cli.client import unix_connection
@@ -218,6 +219,20 @@ def test_after_a_load_its_floor_can_be_stopped_and_a_question_computes_the_rest(
     assert "no load of 'background' is running" in refusal(house.lore("load", "--cancel", "background"), 5)
     assert ask(house, "zebra", "-c", "background")["answer"].strip().startswith(CODES["zebra"])
     assert house.lore("codex", "drop", "background").returncode == 0
+
+
+def test_a_floor_that_was_stopped_is_not_computed_by_the_next_start_but_by_the_next_question(models):
+    with living(models) as daemon:
+        folder = codebase(daemon.folder / "background", functions=400)
+        assert daemon.lore("load", folder, "--no-watch").returncode == 0
+        assert reply(daemon, "/v1/codices/background/cancel", {}) == {"cancelled": "background", "what": "floor"}
+        daemon.stop()
+        daemon.start()
+        until(lambda: shown(daemon, "background")["tier"])
+        time.sleep(1.0)
+        assert shown(daemon, "background")["prefill"] is None
+        assert counters(daemon)["computed_tokens"] == 0
+        assert ask(daemon, "zebra")["answer"].strip().startswith(CODES["zebra"])
 
 
 def pressed_until_it_ends(command):
