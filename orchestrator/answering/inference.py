@@ -21,7 +21,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.engine.token_ids import Ids
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
-from orchestrator.prompt.assembly import Assembled, Floor
+from orchestrator.prompt.assembly import Assembled
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class Engine(Protocol):
     """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
 
     async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
-    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None: ...
     def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]: ...
 
 
@@ -76,7 +75,7 @@ class EngineEncoder:
 
 
 class EngineInference:
-    """`inference.Inference` over the engine. `grant` gives the one in force."""
+    """`inference.Inference` over the engine, which knows the prompt's floor already. `grant` gives the one in force."""
 
     def __init__(self, engine: Engine, grant: Callable[[], Grant]) -> None:
         self._engine = engine
@@ -85,7 +84,7 @@ class EngineInference:
     async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
         for _ in range(STALE_TRIES):
             try:
-                async with aclosing(self._run(request.prompt.floor, _job(request, self._grant().number))) as events:
+                async with aclosing(self._run(_job(request, self._grant().number))) as events:
                     async for event in events:
                         yield event
                 return
@@ -93,18 +92,7 @@ class EngineInference:
                 continue
         raise NotReady("the memory for this question was taken by others meanwhile", "ask again", retry_after=1.0)
 
-    async def prefill(
-        self, floor: Floor, pool: str = "", urgency: Urgency = Urgency.BACKGROUND
-    ) -> AsyncIterator[InferenceEvent]:
-        """Computes a floor and generates nothing. Events and faults as of `infer`; `pool` as of the engine's floors."""
-        self._engine.put_floor(floor.name, floor.ids, pool)
-        job = InferenceJob(ticket=0, floor=floor.name, tail=b"", owner=0, max_tokens=0, urgency=urgency)
-        async with aclosing(self._run(floor, job)) as events:
-            async for event in events:
-                yield event
-
-    async def _run(self, floor: Floor, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
-        self._engine.put_floor(floor.name, floor.ids)
+    async def _run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
         try:
             async with aclosing(self._engine.run(job)) as events:
                 async for event in events:

@@ -31,8 +31,6 @@ class SmallEngine:
     ended: Completion = field(default_factory=lambda: Completion(1, Outcome.DONE, Reason.STOP))
     fault: EngineUnavailable | None = None
     word: str = "Yes."
-    floors: dict[str, bytes] = field(default_factory=dict)
-    pools: dict[str, str] = field(default_factory=dict)
     jobs: list[InferenceJob] = field(default_factory=list)
     closed: int = 0
 
@@ -40,10 +38,6 @@ class SmallEngine:
         if self.fault:
             raise self.fault
         return [array("I", [len(text), control]) for text in texts]
-
-    def put_floor(self, name: str, ids: bytes, pool: str = "") -> None:
-        self.floors.setdefault(name, ids)
-        self.pools.setdefault(name, pool)
 
     async def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
         self.jobs.append(job)
@@ -71,7 +65,6 @@ async def test_a_job_names_its_floor_and_carries_only_the_tail(request_: Inferen
     engine = SmallEngine()
     events = [event async for event in inference(engine).infer(request_)]
     (job,) = engine.jobs
-    assert engine.floors == {request_.prompt.floor.name: request_.prompt.floor.ids}
     assert (job.floor, job.tail, job.owner) == (request_.prompt.floor.name, request_.prompt.tail, 1000)
     assert (job.max_tokens, job.stop, job.grant) == (64, ("END",), 3)
     assert [type(event) for event in events] == [AnswerDelta, Completion]
@@ -103,16 +96,6 @@ async def test_a_plan_under_an_old_grant_is_handed_in_three_times(request_: Infe
     with pytest.raises(NotReady, match="taken by others"):
         [event async for event in inference(engine).infer(request_)]
     assert len(engine.jobs) == engine.closed == STALE_TRIES
-
-
-async def test_a_floor_is_computed_for_nobody_and_without_an_answer(request_: InferenceRequest) -> None:
-    engine = SmallEngine(ended=Completion(1, Outcome.DONE, Reason.PREFILLED), word="")
-    events = [event async for event in inference(engine).prefill(request_.prompt.floor, "demo")]
-    (job,) = engine.jobs
-    assert (job.floor, job.tail, job.owner, job.max_tokens) == (request_.prompt.floor.name, b"", 0, 0)
-    assert engine.floors == {request_.prompt.floor.name: request_.prompt.floor.ids}
-    assert engine.pools == {request_.prompt.floor.name: "demo"}
-    assert [type(event) for event in events] == [Completion]
 
 
 def test_a_ticket_without_detail_still_says_why() -> None:
