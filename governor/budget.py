@@ -51,14 +51,6 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Stores:
-    """Bytes that checkpoints may take in RAM and on disk; unknown readings give 0."""
-
-    ram: int
-    disk: int
-
-
-@dataclass(frozen=True)
 class MemoryBudget:
     """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
 
@@ -81,7 +73,6 @@ class MemoryBudget:
     window: int
     gpu_layers: int
     layers: int
-    stores: Stores
 
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
         """Whether nothing changed that anybody plans with: cells moved by less than the share `step`."""
@@ -95,7 +86,6 @@ def plan_budget(
     demand: Demand,
     settings: MemorySettings,
     limit: int | None,
-    stores: Stores,
 ) -> MemoryBudget:
     """The grant of that `number`. `limit`: the most that the user lets us hold, in bytes (`limit_bytes` at the start).
 
@@ -108,7 +98,7 @@ def plan_budget(
     gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.embedding_bytes)
     here = _here(memory, demand.shape, gpu_layers)
     weights, working = _fixed(memory, demand, settings, gpu_layers)
-    fixed = weights + working + demand.embedding_bytes + (stores.ram if memory.where == "RAM" else 0)
+    fixed = weights + working + demand.embedding_bytes
     hard = max(0, ours - fixed)
     planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
@@ -130,7 +120,6 @@ def plan_budget(
         window=window,
         gpu_layers=gpu_layers,
         layers=layers,
-        stores=stores,
     )
 
 
@@ -146,11 +135,9 @@ def room_of(ceiling: int, others: int, limit: int | None) -> int:
     return room if limit is None else min(room, limit)
 
 
-def stores_of(ram_available: int | None, disk_free: int | None, settings: StoreSettings, *, kv_in_ram: bool) -> Stores:
-    """Where KV lies in RAM, a checkpoint there would hold it twice: then RAM is for what has no disk to go to."""
-    disk = min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share))
-    ram = int((ram_available or 0) * settings.ram_share)
-    return Stores(0 if kv_in_ram and disk else ram, disk)
+def checkpoint_bytes(disk_free: int | None, settings: StoreSettings) -> int:
+    """What checkpoints may take on disk; 0 where nobody knows what is free."""
+    return min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share))
 
 
 def _share(limit: int | None, share: float) -> int | None:

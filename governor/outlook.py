@@ -8,7 +8,7 @@ Where memory is unknown the last levels and grant stand. Knows no clock and no s
 
 from dataclasses import dataclass, replace
 
-from governor.budget import Demand, MemoryBudget, ceiling_of, plan_budget, stores_of
+from governor.budget import Demand, MemoryBudget, ceiling_of, plan_budget
 from governor.errors import FootprintError
 from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
 from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
@@ -116,13 +116,10 @@ def _budget(
     if memory is None:
         return before.budget, "" if before.budget else "how much memory there is cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
-    kv_in_ram = memory.where == "RAM"
-    host = snapshot.host
-    stores = stores_of(host.ram_available.value, host.disk_free.value, settings.stores, kv_in_ram=kv_in_ram)
     free = max(0, (snapshot.host.ram_available.value or 0) - (ours.elsewhere - ours.elsewhere_held))
     demand = replace(ours.demand, ours=max(ours.demand.ours, ours.held), host_free=free)
     try:
-        planned = plan_budget(number, memory, demand, settings.memory, limit, stores)
+        planned = plan_budget(number, memory, demand, settings.memory, limit)
     except FootprintError as error:
         return None, str(error)
     if before.budget is not None and before.budget.same_grant(planned, settings.memory.grant_step):

@@ -35,7 +35,6 @@ class MemorySettings:
 class StoreSettings:
     """What checkpoints may take."""
 
-    ram_share: float = 0.25  # of the RAM that is available
     disk_bytes: int = 50 * 1000**3
     disk_share: float = 0.20  # of what is free on the disk; the smaller of the two counts
 

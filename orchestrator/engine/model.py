@@ -33,9 +33,8 @@ class EngineSpec:
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = 0
     gpu: str = ""  # what it may see, as CUDA_VISIBLE_DEVICES has it; empty: what the daemon sees
-    cache_folder: str = ""  # where checkpoints lie; empty: no disk tier
+    cache_folder: str = ""  # where checkpoints lie; empty: nothing outlives the cells
     disk_budget: int = 0  # bytes
-    ram_budget: int = 0  # bytes
     embedding: EmbeddingSpec | None = None
 
 

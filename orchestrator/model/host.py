@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from governor.budget import Stores, stores_of
+from governor.budget import checkpoint_bytes
 from governor.offload import Offload
 from governor.readings import GpuReading, chosen_gpu
 from governor.sensors import Sensors
@@ -60,9 +60,8 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     layers = layers_on(gpus, model.shape, offload, governor.memory)
     room = room_beside(gpus, model.shape, offload, layers, governor.memory)
     embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
-    spec = spec_of(
-        settings, paths, model, offload, embedding, stores_now(paths, governor, kv_in_ram=not (gpus and layers))
-    )
+    disk = checkpoint_bytes(psutil.disk_usage(str(paths.cache)).free, governor.stores)
+    spec = spec_of(settings, paths, model, offload, embedding, disk)
     machine = Machine(sensors, governor, costs_of(model, offload, embedding))
     return Host(model, offload, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
 
@@ -86,7 +85,7 @@ def suiting(settings: Settings, paths: Paths, sensors: Sensors, offload: Offload
 
 
 def spec_of(
-    settings: Settings, paths: Paths, model: ModelFile, offload: Offload, embedding: EmbeddingChoice, stores: Stores
+    settings: Settings, paths: Paths, model: ModelFile, offload: Offload, embedding: EmbeddingChoice, disk_budget: int
 ) -> EngineSpec:
     given = settings.model
     return EngineSpec(
@@ -105,16 +104,9 @@ def spec_of(
         sequences=given.sequences,
         context=offload.context or 0,
         cache_folder=str(paths.checkpoints),
-        disk_budget=stores.disk,
-        ram_budget=stores.ram,
+        disk_budget=disk_budget,
         embedding=embedding.spec,
     )
-
-
-def stores_now(paths: Paths, governor: GovernorSettings, *, kv_in_ram: bool) -> Stores:
-    """Bytes that checkpoints may take, by what is available when the daemon starts."""
-    available, free = psutil.virtual_memory().available, psutil.disk_usage(str(paths.cache)).free
-    return stores_of(available, free, governor.stores, kv_in_ram=kv_in_ram)
 
 
 def costs_of(model: ModelFile, offload: Offload, embedding: EmbeddingChoice) -> ModelCosts:

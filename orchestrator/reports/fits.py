@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from governor.budget import Demand, MemoryBudget, Stores, plan_budget, weights_on_gpu
+from governor.budget import Demand, MemoryBudget, plan_budget, weights_on_gpu
 from governor.errors import FootprintError
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
@@ -63,7 +63,7 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: MachineMemory, gpu_layers: 
         embedding_bytes=ground.embedding_bytes,
     )
     try:
-        budget = plan_budget(0, ground.memory, demand, ground.settings, ground.limit, Stores(0, 0))
+        budget = plan_budget(0, ground.memory, demand, ground.settings, ground.limit)
     except FootprintError as error:
         return Fitting(None, None, f"unknown: {error}")
     if budget.window < min(LEAST_CONTEXT, shape.trained):

@@ -192,12 +192,6 @@ class StorageSettings(Slice):
     checkpoint_disk_share: float = Field(
         StoreSettings.disk_share, ge=0, le=1, description="and never more than this share of what is free"
     )
-    checkpoint_ram_share: float = Field(
-        StoreSettings.ram_share,
-        ge=0,
-        le=1,
-        description="checkpoints in RAM, as a share of what is available: with KV on a GPU, or no disk",
-    )
 
 
 class LogSettings(Slice):

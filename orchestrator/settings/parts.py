@@ -31,7 +31,6 @@ def governor(settings: Settings) -> GovernorSettings:
             margin_share=given.margin_share,
         ),
         stores=StoreSettings(
-            ram_share=kept.checkpoint_ram_share,
             disk_bytes=kept.checkpoint_disk,
             disk_share=kept.checkpoint_disk_share,
         ),

@@ -52,7 +52,7 @@ def answering(machine: Machine, tail: list[int], tokens: int) -> None:
 
 def killed(machine: Machine) -> None:
     """A process that ends without a word; what its writer had in hand is written."""
-    machine.tiers.flush()
+    machine.store.flush()
     machine.backend.end_every = END_EVERY
     machine.start()
 
@@ -96,7 +96,7 @@ def test_a_floor_that_is_dropped_in_the_midst_of_its_answer_leaves_nothing_to_be
     machine.loop.handle(DropFloor("code"))
     while machine.loop.behind():
         machine.round()
-    machine.tiers.flush()
+    machine.store.flush()
     assert list(tmp_path.glob("*.kv")) == []
 
 
@@ -115,7 +115,7 @@ def both_kept(machine: Machine, tail: list[int], tokens: int) -> None:
 def written(machine: Machine) -> None:
     while machine.loop.behind():
         machine.round()
-    machine.tiers.flush()
+    machine.store.flush()
 
 
 def dropped(machine: Machine, name: str) -> None:

@@ -153,7 +153,7 @@ async def test_three_hundred_conversations_are_answered_and_their_tails_come_bac
     quoter_model: Path, sequences: int
 ) -> None:
     """All of one turn at once; the second turn goes on from what the first one left."""
-    async with engine(quoter_model, sequences=sequences, ram_budget=1 << 28, batch=512) as client:
+    async with engine(quoter_model, sequences=sequences, batch=512) as client:
         (floor,) = await client.encode([TEXT[:400]])
         client.put_floor("small", ids_to_bytes(floor))
         tails = [[3000 + number // 60, 60 + number % 60, *range(100, 110)] for number in range(300)]

@@ -34,13 +34,12 @@ def test_a_cold_and_a_warm_question_are_counted_to_the_token():
 
 
 def test_what_is_restored_is_counted_in_the_tier_it_came_from(tmp_path):
-    machine = Machine(folder=tmp_path, ram_budget=1 << 20)
+    machine = Machine(folder=tmp_path)
     machine.floor("code", CODE)
     asked(machine, 1, [1, 2, 3])
-    machine.tiers.flush()
+    machine.store.flush()
     before = report(machine)
     assert (before["segments"], before["tiers"]["disk"]["bytes"]) == (5, sum(f.stat().st_size for f in files(tmp_path)))
-    assert before["tiers"]["ram"]["bytes"] > 0
     machine.restart()
     asked(machine, 2, [7, 8])
     found = report(machine)
@@ -65,7 +64,7 @@ def test_restored_bytes_are_those_of_the_states(tmp_path):
     machine.floor("code", CODE)
     asked(machine, 1, [1])
     machine.restart()
-    kept = sum(len(machine.tiers.load(header)[0]) for header in headers(machine))
+    kept = sum(len(machine.store.load(header)) for header in headers(machine))
     machine.restart()
     asked(machine, 2, [1])
     assert report(machine)["restores"]["bytes"] == kept
@@ -92,7 +91,7 @@ def test_checkpoints_over_the_budget_are_counted_as_evicted_from_the_disk(tmp_pa
     machine.floor("code", CODE)
     for ticket in range(1, 6):
         asked(machine, ticket, [ticket] * 200)
-        machine.tiers.flush()
+        machine.store.flush()
     found = report(machine)
     assert found["tiers"]["disk"]["bytes"] == sum(file.stat().st_size for file in files(tmp_path)) <= 22_000
     assert found["evictions"]["disk_segments"] == 9 - len(files(tmp_path)) > 0
@@ -117,9 +116,9 @@ def files(folder):
 
 def headers(machine):
     """The floor's segments and the tail's, in order."""
-    found, names = [], [machine.tiers.root]
+    found, names = [], [machine.store.root]
     while names:
-        for header in machine.tiers.below(names.pop()):
+        for header in machine.store.below(names.pop()):
             found.append(header)
             names.append(header.name)
     return found

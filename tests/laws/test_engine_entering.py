@@ -122,7 +122,7 @@ def test_who_waits_for_the_same_floor_goes_on_restoring_it_when_the_first_one_is
     made.loop.handle(Cancel(1))
     made.finish()
     assert (made.ends[2][0].computed, made.answer(2)) == (1, alone(LONG, [7], 5))
-    assert made.tiers.counters.disk_hits == PIECES + 1, "no piece is brought twice"  # and one of the near floor
+    assert made.store.counters.disk_hits == PIECES + 1, "no piece is brought twice"  # and one of the near floor
 
 
 def test_a_question_goes_on_with_what_is_restored_in_the_background(tmp_path: Path) -> None:

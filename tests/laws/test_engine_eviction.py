@@ -12,7 +12,7 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.index import Index
 from orchestrator.engine.checkpoints.segments import named
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import FakeBackend
 
 PRICES = st.builds(Price, st.floats(0.001, 100), st.floats(1e-6, 0.1))
@@ -175,7 +175,7 @@ def test_what_lies_behind_a_gap_leaves_before_all_others():
 
 def test_a_tier_over_its_budget_keeps_the_deep_and_lets_the_shallow_go_where_depth_is_dear():
     for price, kept in ((Price(1.0, 1.0), "deep"), (Price(1.0, 0.0), "shallow")):
-        tiers = Tiers("root", None, 2500, 0, price=lambda price=price: price)
+        tiers = CheckpointStore("root", None, 2500, 0, price=lambda price=price: price)
         deep, shallow, newest = chain(1, 3000), chain(2, 10), chain(3, 10)
         for header in (deep, shallow, newest):
             tiers.keep(header, b"s" * 1000, through=False)

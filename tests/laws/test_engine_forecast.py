@@ -1,4 +1,4 @@
-"""What is foretold of a prompt is what its ticket then has: of cells, of RAM, of the disk, and computed."""
+"""What is foretold of a prompt is what its ticket then has: of cells, of checkpoints, and computed."""
 
 import random
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ GRANT = 60_000
 class Told:
     """A machine in whose tiers nothing is on its way, and what is foretold and then had there."""
 
-    def __init__(self, kind: str, folder: Path | None, ram_budget: int) -> None:
+    def __init__(self, kind: str, folder: Path | None) -> None:
         self.machine = Machine(
-            cells=GRANT, window=4000, sequences=40, batch=96, folder=folder, ram_budget=ram_budget,
+            cells=GRANT, window=4000, sequences=40, batch=96, folder=folder,
             backend=FakeBackend(END_EVERY, **KINDS[kind]),
         )  # fmt: skip
         for name, ids in CODICES.items():
@@ -34,8 +34,8 @@ class Told:
     def still(self) -> None:
         while self.machine.loop.behind():
             self.machine.round()
-        if self.machine.tiers is not None:
-            self.machine.tiers.flush()
+        if self.machine.store is not None:
+            self.machine.store.flush()
 
     def foretold(self, floor: str, tail: list[int], most: int, owner: int) -> tuple[tuple[Reuse, ...], int]:
         self.machine.loop.handle(PrefixMatch(1, floor, ids_to_bytes(tail), owner, most))
@@ -54,7 +54,7 @@ class Told:
 
 @pytest.fixture(params=KINDS)
 def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Told]:
-    made = Told(request.param, tmp_path, 1 << 20)
+    made = Told(request.param, tmp_path)
     yield made
     made.machine.loop.close()
 
@@ -75,13 +75,13 @@ def test_after_a_restart_a_floor_is_foretold_from_the_disk_and_its_question_to_b
     assert (reuse, ready) == told.had("code", [4, 5], 5, 1)
 
 
-def test_what_a_smaller_grant_took_is_foretold_from_ram() -> None:
-    one = Told("ranges", None, 1 << 20)
+def test_what_a_smaller_grant_took_is_foretold_from_the_disk(tmp_path: Path) -> None:
+    one = Told("ranges", tmp_path)
     one.had("code", [1, 2, 3], 5, 1)
     one.machine.loop.handle(Grant(2, 0, 4000))
     one.machine.loop.handle(Grant(3, GRANT, 4000))
     reuse, ready = one.foretold("code", [1, 2, 9], 5, 1)
-    assert (tiers_of(reuse), ready) == ([Tier.RAM, Tier.RAM, Tier.RAM, Tier.RAM, Tier.COMPUTED], 602)
+    assert (tiers_of(reuse), ready) == ([Tier.DISK] * 4 + [Tier.COMPUTED], 602)
     assert (reuse, ready) == one.had("code", [1, 2, 9], 5, 1)
 
 
@@ -92,7 +92,7 @@ def test_a_prompt_asked_again_computes_its_last_token_where_an_answer_is_wanted_
 
 
 def test_what_another_ticket_computes_is_told_as_cells_and_not_as_ready() -> None:
-    one = Told("ranges", None, 0)
+    one = Told("ranges", None)
     one.machine.ask(50, "code", [1], 5, 1)
     one.machine.round()
     reuse, ready = one.foretold("code", [2], 5, 1)
@@ -113,14 +113,14 @@ def test_what_another_ticket_computes_is_told_as_cells_and_not_as_ready() -> Non
     ],
 )
 def test_what_is_in_cells_is_told_for_its_owner(tail: list[int], owner: int, most: int, length: int) -> None:
-    one = Told("ranges", None, 0)
+    one = Told("ranges", None)
     one.had("code", [7, 8], 0, 1)
     computed = [Reuse(length, 600 + len(tail), Tier.COMPUTED)] if length < 600 + len(tail) else []
     assert one.foretold("code", tail, most, owner) == ((Reuse(0, length, Tier.VRAM), *computed), length)
 
 
 def test_of_a_floor_that_was_dropped_and_of_an_unknown_one_nothing_is_told() -> None:
-    one = Told("ranges", None, 0)
+    one = Told("ranges", None)
     one.had("code", [1], 0, 1)
     one.machine.loop.handle(DropFloor("code"))
     assert one.foretold("code", [], 0, 1) == one.foretold("never named", [], 0, 1) == ((), 0)
@@ -136,14 +136,14 @@ events = st.sampled_from(["", "", "again", "restart", "kill", "evict", "shrink",
 @settings(max_examples=60)
 @given(
     st.lists(st.tuples(asks, events), min_size=1, max_size=8), st.sampled_from(sorted(KINDS)), st.booleans(),
-    st.sampled_from([0, 4000, 1 << 20]), st.integers(0, 2**32),
+    st.integers(0, 2**32),
 )  # fmt: skip
 def test_what_is_foretold_is_what_the_ticket_then_has(
-    script: list[tuple[tuple[str, list[int], int, int], str]], kind: str, disk: bool, ram: int, seed: int
+    script: list[tuple[tuple[str, list[int], int, int], str]], kind: str, disk: bool, seed: int
 ) -> None:
     chance = random.Random(seed)
     with TemporaryDirectory() as folder:
-        told = Told(kind, Path(folder) if disk else None, ram)
+        told = Told(kind, Path(folder) if disk else None)
         for asked, event in script:
             told.still()
             foretold_of_it = told.foretold(*asked)
@@ -164,10 +164,10 @@ def happen(told: Told, event: str, asked: tuple[str, list[int], int, int], chanc
         machine.restart()
     elif event == "kill":
         told.still()
-        tiers = machine.tiers
+        store = machine.store
         machine.start()
-        if tiers is not None:
-            tiers.close()
+        if store is not None:
+            store.close()
     elif event == "evict":
         for pool in machine.loop.admission.pools.values():
             while (tip := pool.tree.stalest()) is not None and chance.random() < 0.8:

@@ -56,7 +56,7 @@ def test_no_gap_is_longer_than_the_budget_and_one_piece_however_many_wait_for_fl
         for ticket, name in enumerate(known, start=200):
             machine.ask(ticket, name, [5] * tail, 1)
         assert max(machine.gaps(1, 60)) <= BUDGET + price.piece + PREFILL
-        machine.tiers.close()
+        machine.store.close()
 
 
 @settings(max_examples=12)
@@ -64,7 +64,7 @@ def test_no_gap_is_longer_than_the_budget_and_one_piece_however_many_wait_for_fl
 def test_no_gap_is_longer_when_pools_close_and_what_stood_in_them_is_saved(
     price: Prices, questions: int, tail: int
 ) -> None:
-    machine = ChargedMachine(price, cells=4096, window=2048, sequences=6, ram_budget=1 << 20)
+    machine = ChargedMachine(price, cells=4096, window=2048, sequences=6)
     known = floors(questions, 600)
     for ticket, (name, ids) in enumerate(known.items(), start=100):
         machine.floor(name, ids)
@@ -86,4 +86,4 @@ def test_restores_of_a_tenth_of_a_second_hold_up_an_answer_by_no_more_than_a_rou
     for ticket, name in enumerate(known, start=200):
         machine.ask(ticket, name, [5] * 400, 1)
     assert max(machine.gaps(1, 60)) <= 0.24
-    assert machine.tiers.counters.disk_hits == questions
+    assert machine.store.counters.disk_hits == questions

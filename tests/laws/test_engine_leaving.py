@@ -51,7 +51,7 @@ class Library:
 
     def __init__(self, folder: Path, floors: dict[str, int]) -> None:
         self.machine = Machine(cells=200_000, window=4000, sequences=40, folder=folder, batch=256)
-        self.machine.tiers.brought(1000, 10.0)  # so dear that no idle tail leaves by itself
+        self.machine.store.restored(1000, 10.0)  # so dear that no idle tail leaves by itself
         self.floors = {name: [kind + 1] * tokens for kind, (name, tokens) in enumerate(floors.items())}
         self.tails = {name: list[int]() for name in floors}
         self.used = dict.fromkeys(floors, 0)
@@ -71,15 +71,15 @@ class Library:
         """All is kept but what is forgotten; to bring back a token takes about so long."""
         while self.machine.loop.behind():
             self.machine.round()
-        self.machine.tiers.flush()
+        self.machine.store.flush()
         for name in forgotten & set(self.machine.loop.admission.pools):
             self.machine.loop.keeper.forget_floor(array("I", self.floors[name]), [])
         self.forgotten = forgotten
-        self.machine.tiers.brought(10**9, 10**6 * restore_ms)
+        self.machine.store.restored(10**9, 10**6 * restore_ms)
 
     def worth(self, name: str) -> float:
         figures = self.machine.loop.snapshot().counters
-        restore = self.machine.tiers.restore_ms()
+        restore = self.machine.store.restore_ms()
 
         def lost(start: int, end: int) -> float:
             again = figures["ms_per_token_empty"] + figures["ms_per_token_cell"] * (start + end) / 2
@@ -128,7 +128,7 @@ def test_a_pool_that_lies_in_a_tier_goes_before_an_older_one_that_would_be_compu
 
 def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_counted_as_such(tmp_path: Path) -> None:
     machine = Machine(cells=20_000, window=4000, sequences=20, folder=tmp_path)
-    machine.tiers.brought(1000, 10.0)
+    machine.store.restored(1000, 10.0)
     shared = [3] * 700
     for ticket, name in enumerate(("old", "new"), start=1):
         ids = [*shared, *[ticket] * 500]
@@ -138,7 +138,7 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
     pool = machine.loop.admission.pools["generations"]
     while machine.loop.behind():
         machine.round()
-    machine.tiers.flush()
+    machine.store.flush()
     kept = machine.loop.keeper.kept(pool)
     assert {node: node.filled for node in pool.tree.nodes()} == kept
     machine.loop.keeper.forget_floor(array("I", [*shared, *[2] * 500]), [])

@@ -27,7 +27,7 @@ def backend(quoter_model: Path) -> Iterator[LlamaBackend]:
 @pytest.fixture
 def driven(backend: LlamaBackend, tmp_path: Path) -> Iterator[Driven]:
     """The codex, its floor computed and kept in RAM and on disk, with one conversation about it."""
-    driven = Driven(backend, folder=tmp_path, ram_budget=1 << 26)
+    driven = Driven(backend, folder=tmp_path)
     driven.floor("code", encoded(driven, "".join(f"{line(vault)}{code(vault)}\n" for vault in VAULTS)))
     driven.views(1, "code", encoded(driven, f"\nWhat about the north? {line(12)}"), MOST)
     yield driven
@@ -55,8 +55,8 @@ def evicted(driven: Driven) -> None:
 
 
 def killed(driven: Driven) -> None:
-    assert driven.tiers is not None
-    driven.tiers.flush()
+    assert driven.store is not None
+    driven.store.flush()
     driven.kill()
 
 

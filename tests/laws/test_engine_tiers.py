@@ -8,9 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
+from orchestrator.engine.cache.eviction import UNSEEN
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments, spans
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
 
@@ -117,8 +118,8 @@ def test_a_prompt_larger_than_its_pool_makes_it_grow_and_nothing_is_computed_aga
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_what_a_smaller_grant_takes_is_found_in_ram(ranges):
-    machine = Machine(cells=4096, ram_budget=1 << 20, ranges=ranges)
+def test_what_a_smaller_grant_takes_is_found_below(tmp_path, ranges):
+    machine = Machine(cells=4096, folder=tmp_path, ranges=ranges)
     machine.floor("code", CODE)
     machine.ask(1, "code", [5] * 400, 4)
     machine.finish()
@@ -138,7 +139,7 @@ def test_a_killed_process_loses_at_most_what_it_had_not_written(tmp_path):
     machine.finish()
     while machine.loop.behind():
         machine.round()
-    machine.tiers.flush()
+    machine.store.flush()
     machine.start()  # nothing was closed
     machine.ask(2, "code", [4], 5)
     machine.finish()
@@ -185,8 +186,8 @@ def empty(files):
         file.write_bytes(b"")
 
 
-def test_evicted_tails_come_back_from_ram(tmp_path):
-    machine = Machine(cells=2600, ram_budget=1 << 20)
+def test_evicted_tails_come_back(tmp_path):
+    machine = Machine(cells=2600, folder=tmp_path)
     machine.floor("code", CODE)
     for ticket in range(1, 9):
         machine.ask(ticket, "code", [ticket] * 300, 4)
@@ -244,7 +245,7 @@ def test_whichever_floor_is_dropped_those_that_begin_alike_are_found_whole(tmp_p
             machine.round()
         machine.loop.handle(DropFloor(str(end)))
         del machine.floors[str(end)]
-        machine.tiers.close()
+        machine.store.close()
         machine.start()  # nothing was closed
         for name in machine.floors:
             ticket = 1000 * turn + int(name)
@@ -268,8 +269,7 @@ steps = st.lists(
 def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, kind):
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("kv")
-    room, ram = chance.choice([2200, 4096]), chance.choice([0, 30_000])
-    options = {"folder": folder, "cells": room, "ram_budget": ram}
+    options = {"folder": folder, "cells": chance.choice([2200, 4096])}
     machine = without_ranges(kind, **options) if kind else Machine(**options)
     machine.floor("code", CODE)
     machine.floor("other", OTHER)
@@ -320,7 +320,7 @@ def test_tails_that_come_and_go_change_no_answer(tmp_path_factory, script):
         tail = [talk] * length * 20
         machine.ask(ticket, "code", tail, 5)
         machine.finish()
-        machine.tiers.flush()
+        machine.store.flush()
         evict_tails(machine.loop.admission.pools["code"].tree)
         assert machine.answer(ticket) == naive_answer([*CODE, *tail], 5)
 
@@ -331,10 +331,10 @@ def evict_tails(tree):
             tree.evict(node)
 
 
-def test_what_a_restore_takes_is_foretold_by_its_bytes_until_it_was_seen():
-    tiers = Tiers("root", None, 1 << 30, 0)
-    tiers.keep(SegmentHeader("root", "name", "root", 0, 2, array("I", [1, 2])), bytes(1_000_000), through=False)
-    assert tiers.restore_ms() == 1.0
-    tiers.brought(100_000, 200.0)
-    assert 1.99 < tiers.restore_ms() < 2.0
-    tiers.close()
+def test_what_a_restore_takes_is_foretold_by_its_bytes_until_it_was_seen(tmp_path):
+    store = CheckpointStore("root", tmp_path, 1 << 30)
+    store.keep(SegmentHeader("root", "name", "root", 0, 2, array("I", [1, 2])), bytes(1_000_000), UNSEEN)
+    assert store.restore_ms() == 1.0
+    store.restored(100_000, 200.0)
+    assert 1.99 < store.restore_ms() < 2.0
+    store.close()

@@ -26,9 +26,7 @@ class Life:
     def __init__(self, folder: Path, seed: int, *, ranges: bool = True) -> None:
         self.chance, self.done = random.Random(seed), Counter[str]()
         self.folder = folder
-        self.machine = Machine(
-            folder=folder, cells=3000, window=1500, ram_budget=60_000, disk_budget=400_000, ranges=ranges
-        )
+        self.machine = Machine(folder=folder, cells=3000, window=1500, disk_budget=400_000, ranges=ranges)
         self.jobs: dict[int, tuple[list[int], int]] = {}
         self.number = 0
 
@@ -78,10 +76,10 @@ class Life:
 
     def kill(self) -> None:
         """The process is gone without a word; its writer's thread ends when nobody holds it."""
-        tiers = self.machine.tiers
+        store = self.machine.store
         self.machine.start()
-        if tiers is not None:
-            tiers.close()
+        if store is not None:
+            store.close()
 
     def corrupt(self) -> None:
         corrupt(self.chance, self.folder)
@@ -92,8 +90,8 @@ class Life:
 
     def still(self) -> None:
         """Nothing is being written."""
-        if self.machine.tiers is not None:
-            self.machine.tiers.flush()
+        if self.machine.store is not None:
+            self.machine.store.flush()
 
     def check_answers(self) -> None:
         """Every ticket ended once, with what the naive model says."""
@@ -127,7 +125,6 @@ def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_pat
         assert len(pool.memory.tokens) == state.evictable
     life.still()
     assert sum(file.stat().st_size for file in life.folder.glob("*.kv")) <= 400_000
-    assert life.machine.tiers is not None and life.machine.tiers.ram_bytes <= 60_000
     assert not leaked(before)
     assert psutil.Process().memory_info().rss - footprint < 64 << 20
 
@@ -146,7 +143,7 @@ def test_dropping_everything_at_the_end_of_a_long_life_leaves_nothing(tmp_path: 
 
 def test_many_lives_of_the_same_conversations_take_no_more_memory_than_one(tmp_path: Path) -> None:
     """Objects after 40 turns of opening, asking and dropping are as many as after 10."""
-    machine, counts = Machine(folder=tmp_path, ram_budget=50_000), {}
+    machine, counts = Machine(folder=tmp_path), {}
     for turn in range(1, 41):
         machine.floor("code", CODICES["code1"])
         for ticket in range(5):

@@ -32,9 +32,7 @@ class Life:
 
     def __init__(self, backend: LlamaBackend, folder: Path, seed: int) -> None:
         self.chance, self.done, self.folder, self.number = random.Random(seed), Counter[str](), folder, 0
-        self.driven = Driven(
-            backend, cells=3072, window=1024, sequences=6, folder=folder, ram_budget=1 << 21, batch=256
-        )
+        self.driven = Driven(backend, cells=3072, window=1024, sequences=6, folder=folder, batch=256)
         texts = ["".join(f"{LINE.format(n)}{code(n)}\n" for n in part) for part in PARTS]
         self.floors = {f"code{n}": list(ids) for n, ids in enumerate(backend.encode(texts, control=False))}
         self.asked: dict[int, tuple[str, str, int]] = {}  # floor, the whole tail, the vault

@@ -1,11 +1,11 @@
-"""Segments to be kept in tiers, and tiers to keep them in."""
+"""Segments to be kept, and a store to keep them in."""
 
 from array import array
 from pathlib import Path
 
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import CUT, named, segments
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.store import CheckpointStore
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000
@@ -22,5 +22,5 @@ def alone(number: int) -> SegmentHeader:
     return SegmentHeader("root", named("root", ids), "root", 0, CUT, ids)
 
 
-def tiers(folder: Path | None = None, ram: int = 1 << 20, disk: int = 1 << 20, root: str = "root") -> Tiers:
-    return Tiers(root, folder, ram, disk)
+def store(folder: Path, budget: int = 1 << 20, root: str = "root") -> CheckpointStore:
+    return CheckpointStore(root, folder, budget)

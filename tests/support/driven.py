@@ -6,7 +6,8 @@ from pathlib import Path
 from orchestrator.engine.backend import Batch, Memory
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.file import usable
+from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import AnswerDelta, Completion, DropFloor, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.scheduler.loop import Loop
@@ -30,11 +31,10 @@ class Driven:
         window: int = 4096,
         sequences: int = 8,
         folder: Path | None = None,
-        ram_budget: int = 0,
         batch: int = 64,
     ) -> None:
         self.backend, self.sequences, self._grant = backend, sequences, Grant(1, cells, window)
-        self._options = (folder, ram_budget, batch)
+        self._options = (folder, batch)
         self.floors: dict[str, Sequence[int]] = {}
         self.said: dict[int, list[AnswerDelta]] = {}
         self.ends: dict[int, Completion] = {}
@@ -42,11 +42,11 @@ class Driven:
 
     def start(self) -> None:
         """A process of its own, as it were: what it finds is what was written."""
-        folder, ram_budget, batch = self._options
+        folder, batch = self._options
         ticks = iter(range(10**9))
-        self.tiers = Tiers("root", folder, ram_budget, 1 << 28) if folder is not None or ram_budget else None
+        self.store = CheckpointStore("root", folder, 1 << 28) if folder is not None and usable(folder) else None
         self.loop = Loop(
-            self.backend, self.sequences, Limits(batch), self._hear, lambda: next(ticks) / 1000, self.tiers
+            self.backend, self.sequences, Limits(batch), self._hear, lambda: next(ticks) / 1000, self.store
         )
         self.loop.handle(self._grant)
         for name, ids in self.floors.items():
@@ -141,10 +141,10 @@ class Driven:
 
     def kill(self) -> None:
         """Gone without a word, but for what its writer had in hand."""
-        tiers = self.tiers
+        store = self.store
         self._free()
-        if tiers is not None:
-            tiers.close()
+        if store is not None:
+            store.close()
         self.start()
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.file import usable
+from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import END, FakeBackend, FakeSampler
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.scheduler.loop import Loop
@@ -38,7 +39,6 @@ class Machine:
     sequences: int = 6
     batch: int = 64
     folder: Path | None = None
-    ram_budget: int = 0
     disk_budget: int = 1 << 30
     answers: dict[int, list[int]] = field(default_factory=dict)
     ends: dict[int, list[Completion]] = field(default_factory=dict)
@@ -53,10 +53,10 @@ class Machine:
         self.start()
 
     def start(self) -> None:
-        self.tiers = None
-        if self.folder is not None or self.ram_budget:
-            self.tiers = Tiers("root", self.folder, self.ram_budget, self.disk_budget)
-        self.loop = Loop(self.backend, self.sequences, Limits(self.batch), self._hear, self._tick, self.tiers)
+        self.store = None
+        if self.folder is not None and usable(self.folder):
+            self.store = CheckpointStore("root", self.folder, self.disk_budget)
+        self.loop = Loop(self.backend, self.sequences, Limits(self.batch), self._hear, self._tick, self.store)
         self.loop.handle(Grant(1, self.cells, self.window))
         for name, ids in self.floors.items():
             self.loop.handle(PutFloor(name, ids_to_bytes(ids)))

@@ -23,7 +23,7 @@ TEXT = "".join(f"{line(vault)}{code(vault)}\n" for vault in range(10, 100))
 async def engine(model: Path, cache: Path | None = None, **settings: Any) -> AsyncIterator[EngineClient]:
     settings = {"threads": 1, "gpu_layers": 0, "batch": 128, **settings}
     if cache is not None:
-        settings |= {"cache_folder": str(cache), "disk_budget": GIB, "ram_budget": GIB}
+        settings |= {"cache_folder": str(cache), "disk_budget": GIB}
     client = EngineClient(EngineSpec(model=str(model), **settings))
     client.start()
     client.grant(Grant(1, 16_384, 8192))

@@ -3,25 +3,33 @@
     magic, version, sizes │ root, name, parent, start, end, ids │ state │ crc32 of all before
 
 llama.cpp trusts a state blindly: flipped bytes give wrong answers, a truncated one aborts the process. So a file is checked
-here before a byte of it goes there; whatever is wrong with it makes it a miss.
+here before a byte of it goes there; whatever is wrong with it makes it a miss. The same holds for the folder of a model's
+checkpoints: anybody may have put anything there, or taken it away.
 """
 
+import logging
 import os
+import shutil
 import stat
 import struct
 import zlib
 from array import array
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from orchestrator.engine.token_ids import bytes_to_ids
 
+SUFFIX = ".kv"
 MAGIC = b"LOREKV"
 VERSION = 1
 _HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
 _PLACE = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
 _CRC = struct.Struct("<I")
+
+log = logging.getLogger("lorekeep.engine.checkpoints")
 
 
 class DamagedCheckpoint(Exception):
@@ -59,6 +67,11 @@ def write(path: Path, header: SegmentHeader, state: bytes) -> int:
         temporary.unlink(missing_ok=True)
         raise
     return len(head) + len(state) + _CRC.size
+
+
+def file_size(header: SegmentHeader, state: bytes) -> int:
+    """Bytes that `write` will write."""
+    return _HEAD.size + _PLACE.size + len(header.ids) * header.ids.itemsize + len(state) + _CRC.size
 
 
 def read_header(path: Path) -> SegmentHeader:
@@ -119,3 +132,85 @@ def _header(place: bytes) -> SegmentHeader:
 
 def _text(name: bytes) -> str:
     return name.rstrip(b"\0").decode("ascii", "replace")
+
+
+# -- the folder of one model, and those of others
+
+
+def usable(folder: Path) -> bool:
+    """Whether checkpoints can be kept there, after making it. Among other models' folders it is the last one used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.utime(folder)
+    except OSError as error:
+        log.warning("no checkpoints are kept on disk: %s", error)
+        return False
+    return True
+
+
+def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[SegmentHeader, int]]:
+    """Headers and sizes of `root`'s files, longest unused first. What is damaged, which is reported, foreign or left over
+    is deleted."""
+    for leftover in folder.glob("*.tmp"):
+        delete(leftover)
+    for path in sorted(folder.glob(f"*{SUFFIX}"), key=used):
+        try:
+            header, size = read_header(path), path.stat().st_size
+        except (OSError, DamagedCheckpoint) as error:
+            damaged(error)
+            delete(path)
+            continue
+        if header.root == root and path.stem == header.name:
+            yield header, size
+        else:
+            delete(path)
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """The checkpoints of a model that is not loaded."""
+
+    folder: Path
+    size: int  # bytes
+
+
+def other_models(root: Path, own: str) -> list[OtherModel]:
+    """All folders of `root` but `own`, longest unused first; none where they cannot be looked for."""
+    try:
+        folders = [folder for folder in root.iterdir() if folder.is_dir() and folder.name != own]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("checkpoints of other models cannot be looked for: %s", error)
+        return []
+    return [OtherModel(folder, size_of(folder)) for folder in sorted(folders, key=used)]
+
+
+def size_of(folder: Path) -> int:
+    total = 0
+    with suppress(OSError):  # deleted meanwhile, or not for us to read
+        for file in folder.iterdir():
+            with suppress(OSError):
+                total += file.lstat().st_size
+    return total
+
+
+def used(path: Path) -> float:
+    """When something was last written or deleted in a folder, or a file was last used."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0  # gone meanwhile
+
+
+def delete(path: Path) -> None:
+    """What cannot be deleted stays and is not used."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be deleted: %s", path, error.strerror or error)
+
+
+def delete_model(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    log.info("checkpoints of a model that is not loaded were deleted: %s", folder.name)

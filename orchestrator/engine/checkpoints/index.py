@@ -1,24 +1,25 @@
-"""What the tiers hold, by name and by what it goes on from, and in which order it leaves. Knows no files and no budgets.
+"""The segments of a store, by name and by what they go on from, and in which order they go. Knows no files and no budgets.
 
 root ─▶ [0, 256) ─▶ [256, 512) ─┬─▶ alice [512, 600)      the last of each chain may leave: behind a gap
                                 └─▶ bob   [512, 768)      nothing is found any more
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.engine.cache.eviction import Price, worth
 from orchestrator.engine.checkpoints.file import SegmentHeader
+from orchestrator.engine.checkpoints.writer import Put
 
 
 @dataclass(eq=False)
 class StoredSegment:
-    """Where one segment lies: its state in RAM, or its bytes on disk, or both."""
+    """One segment on disk, or on its way there."""
 
     header: SegmentHeader
-    state: bytes | None = None
-    on_disk: int = 0  # bytes of the file; 0: not there
+    size: int = 0  # bytes of its file
+    waiting: Put | None = None  # its write, until the store has taken note of it
     used: int = 0  # clock of the last use
 
 
@@ -58,23 +59,21 @@ class Index:
         """The segments that go on from this one."""
         return [self._kept[below].header for below in self._below.get(name, ())]
 
-    def leaving(self, there: Callable[[StoredSegment], bool], price: Price) -> Iterator[StoredSegment]:
-        """What leaves a tier, worth least first, each after all in that tier that go on from it.
+    def leaving(self, price: Price) -> Iterator[StoredSegment]:
+        """What is given up, worth least first, each after all that go on from it.
 
-        `there` says what lies in the tier. The caller takes each away before it asks for the next. What lies behind a gap
-        already goes before all others.
+        The caller removes each before it asks for the next. What lies behind a gap already goes before all others.
         """
-        first = [kept for kept in self._kept.values() if there(kept) and self._may_go(kept, there)]
-        waiting = [self._entry(kept, price) for kept in first]
+        waiting = [self._entry(kept, price) for kept in self._kept.values() if self._may_go(kept)]
         heapq.heapify(waiting)
         while waiting:
             kept = heapq.heappop(waiting)[-1]
-            if self._kept.get(kept.header.name) is not kept or not there(kept):
+            if self._kept.get(kept.header.name) is not kept:
                 continue
             above, below = self._kept.get(kept.header.parent), tuple(self._below.get(kept.header.name, ()))
             yield kept
             for freed in (above, *map(self._kept.get, below)):
-                if freed is not None and there(freed) and self._may_go(freed, there):
+                if freed is not None and self._may_go(freed):
                     heapq.heappush(waiting, self._entry(freed, price))
 
     def _entry(self, kept: StoredSegment, price: Price) -> tuple[float, int, int, StoredSegment]:
@@ -82,9 +81,8 @@ class Index:
         loss = 0.0 if self._cut_off(kept) else worth(price, header.start, header.end, self._clock - kept.used)
         return loss, kept.used, id(kept), kept
 
-    def _may_go(self, kept: StoredSegment, there: Callable[[StoredSegment], bool]) -> bool:
-        below = self._below.get(kept.header.name, ())
-        return self._cut_off(kept) or not any(there(self._kept[name]) for name in below)
+    def _may_go(self, kept: StoredSegment) -> bool:
+        return self._cut_off(kept) or kept.header.name not in self._below
 
     def _cut_off(self, kept: StoredSegment) -> bool:
         return kept.header.parent != self._root and kept.header.parent not in self._kept

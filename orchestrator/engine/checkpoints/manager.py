@@ -1,69 +1,135 @@
-"""Carries segments between a pool's cells and the tiers below: saved behind the answers, restored before a prefill.
+"""Carries checkpoints between a pool's cells and the store: saved behind the answers, restored before a prefill.
 
-    finished path ─ remember ─▶ queue ─ work, a slice a round ─▶ tiers, and through to disk
-    evicted node  ─ evicting ─▶ tiers (RAM first)
-    waiting job   ─ revive   ◀─ tiers, as far as its prompt is there and time allows
+    finished path ─ remember ─▶ queue ─ work, a slice a round ─▶ store
+    evicted node  ─ evicting ─▶ store
+    admitted job  ─ restore  ◀─ store, as far as its prompt is there and the round has time
 
-Each restore is checked by the number of cells that stand afterwards. Knows no tickets and no files.
+Two kinds of memory, two managers: `SegmentManager` where memory can be cut in ranges, `PieceManager` where it cannot. Each
+restore is checked by the number of cells that are there afterwards. Knows no tickets and no files.
 """
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.boundary import Boundary
+from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.node import Node, common_prefix
 from orchestrator.engine.cache.path import Path, Wanted, deepest, path_of
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.transfer import restore_range
+from orchestrator.engine.cache.transfer import restore_range, save_range
+from orchestrator.engine.cache.tree import NoSequence
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.forgetting import forget_chain
-from orchestrator.engine.checkpoints.lookup import Onward, onward
-from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, segments, segments_from
-from orchestrator.engine.checkpoints.store import Tiers
-from orchestrator.engine.messages import Reuse
-from orchestrator.engine.scheduler.slack import Slack
+from orchestrator.engine.checkpoints.lookup import Onward, behind, chains, end_of, meeting, onward, reaching
+from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, ground, named, segments, segments_from
+from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.scheduler.slack import Slack, endless
+
+
+def checkpoint_manager(
+    backend: Backend, store: CheckpointStore | None, clock: Callable[[], float], price: Callable[[], Price]
+) -> "CheckpointManager | None":
+    """The one for a model's memory; None where nothing may outlive the cells. `price`: of a prompt token, as known now."""
+    if store is None:
+        return None
+    if backend.info.ranges:
+        return SegmentManager(store, clock, price)
+    return PieceManager(store, clock, price, constant=backend.info.kv_bytes_per_token == 0)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """One segment that waits to be saved: it lies on the path down to `tip`."""
+    """What waits to be saved of the path down to `tip`: one segment of it, or the piece that ends there."""
 
     pool: Pool
     tip: Node
-    segment: Segment
+    segment: Segment | None = None
 
 
-class Keeper:
-    """`clock` gives seconds; deadlines are in it."""
+class CheckpointManager(ABC):
+    """Deadlines are seconds of `clock`. Never raises for a file; for a pool that fails, BackendError."""
 
-    def __init__(self, tiers: Tiers, clock: Callable[[], float]) -> None:
-        self.tiers = tiers
+    def __init__(self, store: CheckpointStore, clock: Callable[[], float], price: Callable[[], Price]) -> None:
+        self.store = store
         self._clock = clock
+        self._price = price
         self._queue: deque[Saving] = deque()
 
-    # -- down
-
-    def remember(self, pool: Pool, tip: Node) -> None:
-        """Queues what of a path is not kept yet; it is written through to disk."""
-        path = path_of(tip)
-        for segment in segments(self.tiers.root, path.ids, path.cut, path.owner, tip.stands):
-            if not self.tiers.holds(segment.name):
-                self._queue.append(Saving(pool, tip, segment))
-
     def pending(self) -> int:
+        """How much is queued."""
         return len(self._queue)
 
     def work(self, deadline: float) -> None:
-        """Saves queued segments until the deadline, at least one where the writer keeps up."""
-        self.tiers.settle()
-        while self._queue and not self.tiers.crowded():
+        """Saves what is queued until the deadline, at least one piece; nothing while the disk does not keep up."""
+        self.store.settle()
+        while self._queue and self.store.takes_one():
             saving = self._queue.popleft()
-            if not saving.tip.gone and not self.tiers.holds(saving.segment.name):
-                self._save(saving.pool, saving.tip, saving.segment, through=True)
+            if not saving.tip.gone:
+                self._save_queued(saving)
             if self._clock() >= deadline:
                 return
+
+    @abstractmethod
+    def remember(self, pool: Pool, tip: Node) -> None:
+        """Queues what of a path is not kept yet."""
+
+    @abstractmethod
+    def kept(self, pool: Pool) -> Mapping[Node, int]:
+        """How many cells of each node of a pool are on disk."""
+
+    @abstractmethod
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Saves what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
+
+    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+        """Restores what can only come back before the prompt's path is leased.
+
+        Raises OutOfTime while there is more than the round has time for: call again. Here there is nothing.
+        """
+        del pool, wanted, slack
+
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+        """Restores the rest into the leased path down to `tip`, until a node is another ticket's to compute; `claim` says
+        whether it is this one's. Raises OutOfTime as well. Here there is nothing.
+        """
+        del pool, tip, wanted, claim, slack
+
+    @abstractmethod
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        """The ranges of [0, limit) that would be restored into a path whose nodes end at `ends`: from 0 to how far the path
+        leads in the cells."""
+
+    @abstractmethod
+    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
+        """Deletes what only this floor and its conversations could use; `others` are the floors that stay."""
+
+    @abstractmethod
+    def _save_queued(self, saving: Saving) -> None: ...
+
+    def _keep(self, segment: Segment, ids: "array[int]", state: bytes) -> None:
+        header = SegmentHeader(self.store.root, segment.name, segment.parent, segment.start, segment.end, ids)
+        self.store.keep(header, state, self._price())
+
+
+class SegmentManager(CheckpointManager):
+    """For memories that can be cut in ranges: a path is saved and restored segment by segment, into leased nodes."""
+
+    # -- saving
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        path = path_of(tip)
+        for segment in segments(self.store.root, path.ids, path.cut, path.owner, tip.stands):
+            if not self.store.holds(segment.name):
+                self._queue.append(Saving(pool, tip, segment))
+
+    def _save_queued(self, saving: Saving) -> None:
+        assert saving.segment is not None
+        if not self.store.holds(saving.segment.name):
+            self._save(saving.pool, saving.tip, saving.segment)
 
     def kept(self, pool: Pool) -> dict[Node, int]:
         """On the first path that leads over a node: a segment may begin in one node and end in the next."""
@@ -81,7 +147,7 @@ class Keeper:
         for one in self._over(node, path, stands):
             if one.start >= node.stands:
                 break
-            if self.tiers.arrived(one.name):
+            if self.store.arrived(one.name):
                 tokens += min(one.end, node.stands) - max(one.start, node.start)
         return tokens
 
@@ -93,98 +159,236 @@ class Keeper:
     def _place(self, tip: Node, path: Path) -> Boundary:
         """The last boundary at or before a node's start, noted in all nodes of its path: so a conversation of many turns is
         named once and not with each of them."""
-        known = Boundary(self.tiers.root, 0)
+        known = Boundary(self.store.root, 0)
         for node in tip.path():
             known = node.place = node.place or boundary(path.ids, path.cut, path.owner, node.start, known)
         return known
 
     def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
-        """Takes what a node alone holds, before its cells go; what is noted in the node as taken, once."""
+        """What was saved is noted in the node, so that it is done once."""
         for segment in self._over(node, path_of(node), node.stands):
             if segment.end > node.handed:
-                if not self.tiers.holds(segment.name):
-                    self._hand_down(pool, node, segment, slack)
+                if not self.store.holds(segment.name):
+                    self._save_evicted(pool, node, segment, slack)
                 node.handed = segment.end
 
-    def _hand_down(self, pool: Pool, node: Node, segment: Segment, slack: Slack) -> None:
-        if not self.tiers.takes_one():
-            self.tiers.lost_one()
+    def _save_evicted(self, pool: Pool, node: Node, segment: Segment, slack: Slack) -> None:
+        if not self.store.takes_one():
+            self.store.lost_one()
             return
         slack.take()
-        self._save(pool, node, segment, through=False)
+        self._save(pool, node, segment)
 
-    def _save(self, pool: Pool, tip: Node, segment: Segment, *, through: bool) -> None:
+    def _save(self, pool: Pool, tip: Node, segment: Segment) -> None:
         memory = pool.memory
         memory.copy(pool.tree.covering(deepest(tip)), pool.scratch, segment.start, segment.end)
         try:
             state = memory.save(pool.scratch)
         finally:
             memory.remove(pool.scratch, 0, -1)
-        ids = path_of(tip).ids[segment.start : segment.end]
-        header = SegmentHeader(self.tiers.root, segment.name, segment.parent, segment.start, segment.end, ids)
-        self.tiers.keep(header, state, through=through)
+        self._keep(segment, path_of(tip).ids[segment.start : segment.end], state)
 
-    # -- up
-
-    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
-        """Nothing: a segment is restored into a leased path, piece by piece."""
+    # -- restoring
 
     def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
-        """Restores what of a leased path is kept and does not stand, until a node is another ticket's to fill.
-
-        Raises OutOfTime: call again.
-        """
-        place = Boundary(self.tiers.root, 0)
+        place = Boundary(self.store.root, 0)
         for node in tip.path():
             while not node.whole and node.stands < wanted.limit:
-                found = onward(self.tiers.below, wanted.path, place, node.stands)
+                found = onward(self.store.below, wanted.path, place, node.stands)
                 if found is None or not claim(node) or not self._restore(pool, node, found, wanted, slack):
                     return
                 place = found.place
 
     def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
-        """As `refill` brings them back, one segment after the other."""
-        found, place, depth = list[Reuse](), Boundary(self.tiers.root, 0), ends[-1]
-        while depth < limit and (segment := onward(self.tiers.below, path, place, depth)) is not None:
+        found, place, depth = list[Reuse](), Boundary(self.store.root, 0), ends[-1]
+        while depth < limit and (segment := onward(self.store.below, path, place, depth)) is not None:
             end = min(segment.end, limit)
-            found.append(Reuse(depth, end, self.tiers.tier(segment.header)))
+            found.append(Reuse(depth, end, Tier.DISK))
             place, depth = segment.place, end
         return found
 
     def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: Slack) -> bool:
-        """Puts what a segment has of a node behind the cells that stand there; whether it could. Meanwhile what comes next
-        is read."""
+        """Puts what a segment has of a node behind the cells that are there; whether it could. Meanwhile what comes next is
+        read."""
         header, start, end = found.header, node.stands, min(found.end, node.end, wanted.limit)
         length = header.end - header.start
         if not pool.clear(length):
             return False
         slack.take()
         began = self._clock()
-        loaded = self.tiers.load(header)
-        if loaded is None:
+        state = self.store.load(header)
+        if state is None:
             return False
         if found.end < wanted.limit:
             self._expect(wanted.path, found)
-        state, tier = loaded
         if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [pool.tree.attach(node)]):
-            self.tiers.forget(header.name)
+            self.store.forget(header.name)
             return False
         node.filled += end - start
         if node.whole:
             node.filler = None
-        wanted.restored.append(Reuse(start, end, tier))
-        self.tiers.brought(end - start, self._clock() - began)
+        wanted.restored.append(Reuse(start, end, Tier.DISK))
+        self.store.restored(end - start, self._clock() - began)
         return True
 
     def _expect(self, path: Path, found: Onward) -> None:
-        after = onward(self.tiers.below, path, found.place, found.end)
+        after = onward(self.store.below, path, found.place, found.end)
         if after is not None:
-            self.tiers.expect(after.header)
+            self.store.expect(after.header)
 
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
-        """Deletes what only this floor and its conversations could use."""
         if not ids or ids in others:
             return
-        chain = list(segments(self.tiers.root, ids, len(ids), 0, len(ids)))
+        chain = list(segments(self.store.root, ids, len(ids), 0, len(ids)))
         shared = max((common_prefix(ids, other, 0) for other in others), default=0) // CUT * CUT
-        forget_chain(self.tiers, [one.name for one in chain], {one.name for one in chain if one.end <= shared})
+        self.store.forget_chain([one.name for one in chain], {one.name for one in chain if one.end <= shared})
+
+
+class PieceManager(CheckpointManager):
+    """For memories that cannot be cut in ranges.
+
+        floor ■──────── first turn ■──── second turn ■        ■ where a node ends its sequence ends, and is saved
+        └── a piece ──┘└── a piece ─┘└── a piece ───┘
+
+    A piece is what llama.cpp saves of a node while its sequence ends at the node's end; joined in ascending order, pieces
+    give the whole. `constant`: a state has one size, however much was read (recurrent), so the last piece is all there is
+    to know; then each tail is one piece behind its floor, and those of turns that others followed are deleted.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, clock: Callable[[], float], price: Callable[[], Price], *, constant: bool
+    ) -> None:
+        super().__init__(store, clock, price)
+        self._constant = constant
+
+    # -- saving
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        for node in tip.path():
+            if (node.owner is None or node is tip) and not self._kept(node):
+                self._queue.append(Saving(pool, node))
+
+    def _save_queued(self, saving: Saving) -> None:
+        self._save(saving.pool, saving.tip, endless())
+
+    def kept(self, pool: Pool) -> dict[Node, int]:
+        """Looked for once for each tip: pieces are found by naming all before them."""
+        found = dict[Node, int]()
+        for tip in [node for node in pool.tree.nodes() if not node.children]:
+            ends = self._ends(path_of(tip))
+            found.update((node, node.filled) for node in tip.path() if node.filled and node.end in ends)
+        return found
+
+    def _ends(self, path: Path) -> set[int]:
+        """Where pieces of a path end that have arrived with all before them."""
+        rows = chains(self.store.root, self.store.below, path, len(path.ids))
+        return {end_of(pieces) for pieces in rows if all(self.store.arrived(piece.name) for piece in pieces)}
+
+    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+        if node.handed < node.stands:
+            self._save(pool, node, slack)
+            node.handed = node.stands
+
+    def _kept(self, node: Node) -> bool:
+        path = path_of(node)
+        return end_of(self._reaching(path, len(path.ids))) == node.end
+
+    def _save(self, pool: Pool, node: Node, slack: Slack) -> None:
+        """Keeps what of a path is not kept yet, up to the end of `node`, as one piece."""
+        if node.sequence is None or not node.whole:
+            return
+        path = path_of(node)
+        tail = node.owner is not None
+        pieces = self._reaching(path, path.cut if tail and self._constant else node.end)
+        start = end_of(pieces)
+        if start == node.end or (tail and start < path.cut):
+            return  # kept already, or behind a floor that is not
+        parent, ids = (pieces[-1].name if pieces else self.store.root), path.ids[start:]
+        name = named(ground(parent, start, path.cut, path.owner), ids)
+        if self.store.holds(name):
+            return
+        if not self.store.takes_one():
+            self.store.lost_one()
+            return
+        slack.take()
+        self._keep(Segment(name, parent, start, node.end), ids, save_range(pool, node, start))
+        if tail and self._constant:
+            self._forget_followed(path, pieces, node.end)
+
+    def _forget_followed(self, path: Path, floor: list[SegmentHeader], newest: int) -> None:
+        """Of the turns that lead to a tail only the last one is kept beside it, for a question that is asked anew."""
+        turns = [piece for piece in self._behind(path, floor, newest) if piece.end < newest]
+        for piece in sorted(turns, key=lambda piece: piece.end)[:-1]:
+            self.store.forget(piece.name)
+
+    # -- restoring
+
+    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+        """The floor is restored in one go, and so is the tail."""
+        path, limit, restored = wanted.path, wanted.limit, wanted.restored
+        while True:
+            above, _ = pool.tree.match(path.ids[:limit], path.owner)
+            pieces = self._reaching(path, limit)
+            if not above.whole or end_of(pieces) <= above.end:
+                return  # another ticket is computing it, or there is nothing to bring
+            nodes = {node.end: node for node in (pool.tree.root, *above.path())}
+            end, joined = meeting(nodes, pieces, path.cut)
+            if not self._restore(pool, path, nodes[end], joined, slack, restored):
+                return
+
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        found, at = list[Reuse](), list(ends)
+        pieces = self._reaching(path, limit)
+        while end_of(pieces) > at[-1]:
+            end, joined = meeting(at, pieces, path.cut)
+            found += [Reuse(piece.start, piece.end, Tier.DISK) for piece in joined]
+            at = [*(one for one in at if one <= end), end_of(joined)]
+        return found
+
+    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
+        if not ids or ids in others:
+            return
+        theirs = {piece.name for other in others for piece in self._reaching(Path(other, len(other), 0), len(other))}
+        for pieces in list(chains(self.store.root, self.store.below, Path(ids, len(ids), 0), len(ids))):
+            if end_of(pieces) == len(ids):
+                self.store.forget_chain([piece.name for piece in pieces], theirs)
+
+    def _restore(
+        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: Slack, restored: list[Reuse]
+    ) -> bool:
+        """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
+        start, end = pieces[0].start, pieces[-1].end
+        owner = None if start < path.cut else path.owner
+        node = pool.tree.graft(above, path.ids[start:end], owner)
+        try:
+            into = pool.tree.attach(node)
+            if not pool.make_room(0):
+                return False
+            slack.take()
+            return all(self._join(pool, node, into, piece, restored) for piece in pieces)
+        except NoSequence:
+            return False  # as many tickets run as there are sequences; this one will have to wait anyway
+        finally:
+            pool.tree.release(node, -1)
+
+    def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: list[Reuse]) -> bool:
+        began = self._clock()
+        state = self.store.load(piece)
+        if state is None:
+            return False
+        wanted = (piece.start, piece.end)
+        if not restore_range(pool.memory, pool.scratch, state, piece.end, wanted, [into]):
+            self.store.forget(piece.name)
+            return False
+        node.filled += piece.end - piece.start
+        restored.append(Reuse(piece.start, piece.end, Tier.DISK))
+        self.store.restored(piece.end - piece.start, self._clock() - began)
+        return True
+
+    # -- pieces
+
+    def _reaching(self, path: Path, limit: int) -> list[SegmentHeader]:
+        return reaching(self.store.root, self.store.below, path, limit)
+
+    def _behind(self, path: Path, pieces: list[SegmentHeader], limit: int) -> list[SegmentHeader]:
+        return behind(self.store.root, self.store.below, path, pieces, limit)

@@ -1,81 +1,73 @@
-"""Checkpoints of segments below VRAM: host RAM, then disk, each within its budget.
+"""Checkpoints of segments on disk, within a budget of bytes that they share with those of models that are not loaded.
 
 A segment is found by its parent and by the ids that come next, so that a short last segment of a conversation is found
-too. What is pushed out of RAM goes to disk, what is pushed out of the disk's budget is deleted: first what is worth least,
-but nothing before what goes on from it. Deleting the whole folder at any moment is safe. Files are written and deleted in
-a thread of its own; the loop never waits for it, and saves no more than a bounded heap ahead of it. Every fault of a file
-is a miss and is logged. Knows no tree and no llama.cpp.
+too. Room is made before a file is written: the longest unused model's files go first, then what of this one is worth
+least, but nothing before what goes on from it. Files are written, read ahead and deleted in threads; the loop never waits
+for them, and saves no more than a bounded heap ahead of a slow disk. The system's page cache keeps recent files in memory.
+Deleting the whole folder at any moment is safe. Every fault of a file is a miss and is logged. Knows no tree and no
+llama.cpp.
 """
 
 import logging
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, Price
-from orchestrator.engine.checkpoints.checkpoint_folder import SUFFIX, checkpoints, usable
-from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader
+from orchestrator.engine.checkpoints.file import (
+    SUFFIX,
+    DamagedCheckpoint,
+    SegmentHeader,
+    checkpoints,
+    file_size,
+    other_models,
+)
 from orchestrator.engine.checkpoints.index import Index, StoredSegment
-from orchestrator.engine.checkpoints.reading import Reader
-from orchestrator.engine.checkpoints.writer import Writer
-from orchestrator.engine.messages import Tier
+from orchestrator.engine.checkpoints.segments import named
+from orchestrator.engine.checkpoints.writer import Reader, Writer
 
-IN_HAND = 256 << 20  # bytes of states that wait for the disk, beyond which nothing is saved ahead of it
+WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
+SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there
+FORETOLD = 256  # tokens that the first estimate of a restore counts for, beside those that were restored
 
-SPARE = 64  # of a full tier one part in so many is made free at once: finding what goes looks at all that is there
-
-FORETOLD = 256  # tokens that this counts for, beside those that were restored
-
-log = logging.getLogger("lorekeep.engine.tiers")
+log = logging.getLogger("lorekeep.engine.checkpoints")
 
 
 @dataclass
-class TierCounters:
-    ram_hits: int = 0
+class CheckpointCounters:
     disk_hits: int = 0
     misses: int = 0
     damaged: int = 0
     restored_bytes: int = 0
     restored_tokens: int = 0
     restored_ms: float = 0.0
-    ram_evicted: int = 0
+    ram_evicted: int = 0  # segments that left the cells while the disk did not keep up: lost
     disk_evicted: int = 0
     write_failures: int = 0
 
 
-@dataclass
-class Tiers:
-    """All segments of one root. `folder` None: no disk tier. Budgets in bytes.
+class CheckpointStore:
+    """All segments of one root. `folder` exists; other models' lie beside it. `budget`: bytes of all their files.
 
-    `twice`: whether RAM may hold what has a file too. Where the cells lie on a GPU that saves reading it; where they lie in
-    RAM it would hold a floor there twice, and the system's page cache does the same with memory that nobody else wants.
-    `written` is called in the writer's thread after each file: there is something to `settle`. `price` is what a prompt
-    token costs, as known now: it is set where a keeper is made (`keepers`).
+    `written` is called in the writer's thread after each file: there is something to `settle`.
     """
 
-    root: str
-    folder: Path | None
-    ram_budget: int
-    disk_budget: int
-    twice: bool = True
-    written: Callable[[], None] = lambda: None
-    price: Callable[[], Price] = lambda: UNSEEN
-    counters: TierCounters = field(default_factory=TierCounters)
-
-    def __post_init__(self) -> None:
-        self._index = Index(self.root)
-        self.ram_bytes = 0
-        self.disk_bytes = 0
+    def __init__(self, root: str, folder: Path, budget: int, written: Callable[[], None] = lambda: None) -> None:
+        self.root = root
+        self.bytes = 0  # of all files, once what waits is written and deleted
+        self.counters = CheckpointCounters()
+        self._folder = folder
+        self._budget = budget
+        self._index = Index(root)
         self._bytes_per_token = 0.0
         self._disk_fails = False
-        self._writer = Writer(self._failed, self.written)
+        self._others = deque(other_models(folder.parent, folder.name))
+        self._writer = Writer(self._failed, written)
         self._reader = Reader()
-        if self.folder is not None and not usable(self.folder):
-            self.folder = None
-        if self.folder is not None:
-            self._find_files(self.folder)
+        self._find_files()
 
     # -- keeping
 
@@ -83,187 +75,154 @@ class Tiers:
         return self._index.get(name) is not None
 
     def arrived(self, name: str) -> bool:
-        """Whether a segment lies in a tier for good, and not only in the writer's hands."""
+        """Whether a segment is on disk, and not only waiting to be written."""
         kept = self._index.get(name)
-        return kept is not None and (kept.on_disk > 0 or self._only_in_ram(kept))
+        return kept is not None and kept.waiting is None
 
-    def keep(self, header: SegmentHeader, state: bytes, *, through: bool) -> None:
-        """Takes a segment's state. `through`: write it to disk now, not only when RAM runs out. Where it has no
-        budget it runs out at once."""
+    def keep(self, header: SegmentHeader, state: bytes, price: Price) -> None:
+        """Takes a segment's state, to be written. `price` is what a prompt token costs now: it decides what goes for it.
+
+        The writer deletes and writes in the order of the calls, so the folder is within its budget at any time.
+        """
+        if self.holds(header.name):
+            return
         kept = self._index.use(header)
+        kept.size = file_size(header, state)
         self._bytes_per_token = len(state) / len(header.ids)
-        if kept.state is None and (self.twice or not kept.on_disk):
-            kept.state = state
-            self.ram_bytes += len(state)
-        if through or (not self.ram_budget and not self.crowded()):
-            self._write(kept)
-        self._fit_ram()
+        self.bytes += kept.size
+        self._fit(price)
+        if self.holds(header.name):
+            kept.waiting = self._writer.put(self._path(header.name), header, state)
 
-    def load(self, header: SegmentHeader) -> tuple[bytes, Tier] | None:
-        """The state of a segment and where it was; None when it is gone or damaged, and then forgotten."""
+    def load(self, header: SegmentHeader) -> bytes | None:
+        """The state of a segment; None when it is gone or damaged, and then forgotten."""
         kept = self._index.get(header.name)
         if kept is None:
             self.counters.misses += 1
             return None
         self._index.use(header)
-        if kept.state is not None:
-            self.counters.ram_hits += 1
-            self.counters.restored_bytes += len(kept.state)
-            return kept.state, Tier.RAM
-        return self._load_file(kept)
+        state = kept.waiting.state if kept.waiting is not None else self._read(kept)
+        if state is not None:
+            self.counters.disk_hits += 1
+            self.counters.restored_bytes += len(state)
+        return state
 
-    def brought(self, tokens: int, seconds: float) -> None:
-        """So many tokens stand in the cells again, which took so long from the search for them on."""
+    def expect(self, header: SegmentHeader) -> None:
+        """A segment that will be loaded next: reads it ahead."""
+        if self.arrived(header.name):
+            self._reader.expect(self._path(header.name), header)
+
+    def restored(self, tokens: int, seconds: float) -> None:
+        """So many tokens are in cells again, which took so long from the search for them on."""
         self.counters.restored_tokens += tokens
         self.counters.restored_ms += seconds * 1000
 
     def restore_ms(self) -> float:
-        """What it takes to bring back a token, as seen so far; before that, by its bytes."""
+        """What it takes to restore a token, as seen so far; before that, by its bytes."""
         seen, foretold = self.counters, FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
         return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
-
-    def expect(self, header: SegmentHeader) -> None:
-        """A segment that will be loaded next: reads it ahead where it lies on disk alone."""
-        kept = self._index.get(header.name)
-        if kept is not None and kept.state is None:
-            self._reader.expect(self._path(header.name), header)
-
-    def forget(self, name: str) -> None:
-        """Drops a segment from every tier."""
-        kept = self._index.remove(name)
-        if kept is None:
-            return
-        if kept.state is not None:
-            self.ram_bytes -= len(kept.state)
-        if kept.on_disk:
-            self.disk_bytes -= kept.on_disk
-            self._writer.drop(self._path(name))
 
     def below(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
         return self._index.below(name)
 
-    def tier(self, header: SegmentHeader) -> Tier:
-        """Where a kept segment would come from."""
-        kept = self._index.get(header.name)
-        return Tier.DISK if kept is None or kept.state is None else Tier.RAM
+    def takes_one(self) -> bool:
+        """Whether the disk keeps up, so that a further segment may be saved; `written` tells when it may again."""
+        return self._writer.waiting_bytes() < WAITING_BYTES
+
+    def lost_one(self) -> None:
+        """A segment left the cells while the disk did not keep up."""
+        self.counters.ram_evicted += 1
 
     def figures(self) -> dict[str, float]:
         """Counters and bytes, for statistics."""
-        sizes = {"segments": len(self._index), "ram_bytes": self.ram_bytes, "disk_bytes": self.disk_bytes}
+        sizes = {"segments": len(self._index), "disk_bytes": self.bytes}
         return {f"tier_{name}": value for name, value in {**vars(self.counters), **sizes}.items()}
 
-    def takes_one(self) -> bool:
-        """Whether a segment that leaves the cells now has a place below: in RAM, or on a disk that keeps up. If not, it
-        need not be saved."""
-        return self.ram_budget > 0 or (self.folder is not None and not self.crowded())
+    # -- forgetting
 
-    def lost_one(self) -> None:
-        """A segment left the cells that had no place below."""
-        self.counters.ram_evicted += 1
+    def forget(self, name: str) -> None:
+        kept = self._index.remove(name)
+        if kept is not None:
+            self.bytes -= kept.size
+            self._writer.drop(self._path(name))
 
-    def crowded(self) -> bool:
-        """Whether so much waits for the disk that more should wait in the cells; `written` tells when it may go on."""
-        return self._writer.in_hand() >= IN_HAND
+    def forget_chain(self, chain: Sequence[str], others: Container[str]) -> None:
+        """Drops what only a floor and its conversations could use.
+
+            ■──■──■ its end ──┬── alice's, named on her own ground (`segments`): goes
+                              └── a longer floor, named on this one's end: stays, with all that goes on from it
+
+        `chain`: the names that lead to the floor's end, at least one; `others`: those that other floors are made of. Of its
+        own segments those go that nothing goes on from and no other floor is made of.
+        """
+        for header in self.below(chain[-1]):
+            if not is_floor(header):
+                self.forget_from(header)
+        for name in reversed(chain):
+            if name in others or self.below(name):
+                return
+            self.forget(name)
+
+    def forget_from(self, header: SegmentHeader) -> None:
+        """Drops a segment and all that go on from it, the last ones first; a conversation may be thousands of them."""
+        found = [header]
+        for one in found:
+            found.extend(self.below(one.name))
+        for one in reversed(found):
+            self.forget(one.name)
+
+    # -- the writer
+
+    def settle(self) -> None:
+        """Takes note of what the writer finished; only the loop changes the index."""
+        for put, written in self._writer.finished():
+            kept = self._index.get(put.header.name)
+            if kept is None or kept.waiting is not put:
+                continue  # forgotten meanwhile, and deleted behind its write
+            kept.waiting = None
+            if written:
+                self._disk_fails = False
+            else:
+                self.bytes -= kept.size
+                self._index.remove(put.header.name)
 
     def flush(self) -> None:
         """Waits until all that was to be written or deleted is, and nothing is being read."""
         self._reader.settle()
         self._writer.flush()
         self.settle()
-        self._writer.flush()  # files that went with that
-
-    def settle(self) -> None:
-        """Takes note of what the writer finished and keeps the budgets; only the loop changes the index."""
-        for name, size in self._writer.finished():
-            self._note_written(name, size)
 
     def close(self) -> None:
         self.flush()
         self._writer.close()
         self._reader.close()
 
-    # -- RAM to disk
-
-    def _fit_ram(self) -> None:
-        """Sends out of RAM what is worth least, until it is within the budget; what is being written goes once it is. What
-        would go to a disk that does not keep up is lost."""
-        over = self.ram_bytes - self.ram_budget - sum(self._size_in_ram(name) for name in self._writer.pending())
-        if over <= 0:
-            return
-        for kept in self._index.leaving(self._only_in_ram, self.price()):
-            if over <= -(self.ram_budget // SPARE):
-                return
-            over -= self._size_in_ram(kept.header.name)
-            if kept.on_disk:
-                self.counters.ram_evicted += 1
-                self._leave_ram(kept)
-            elif self.folder is not None and not self.crowded():
-                self._write(kept)
-            else:
-                self.counters.ram_evicted += 1
-                self.forget(kept.header.name)
-
-    def _only_in_ram(self, kept: StoredSegment) -> bool:
-        return kept.state is not None and not self._writer.has(kept.header.name)
-
-    def _size_in_ram(self, name: str) -> int:
-        kept = self._index.get(name)
-        return len(kept.state) if kept is not None and kept.state is not None else 0
-
-    def _leave_ram(self, kept: StoredSegment) -> None:
-        assert kept.state is not None and kept.on_disk
-        self.ram_bytes -= len(kept.state)
-        kept.state = None
-
-    def _write(self, kept: StoredSegment) -> None:
-        if self.folder is None or kept.on_disk or kept.state is None or self._writer.has(kept.header.name):
-            return
-        self._writer.put(self._path(kept.header.name), kept.header, kept.state)
-
     def _failed(self, name: str, error: OSError) -> None:
-        """Told once, until a write succeeds again: a full disk fails each one."""
+        """Logged once, until a write succeeds again: a full disk fails each one."""
         self.counters.write_failures += 1
         if not self._disk_fails:
             log.warning("checkpoint %s was not written: %s", name[:12], error.strerror or error)
         self._disk_fails = True
 
-    def _note_written(self, name: str, size: int) -> None:
-        kept = self._index.get(name)
-        if kept is None:
-            self._writer.drop(self._path(name))
-            return
-        if size:
-            self._disk_fails = False
-            self.disk_bytes += size - kept.on_disk
-            kept.on_disk = size
-            self._fit_disk()
-        over = self.ram_bytes > self.ram_budget
-        if kept.state is None or not (over or (kept.on_disk and not self.twice)):
-            return
-        self.counters.ram_evicted += over
-        if kept.on_disk:
-            self._leave_ram(kept)
-        else:
-            self.forget(name)
+    # -- the folder
 
-    # -- disk
-
-    def _fit_disk(self) -> None:
-        if self.disk_bytes <= self.disk_budget:
+    def _fit(self, price: Price) -> None:
+        """Forgets what is worth least until all is within the budget."""
+        while self._others and self._all_bytes() > self._budget:
+            self._writer.drop_model(self._others.popleft().folder)
+        if self.bytes <= self._budget:
             return
-        for kept in self._index.leaving(lambda kept: kept.on_disk > 0, self.price()):
-            if self.disk_bytes <= self.disk_budget - self.disk_budget // SPARE:
+        for kept in self._index.leaving(price):
+            if self.bytes <= self._budget - self._budget // SPARE:
                 return
             self.counters.disk_evicted += 1
-            if kept.state is not None:
-                self.disk_bytes -= kept.on_disk
-                kept.on_disk = 0
-                self._writer.drop(self._path(kept.header.name))
-            else:
-                self.forget(kept.header.name)
+            self.forget(kept.header.name)
 
-    def _load_file(self, kept: StoredSegment) -> tuple[bytes, Tier] | None:
+    def _all_bytes(self) -> int:
+        return self.bytes + sum(other.size for other in self._others)
+
+    def _read(self, kept: StoredSegment) -> bytes | None:
         path = self._path(kept.header.name)
         try:
             state = self._reader.read(path, kept.header)
@@ -273,21 +232,23 @@ class Tiers:
             return None
         with suppress(OSError):
             os.utime(path)  # the next process takes its order of use from here
-        self.counters.disk_hits += 1
-        self.counters.restored_bytes += len(state)
-        return state, Tier.DISK
+        return state
 
-    def _find_files(self, folder: Path) -> None:
+    def _find_files(self) -> None:
         """Builds the index from the files' headers, longest unused first."""
-        for header, size in checkpoints(folder, self.root, self._damaged):
-            self._index.use(header).on_disk = size
-            self.disk_bytes += size
-        self._fit_disk()
+        for header, size in checkpoints(self._folder, self.root, self._damaged):
+            self._index.use(header).size = size
+            self.bytes += size
+        self._fit(UNSEEN)
 
     def _damaged(self, error: Exception) -> None:
         log.warning("a checkpoint is not usable and was dropped: %s", error)
         self.counters.damaged += 1
 
     def _path(self, name: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{name}{SUFFIX}"
+        return self._folder / f"{name}{SUFFIX}"
+
+
+def is_floor(header: SegmentHeader) -> bool:
+    """Whether a segment behind a floor's end is a longer floor's."""
+    return header.name == named(header.parent, header.ids)

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.engine.backend import Backend, BackendError
-from orchestrator.engine.checkpoints.store import Tiers
-from orchestrator.engine.checkpoints.sweeping import sweep
-from orchestrator.engine.checkpoints.writer import Written
+from orchestrator.engine.checkpoints.file import usable
+from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.writer import CheckpointWritten
 from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.child.threads import ThreadCount
@@ -104,17 +104,12 @@ def embedding_of(spec: EmbeddingSpec) -> EmbeddingBackend:
     return LlamaEmbedding(spec)
 
 
-def tiers_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) -> Tiers | None:
-    """Checkpoints under the model's own name; None where nothing may be kept. `written`: see `Tiers`."""
-    if not (spec.ram_budget or spec.disk_budget):
+def store_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) -> CheckpointStore | None:
+    """Checkpoints under the model's own name; None where nothing may or can be kept. `written`: see `CheckpointStore`."""
+    folder = Path(spec.cache_folder) / backend.info.fingerprint[:32]
+    if not spec.cache_folder or not spec.disk_budget or not usable(folder):
         return None
-    folder = None
-    if spec.cache_folder and spec.disk_budget:
-        root = Path(spec.cache_folder)
-        folder = root / backend.info.fingerprint[:32]
-        sweep(root, folder.name, spec.disk_budget)
-    on_gpu = backend.info.gpu_layers > 0
-    return Tiers(backend.info.fingerprint, folder, spec.ram_budget, spec.disk_budget, twice=on_gpu, written=written)
+    return CheckpointStore(backend.info.fingerprint, folder, spec.disk_budget, written)
 
 
 def die_with_parent() -> None:
@@ -135,7 +130,7 @@ class Worker:
             Limits(spec.batch, drafts=spec.drafts),
             wire.send,
             time.monotonic,
-            tiers_of(backend, spec, partial(self._inbox.put, Written())),
+            store_of(backend, spec, partial(self._inbox.put, CheckpointWritten())),
             partial(watchdog.watch, "a step"),
         )
         self._costs = CostFile(self._loop.costs, cost_path(backend.info, spec))

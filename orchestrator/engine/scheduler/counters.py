@@ -13,8 +13,7 @@ class Counters:
     steps: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    ram_tokens: int = 0  # of the cached ones: restored from host RAM, from disk
-    disk_tokens: int = 0
+    disk_tokens: int = 0  # of the cached ones: restored from checkpoints
     computed_tokens: int = 0
     generated_tokens: int = 0
     evicted_tokens: int = 0
@@ -30,5 +29,4 @@ class Counters:
             size = part.end - part.start
             self.prompt_tokens += size
             self.cached_tokens += size if part.tier is not Tier.COMPUTED else 0
-            self.ram_tokens += size if part.tier is Tier.RAM else 0
             self.disk_tokens += size if part.tier is Tier.DISK else 0

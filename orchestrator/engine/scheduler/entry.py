@@ -13,7 +13,7 @@ from functools import partial
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.keeping import Keeping
+from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.messages import Admitted, Outcome, Reason
 from orchestrator.engine.scheduler import outcomes
 from orchestrator.engine.scheduler.admission import Admission
@@ -32,7 +32,7 @@ class Entry:
         self,
         backend: Backend,
         admission: Admission,
-        keeper: Keeping | None,
+        keeper: CheckpointManager | None,
         recovery: Recovery,
         speculation: Speculation,
         tickets: Mapping[int, Ticket],

@@ -17,9 +17,9 @@ from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.path import Path, deepest
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.sizes import sequences_of
-from orchestrator.engine.checkpoints.keepers import keeper_of
-from orchestrator.engine.checkpoints.store import Tiers
-from orchestrator.engine.checkpoints.writer import Written
+from orchestrator.engine.checkpoints.manager import checkpoint_manager
+from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.writer import CheckpointWritten
 from orchestrator.engine.child.watchdog import Watch, unwatched
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
@@ -62,7 +62,7 @@ Clock = Callable[[], float]
 
 
 class Loop:
-    """`post` takes the messages of one round at once; `clock` gives seconds; without `tiers` nothing outlives the cells.
+    """`post` takes the messages of one round at once; `clock` gives seconds; without `store` nothing outlives the cells.
 
     `watch` is entered around each step.
     """
@@ -74,11 +74,11 @@ class Loop:
         limits: Limits,
         post: Post,
         clock: Clock,
-        tiers: Tiers | None = None,
+        store: CheckpointStore | None = None,
         watch: Watch = unwatched,
     ) -> None:
         self.backend = backend
-        self.keeper = keeper_of(backend, tiers, clock, self._price)
+        self.keeper = checkpoint_manager(backend, store, clock, self._price)
         self.counters = Counters()
         self._behind = Behind(self.keeper, self.counters, self._price, clock)
         self._tickets: dict[int, Ticket] = {}
@@ -121,7 +121,7 @@ class Loop:
         elif isinstance(message, PrefixMatch):
             self._say(self._matched(message))
             self.flush()  # who asks waits for nothing that this round does
-        elif isinstance(message, Written):
+        elif isinstance(message, CheckpointWritten):
             self._behind.settle()
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
@@ -256,7 +256,7 @@ class Loop:
     # -- what others may see
 
     def snapshot(self) -> EngineSnapshot:
-        kept = self.keeper.tiers.figures() if self.keeper is not None else {}
+        kept = self.keeper.store.figures() if self.keeper is not None else {}
         figures = {**vars(self.counters), **per_token(self._price(), self.admission.pools.values()), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from orchestrator.engine.cache.path import Path
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.keeping import Keeping
+from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.messages import Completion, Outcome, Reason, Reuse, TicketTimings, Tier
 from orchestrator.engine.scheduler.ticket import Ticket
 
@@ -22,7 +22,9 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
     return covering(ticket.restored, end, len(ticket.ids))
 
 
-def foretold(pool: Pool | None, keeper: Keeping | None, path: Path, max_tokens: int) -> tuple[tuple[Reuse, ...], int]:
+def foretold(
+    pool: Pool | None, keeper: CheckpointManager | None, path: Path, max_tokens: int
+) -> tuple[tuple[Reuse, ...], int]:
     """What a job of this prompt would reuse if it were admitted now, and how many of its tokens need no computing.
 
         prompt  ├──── cells ────┼── checkpoints ──┼── computed ──┤

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.keeping import Keeping
+from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.scheduler.counters import Counters
 from orchestrator.engine.scheduler.slack import Slack
@@ -26,7 +26,11 @@ class Behind:
     """`price` is what a prompt token costs, as known now. `clock` gives seconds."""
 
     def __init__(
-        self, keeper: Keeping | None, counters: Counters, price: Callable[[], Price], clock: Callable[[], float]
+        self,
+        keeper: CheckpointManager | None,
+        counters: Counters,
+        price: Callable[[], Price],
+        clock: Callable[[], float],
     ) -> None:
         self._keeper = keeper
         self._price = price
@@ -56,7 +60,7 @@ class Behind:
     def lost_ms(self, pool: Pool) -> float:
         """What it takes to have again all that stands in a pool: restored where it arrived below, else computed."""
         kept = self._keeper.kept(pool) if self._keeper is not None else {}
-        restore = self._keeper.tiers.restore_ms() if self._keeper is not None else math.inf
+        restore = self._keeper.store.restore_ms() if self._keeper is not None else math.inf
         price, lost = self._price(), 0.0
         for node in pool.tree.nodes():
             again, below = price.again(node.start, node.stands), kept.get(node, 0)
@@ -67,7 +71,7 @@ class Behind:
 
     def left(self) -> bool:
         """Whether something could be done now. What waits for the writer is not: `settle` follows when it is done."""
-        return self._keeper is not None and self._keeper.pending() > 0 and not self._keeper.tiers.crowded()
+        return self._keeper is not None and self._keeper.pending() > 0 and self._keeper.store.takes_one()
 
     def work(self, *, alone: bool) -> None:
         """A slice of it; `alone` a short one, because the next round follows at once where nobody has come."""
@@ -77,7 +81,7 @@ class Behind:
     def settle(self) -> None:
         """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""
         if self._keeper is not None:
-            self._keeper.tiers.settle()
+            self._keeper.store.settle()
 
     def close(self, pools: Iterable[Pool]) -> None:
         """Keeps all that stands, so that the next process finds it."""
@@ -89,5 +93,5 @@ class Behind:
                     self._keeper.remember(pool, node)
         while self._keeper.pending():
             self._keeper.work(float("inf"))
-            self._keeper.tiers.flush()
-        self._keeper.tiers.close()
+            self._keeper.store.flush()
+        self._keeper.store.close()

@@ -165,4 +165,4 @@ def test_each_way_to_compute_has_a_file_of_its_own(tmp_path: Path):
         (INFO, replace(spec, main_gpu=1)),
     ]
     assert len({cost_path(info, one) for info, one in ways}) == len(ways)
-    assert cost_path(INFO, spec) == cost_path(replace(INFO), replace(spec, gpu_layers=-1, ram_budget=1))
+    assert cost_path(INFO, spec) == cost_path(replace(INFO), replace(spec, gpu_layers=-1, disk_budget=1))

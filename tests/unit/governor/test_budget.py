@@ -13,11 +13,10 @@ from governor.budget import (
     Demand,
     LoadedSizes,
     MemoryBudget,
-    Stores,
     ceiling_of,
+    checkpoint_bytes,
     plan_budget,
     room_of,
-    stores_of,
     weights_on_gpu,
 )
 from governor.errors import FootprintError, SettingError
@@ -27,7 +26,6 @@ from governor.readings import MemoryReading
 from governor.settings import GIB, MIB, MemorySettings, StoreSettings, limit_bytes
 from governor.shape import shape_of
 
-NO_STORES = Stores(0, 0)
 SETTINGS = MemorySettings()
 
 
@@ -35,11 +33,9 @@ def vram(free: float, total: float = 24, own: float | None = 0) -> MemoryReading
     return MemoryReading("VRAM", int(total * GIB), int(free * GIB), None if own is None else int(own * GIB))
 
 
-def granted(
-    memory: MemoryReading, limit: int | None = None, stores: Stores = NO_STORES, **demand: object
-) -> MemoryBudget:
+def granted(memory: MemoryReading, limit: int | None = None, **demand: object) -> MemoryBudget:
     wanted = Demand(LLAMA_8B, KvPlan(), **demand)  # type: ignore[arg-type]
-    return plan_budget(1, memory, wanted, SETTINGS, limit, stores)
+    return plan_budget(1, memory, wanted, SETTINGS, limit)
 
 
 def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> None:
@@ -105,7 +101,7 @@ def test_weights_on_the_gpu_begin_with_the_output_and_end_with_all_layers() -> N
 def test_an_architecture_that_cannot_be_predicted_is_said_so(tiny_model: Callable[..., Path]) -> None:
     shape = shape_of(read_gguf(tiny_model("llama9", "llama")))
     with pytest.raises(FootprintError, match="cannot be predicted"):
-        plan_budget(1, vram(24), Demand(shape, KvPlan()), SETTINGS, None, NO_STORES)
+        plan_budget(1, vram(24), Demand(shape, KvPlan()), SETTINGS, None)
 
 
 @given(st.floats(0, 24), st.floats(0, 24), st.none() | st.floats(0.1, 24))
@@ -138,7 +134,7 @@ def test_a_grant_that_moves_less_than_a_step_is_the_same_grant() -> None:
     assert not budget.same_grant(replace(budget, gpu_layers=10), 0.02)
 
 
-# ---- limits and stores --------------------------------------------------------------------------------------------
+# ---- limits and checkpoints ---------------------------------------------------------------------------------------
 
 
 def test_the_margin_is_the_larger_of_its_two() -> None:
@@ -177,20 +173,8 @@ def test_a_limit_that_is_none_is_refused(text: str) -> None:
         limit_bytes(text, 10 * GIB)
 
 
-def test_stores_are_shares_of_what_is_free_and_0_when_that_is_unknown() -> None:
+def test_checkpoints_take_a_share_of_what_is_free_on_disk_and_nothing_when_that_is_unknown() -> None:
     settings = StoreSettings()
-    assert stores_of(8 * GIB, 100 * 10**9, settings, kv_in_ram=False) == Stores(2 * GIB, 20 * 10**9)
-    assert stores_of(8 * GIB, 10**13, settings, kv_in_ram=False).disk == 50 * 10**9
-    assert stores_of(None, None, settings, kv_in_ram=False) == Stores(0, 0)
-
-
-def test_what_checkpoints_may_take_of_the_ram_that_holds_the_kv_is_taken_from_the_kv() -> None:
-    ram = MemoryReading("RAM", 32 * GIB, 30 * GIB, 1 * GIB)
-    assert granted(ram).kv - granted(ram, stores=Stores(GIB, 0)).kv == GIB
-    assert granted(vram(24)).kv == granted(vram(24), stores=Stores(GIB, 0)).kv
-
-
-def test_where_kv_lies_in_ram_checkpoints_take_none_of_it_unless_there_is_no_disk() -> None:
-    settings = StoreSettings()
-    assert stores_of(8 * GIB, 100 * 10**9, settings, kv_in_ram=True) == Stores(0, 20 * 10**9)
-    assert stores_of(8 * GIB, 0, settings, kv_in_ram=True) == Stores(2 * GIB, 0)
+    assert checkpoint_bytes(100 * 10**9, settings) == 20 * 10**9
+    assert checkpoint_bytes(10**13, settings) == 50 * 10**9
+    assert checkpoint_bytes(None, settings) == 0

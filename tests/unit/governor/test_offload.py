@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.budget import Demand, Stores, plan_budget
+from governor.budget import Demand, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
 from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, layers_by_gpu, parts, shares_of
@@ -157,5 +157,5 @@ def test_as_many_layers_as_fit_are_those_that_the_budget_plans_with(llama: Model
     settings = MemorySettings(margin_bytes=0, margin_share=0.0)
     for mib in (1, 5, 7, 9, 11, 15, 40, 200):
         memory = MemoryReading("VRAM", mib * MIB, mib * MIB, 0)
-        budget = plan_budget(0, memory, Demand(llama, KvPlan()), settings, None, Stores(0, 0))
+        budget = plan_budget(0, memory, Demand(llama, KvPlan()), settings, None)
         assert fitting_layers(llama, PLAIN, (mib * MIB,), settings.smallest_window) == budget.gpu_layers

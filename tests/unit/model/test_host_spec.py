@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from support import odd_models
 
-from governor.budget import Stores
 from orchestrator.engine.checkpoints.fingerprint import fingerprint
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice
 from orchestrator.model.host import spec_of
@@ -22,7 +21,7 @@ def test_the_doctor_counts_the_floors_that_an_engine_with_these_settings_would_f
     settings = Settings(model=ModelSettings(path=str(path), context=context))
     paths, offload = Paths.of({"HOME": str(tmp_path)}), offload_of(settings.model, offloads=False)
     model = find_model(str(path), paths.models)
-    spec = spec_of(settings, paths, model, offload, EmbeddingChoice(), Stores(0, 0))
+    spec = spec_of(settings, paths, model, offload, EmbeddingChoice(), 0)
     assert spec.context == (0 if context == "auto" else context)
     floor = paths.checkpoints / fingerprint(spec)[:32]
     floor.mkdir(parents=True)

@@ -241,3 +241,10 @@ def test_a_wrong_section_is_answered_with_a_known_one_and_a_wrong_value_with_the
     with pytest.raises(SettingsError) as caught:
         load(files(user=text))
     assert caught.value.hint == hint
+
+
+def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, caplog):
+    environ = files(user="[storage]\ncheckpoint_ram_share = 0.5") | {"LORE_STORAGE__CHECKPOINT_RAM_SHARE": "0.1"}
+    loaded = load(environ)
+    assert (loaded.settings, loaded.origins) == (Settings(), {})
+    assert caplog.text.count("storage.checkpoint_ram_share has no effect any more") == 2

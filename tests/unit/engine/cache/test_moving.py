@@ -134,7 +134,7 @@ def test_many_codices_and_identities_live_side_by_side_and_come_back_when_room_w
     quoter: LlamaBackend, tmp_path: Path
 ) -> None:
     """Six floors of two identities, room for about two: each question is right, and no floor is computed twice."""
-    driven = Driven(quoter, cells=2304, window=1024, folder=tmp_path, ram_budget=1 << 26)
+    driven = Driven(quoter, cells=2304, window=1024, folder=tmp_path)
     parts = {f"code{n}": range(100 + 20 * n, 110 + 20 * n) for n in range(6)}
     floors = {
         name: encoded(quoter, f"You are {('a', 'b')[n % 2] * 20}.\n{codex(part)}")

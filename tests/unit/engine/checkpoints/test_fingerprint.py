@@ -25,7 +25,7 @@ def test_a_setting_that_changes_cells_changes_the_name(spec: EngineSpec, other: 
 
 
 def test_a_setting_that_changes_no_cell_keeps_the_name(spec: EngineSpec):
-    kept = replace(spec, threads=3, batch=64, sequences=8, context=4096, ram_budget=1, disk_budget=1, gpu_layers=2)
+    kept = replace(spec, threads=3, batch=64, sequences=8, context=4096, disk_budget=1, gpu_layers=2)
     assert fingerprint(kept) == fingerprint(spec)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from support import odd_models
 
-from orchestrator.engine.checkpoints.store import Tiers
+from orchestrator.engine.checkpoints.file import usable
+from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, PutFloor
 from orchestrator.engine.model import EngineSpec
@@ -24,8 +25,8 @@ class Engine:
         self, backend: LlamaBackend, folder: Path | None = None, cells: int = 4096, sequences: int = 8
     ) -> None:
         ticks = iter(range(10**9))
-        self.tiers = Tiers("root", folder, 1 << 24, 1 << 28) if folder is not None else None
-        self.loop = Loop(backend, sequences, Limits(64), self._hear, lambda: next(ticks) / 1000, self.tiers)
+        self.store = CheckpointStore("root", folder, 1 << 28) if folder is not None and usable(folder) else None
+        self.loop = Loop(backend, sequences, Limits(64), self._hear, lambda: next(ticks) / 1000, self.store)
         self.loop.handle(Grant(1, cells, 4096))
         self.loop.handle(PutFloor("code", ids_to_bytes(FLOOR)))
         self.said: dict[int, list[int]] = {}
@@ -122,8 +123,8 @@ def test_after_a_restart_a_conversation_goes_on_from_its_tail(backend: LlamaBack
     engine, talk = Engine(backend, tmp_path / "kv"), list[int]()
     for ticket in (1, 2, 3):
         talk = engine.turn(ticket, talk)
-    assert engine.tiers is not None
-    engine.tiers.flush()
+    assert engine.store is not None
+    engine.store.flush()
     end(engine)
     for ticket in (4, 5):
         engine = Engine(backend, tmp_path / "kv")

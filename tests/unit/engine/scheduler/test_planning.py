@@ -1,5 +1,6 @@
 """Whoever comes and goes meanwhile: every answer is right, and nobody and nothing waits for a plan."""
 
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ script = st.lists(
 @settings(max_examples=100)
 @given(script)
 def test_whoever_comes_goes_or_loses_its_grant_every_answer_is_right(made: list[tuple[str, Any]]) -> None:
-    machine, asked, cancelled = Machine(cells=8192, ram_budget=1 << 20), dict[int, list[int]](), set[int]()
+    machine, asked, cancelled = Machine(cells=8192), dict[int, list[int]](), set[int]()
     machine.floor("code", CODE)
     machine.floor("other", CODE[:100])
     for kind, value in made:
@@ -53,9 +54,9 @@ def test_whoever_comes_goes_or_loses_its_grant_every_answer_is_right(made: list[
         assert machine.answer(ticket) == naive_answer(asked[ticket], 40)
 
 
-def streaming() -> ChargedMachine:
+def streaming(tmp_path: Path) -> ChargedMachine:
     """One answer that goes on and on, beside three floors idle in pools of their own, of which nothing is kept below."""
-    machine = ChargedMachine(Prices(step=0.1, save=0.1), cells=16384, window=4096, ram_budget=1)
+    machine = ChargedMachine(Prices(step=0.1, save=0.1), cells=16384, window=4096, folder=tmp_path, disk_budget=1)
     for ticket, name in enumerate(("one", "two", "three"), start=100):
         machine.floor(name, [ticket] * 600)
         machine.ask(ticket, name, [1], 0)
@@ -68,8 +69,8 @@ def streaming() -> ChargedMachine:
     return machine
 
 
-def test_who_comes_beside_an_answer_comes_in_with_the_next_round() -> None:
-    machine = streaming()
+def test_who_comes_beside_an_answer_comes_in_with_the_next_round(tmp_path: Path) -> None:
+    machine = streaming(tmp_path)
     for _ in range(3):
         machine.round()
     machine.ask(2, "code", [4], 5)
@@ -79,8 +80,8 @@ def test_who_comes_beside_an_answer_comes_in_with_the_next_round() -> None:
     assert machine.answer(2)
 
 
-def test_what_is_no_longer_granted_goes_a_piece_in_each_round() -> None:
-    machine = streaming()
+def test_what_is_no_longer_granted_goes_a_piece_in_each_round(tmp_path: Path) -> None:
+    machine = streaming(tmp_path)
     admission = machine.loop.admission
     code = admission.pools["code"].memory.cells
     machine.loop.handle(Grant(2, code, 4096))

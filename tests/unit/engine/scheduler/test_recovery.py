@@ -1,5 +1,7 @@
 """A failure of llama.cpp in one pool costs that pool: others go on, and what had sent nothing is answered all the same."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,8 +152,8 @@ def test_where_the_machine_has_less_than_was_granted_idle_pools_make_room() -> N
     assert list(made.loop.admission.pools) == ["code"]
 
 
-def test_a_ticket_called_off_while_pools_are_closed_for_it_has_the_next_one_close_none() -> None:
-    made = Machine(cells=32_768, ram_budget=8, backend=SlowToOpen(END_EVERY))  # too little RAM to keep anything
+def test_a_ticket_called_off_while_pools_are_closed_for_it_has_the_next_one_close_none(tmp_path: Path) -> None:
+    made = Machine(cells=32_768, folder=tmp_path, disk_budget=8, backend=SlowToOpen(END_EVERY))  # keeps nothing
     for name, ids in (("code", CODE), ("other", OTHER), ("third", [1] * 200)):
         made.floor(name, ids)
     slow = failing(made)

@@ -10,7 +10,7 @@ from support.machine import Machine
 from orchestrator.engine.cache.path import path_of
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints import segments as segments_module
-from orchestrator.engine.checkpoints import store as tiers_module
+from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints.segments import CUT, named, segments
 from orchestrator.engine.messages import PutFloor
 from orchestrator.engine.token_ids import ids_to_bytes
@@ -18,10 +18,9 @@ from orchestrator.engine.token_ids import ids_to_bytes
 CODE = [n % 50 for n in range(10 * CUT)]
 
 
-def talked(turns: int, **options: object) -> Machine:
+def talked(turns: int, folder: Path) -> Machine:
     """One conversation of so many turns stands in the cells, a node each."""
-    machine, talk = Machine(cells=20_000, window=20_000, batch=4096, **options), list[int]()  # type: ignore[arg-type]
-    machine.tiers.brought(1000, 10.0)  # so dear that no idle tail leaves by itself
+    machine, talk = Machine(cells=20_000, window=20_000, batch=4096, folder=folder), list[int]()
     machine.floor("code", CODE)
     for ticket in range(1, turns + 1):
         talk += [100 + ticket] * 20
@@ -40,8 +39,8 @@ def evict_all(pool: Pool) -> None:
         pool.tree.evict(tip)
 
 
-def test_a_conversation_that_leaves_turn_by_turn_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = talked(12, ram_budget=1 << 24)
+def test_a_conversation_that_leaves_turn_by_turn_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = talked(12, tmp_path)
     pool, hashed = pool_of(machine), [0]
     assert len(list(pool.tree.nodes())) > 12
 
@@ -52,22 +51,22 @@ def test_a_conversation_that_leaves_turn_by_turn_is_named_once(monkeypatch: pyte
     monkeypatch.setattr(segments_module, "named", counted)
     evict_all(pool)
     assert hashed[0] < 60, "ten segments of a floor and two of a tail, twice, and one or two a turn"
-    assert machine.tiers.figures()["tier_segments"] >= 11
+    assert machine.store.figures()["tier_segments"] >= 11
     machine.loop.close()
 
 
-def test_what_neither_ram_nor_a_slow_disk_takes_is_counted_as_lost_and_not_even_saved(
+def test_what_a_slow_disk_does_not_take_is_counted_as_lost_and_not_even_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiers_module, "IN_HAND", 0)
-    machine = talked(2, folder=tmp_path)
+    monkeypatch.setattr(store_module, "WAITING_BYTES", 0)
+    machine = talked(2, tmp_path)
     pool = pool_of(machine)
     monkeypatch.setattr(pool.memory, "save", None)
     evict_all(pool)
     assert pool.cells_used() == 0
-    assert machine.tiers.figures()["tier_segments"] == 0
-    assert machine.tiers.counters.ram_evicted >= 11
-    machine.tiers.close()
+    assert machine.store.figures()["tier_segments"] == 0
+    assert machine.store.counters.ram_evicted >= 11
+    machine.store.close()
 
 
 asked = st.lists(
@@ -79,11 +78,11 @@ asked = st.lists(
 @settings(max_examples=40)
 @given(asked)
 def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
+    tmp_path_factory: pytest.TempPathFactory,
     script: list[tuple[str, int, int, bool]],
 ) -> None:
     """Also after it was split, and where two floors part."""
-    machine = Machine(cells=20_000, window=20_000, sequences=40, batch=512, ram_budget=1 << 24)
-    machine.tiers.brought(1000, 10.0)
+    machine = Machine(cells=20_000, window=20_000, sequences=40, batch=512, folder=tmp_path_factory.mktemp("kv"))
     for name, end in (("short", 512), ("long", 900)):
         machine.loop.handle(PutFloor(name, ids_to_bytes(CODE[:end]), "both"))
     for ticket, (floor, talk, length, looked) in enumerate(script, 1):
@@ -95,4 +94,4 @@ def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
                 whole = segments("root", path.ids, path.cut, path.owner, node.stands)
                 found = machine.loop.keeper._over(node, path, node.stands)  # type: ignore[union-attr]
                 assert list(found) == [one for one in whole if one.end > node.start]
-    machine.tiers.close()
+    machine.store.close()
