@@ -1,4 +1,4 @@
-"""Takes a tree into the catalog: scan, read what is new, store it, batch by batch.
+"""Stores a tree in the catalog: scan, read what is new, store it, batch by batch.
 
     scan ─▶ compare with what is known ─▶ read ─▶ inspect ─▶ store        (then the library counts, indexes and freezes)
                     └── same stamp: nothing is read
@@ -25,7 +25,7 @@ from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileTree, Scan, Skipped, TreeState
 from codex.trees.secrets import find_secret
 
-_RULES = 2  # raise it when `inspect` changes its mind: every file is then inspected again
+_RULES = 2  # raise it when the rules of `inspect` change: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one
 
 
@@ -60,7 +60,7 @@ class Ingest:
     named: Callable[[str], bool] = lambda path: False  # noqa: ARG005
     clock: Callable[[], float] = time.monotonic
 
-    def take_in(self, name: str, tree: FileTree) -> IngestResult:
+    def store_tree(self, name: str, tree: FileTree) -> IngestResult:
         """Bring the catalog up to the tree. Raises SourceError, LoadCancelled, DiskFull; what was stored stays."""
         scan = self._scan(tree)
         known = self.catalog.known(name)

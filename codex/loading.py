@@ -118,10 +118,10 @@ class Loader:
         return opening.open_tree(job.source, job.request, self.settings, self.folder / "clones", job.cancelled)
 
     def load(self, job: LoadJob) -> LoadResult:
-        """Take in, order, count, index, freeze: the generation appears last, when all else is done."""
+        """Store, order, count, index, freeze: the generation appears last, when all else is done."""
         tree = self.open(job)
         try:
-            taken = self._ingest(job).take_in(job.name, tree)
+            taken = self._ingest(job).store_tree(job.name, tree)
             if not taken.entries:
                 raise SourceError(_nothing_in(job.source, taken))
             entries = self._in_order(job.name, taken, tree)
@@ -140,10 +140,10 @@ class Loader:
         return tuple(SampledFile(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
 
     def changes(self, job: LoadJob, base: Generation) -> Changes:
-        """Take in, and compare with `base`; no generation is made."""
+        """Store the tree and compare it with `base`; no generation is made."""
         tree = self.open(job)
         try:
-            taken = self._ingest(job).take_in(job.name, tree)
+            taken = self._ingest(job).store_tree(job.name, tree)
             return changes_between(base, taken, tree.state())
         finally:
             tree.close()

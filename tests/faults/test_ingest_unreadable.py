@@ -58,7 +58,7 @@ def test_files_that_cannot_be_taken_are_counted_by_reason_and_the_others_are_tak
     )
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.register("it", "s", ["s"], "{}")
-    taken = Ingest(catalog, LibrarySettings()).take_in("it", tree)  # type: ignore[arg-type]
+    taken = Ingest(catalog, LibrarySettings()).store_tree("it", tree)  # type: ignore[arg-type]
     assert [one.path for one in taken.entries] == ["fine.py", "latin"]
     assert taken.skipped == {
         SkipReason.BINARY: 1,
@@ -80,9 +80,9 @@ def test_what_could_not_be_read_is_tried_again_by_the_next_load(tmp_path: Path) 
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.register("it", "s", ["s"], "{}")
     ingest = Ingest(catalog, LibrarySettings())
-    ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]
+    ingest.store_tree("it", Moody(moods))  # type: ignore[arg-type]
     moods["b"] = lambda: b"b\n"
-    taken = ingest.take_in("it", Moody(moods))  # type: ignore[arg-type]
+    taken = ingest.store_tree("it", Moody(moods))  # type: ignore[arg-type]
     assert ([one.path for one in taken.entries], taken.read) == (["a", "b"], 1)
     catalog.close()
 
