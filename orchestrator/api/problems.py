@@ -47,9 +47,11 @@ TYPE = {
     403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
+    408: "invalid_request_error",
     409: "conflict_error",
     413: "invalid_request_error",
     429: "rate_limit_error",
+    431: "invalid_request_error",
     503: "unavailable_error",
 }
 RETRY_AFTER_S = {"full": 2, "engine_failed": 2, "not_ready": 5, "paused": 30}
@@ -91,7 +93,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 def hint_of(status: int, allowed: str) -> str:
     if status == 405 and allowed:
         return f"this route takes {allowed}"
-    return "docs/reference/http.md has every route; `lore --help` every command"
+    return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
 
 
 async def on_our_fault(_: Request, __: Exception) -> Response:

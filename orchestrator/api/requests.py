@@ -72,7 +72,7 @@ async def parsed(request: Request, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
-        raise InvalidRequest(complaint(error, body), "docs/reference/http.md says what each route takes") from error
+        raise InvalidRequest(complaint(error, body), "correct the field, or leave it out") from error
 
 
 async def read(request: Request, limit: int) -> bytes:

@@ -1,24 +1,39 @@
-"""Serves the application on open sockets until it is told to stop. Signals are the daemon's business."""
+"""Serves the application on open sockets until it is told to stop. Signals are the daemon's business.
+
+Accepting is our own: asyncio's retries at once where no descriptor is left, with a traceback each time, and knows no cap.
+Every listener has a cap of its own, so that clients of TCP, who need no token to connect, cannot keep the owner out of
+the Unix socket. At its cap a listener accepts no more until a connection ends; others wait in the kernel's queue.
+"""
 
 import asyncio
 import contextlib
+import errno
+import logging
+import resource
+import socket
+import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from orchestrator.api.problems import body_of, packed
 from orchestrator.api.sigils import STATE_KEY, peer_of
 from orchestrator.api.sockets import Listener
 
 KEEP_ALIVE_S = 75
+HEAD_S = 10.0  # from a connection's begin, or a request's first byte, until its head is complete
+HEAD_BYTES = 64 * 1024
+ENOUGH_DESCRIPTORS = 65_536
+MOST_UNIX, MOST_TCP = 1024, 256  # connections of one listener, where descriptors suffice
+RETRY_S = 0.5  # until accepting is tried again where no descriptor is left
+SAID_EVERY_S = 60.0
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-
-class QuietServer(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
+log = logging.getLogger("lorekeep.api")
 
 
 async def serve(
@@ -30,7 +45,7 @@ async def serve(
     started: asyncio.Event | None = None,
 ) -> None:
     """Returns after `stop` is set and running answers have ended, or `grace_s` later. Closes the listeners."""
-    server = QuietServer(config(app, grace_s))
+    server = OwnServer(config(app, grace_s), raised_descriptors())
     serving = asyncio.ensure_future(server.serve(sockets=[listener.socket for listener in listeners]))
     if started is not None:
         started.set()  # the sockets listen already; what connects before the loop's first turn waits in their queue
@@ -60,11 +75,230 @@ def config(app: ASGIApp, grace_s: float) -> uvicorn.Config:
     )
 
 
+def raised_descriptors() -> int:
+    """Raises the soft limit of open files towards the hard one; the limit that then holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return ENOUGH_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def most_connections(family: int, descriptors: int) -> int:
+    """The cap of a listener. A quarter of the descriptors stays for files, whatever all listeners together accept."""
+    if family == socket.AF_UNIX:
+        return min(MOST_UNIX, descriptors // 2)
+    return min(MOST_TCP, descriptors // 4)
+
+
+class Accepting:
+    """Accepts on one listening socket, at most `most` connections at a time."""
+
+    def __init__(self, server: "OwnServer", listening: socket.socket, most: int) -> None:
+        self._server = server
+        self._socket = listening
+        self._most = most
+        self._loop = asyncio.get_running_loop()
+        self._open = 0
+        self._reading = False
+        self._closed = False
+        self._complaint = Complaint()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        listening.setblocking(False)
+        self._resume()
+
+    def left(self) -> None:
+        """One of its connections has ended."""
+        self._open -= 1
+        self._resume()
+
+    def close(self) -> None:
+        self._pause()
+        self._closed = True
+
+    async def wait_closed(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _resume(self) -> None:
+        if not (self._closed or self._reading or self._open >= self._most):
+            self._loop.add_reader(self._socket, self._accept)
+            self._reading = True
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._socket)
+            self._reading = False
+
+    def _accept(self) -> None:
+        while self._open < self._most:
+            try:
+                connection, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                self._complaint.say("no connection can be accepted: %s", error.strerror)
+                self._pause()
+                self._loop.call_later(RETRY_S, self._resume)
+                return
+            connection.setblocking(False)
+            self._open += 1
+            task = self._loop.create_task(self._connect(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._complaint.say("%d connections are open: more are accepted as these end", self._open)
+        self._pause()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: self._server.protocol(self), connection)
+        except OSError:
+            connection.close()
+            self.left()
+
+
+class Complaint:
+    """Logs a warning at most once in SAID_EVERY_S, with how often it was not said since."""
+
+    def __init__(self) -> None:
+        self._said = float("-inf")
+        self._silent = 0
+
+    def say(self, message: str, *values: object) -> None:
+        now = time.monotonic()
+        if now - self._said < SAID_EVERY_S:
+            self._silent += 1
+            return
+        again = f" ({self._silent} more since the last time)" if self._silent else ""
+        log.warning(message + again, *values)
+        self._said, self._silent = now, 0
+
+
+class OwnServer(uvicorn.Server):
+    """uvicorn's server with our own accepting, and without its signal handlers."""
+
+    def __init__(self, config: uvicorn.Config, descriptors: int) -> None:
+        super().__init__(config)
+        self.malformed = Complaint()
+        self._descriptors = descriptors
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        self.servers: list[Any] = [
+            Accepting(self, one, most_connections(one.family, self._descriptors)) for one in sockets or ()
+        ]
+        self.started = True
+
+    def protocol(self, accepting: Accepting) -> "PeerProtocol":
+        return PeerProtocol(self, accepting)
+
+
+class HeadTooLargeError(Exception):
+    """A request's head is larger than HEAD_BYTES."""
+
+
 class PeerProtocol(HttpToolsProtocol):
-    """uvicorn's protocol that also puts the peer into `scope["state"]`."""
+    """uvicorn's protocol that puts the peer into `scope["state"]`, bounds a request's head in time and size, and refuses
+    what is no request in the shape of every other refusal."""
+
+    def __init__(self, server: OwnServer, accepting: Accepting) -> None:
+        super().__init__(server.config, server.server_state, server.lifespan.state)
+        self._server = server
+        self._accepting = accepting
+        self._in_head = True
+        self._arrived = 0  # bytes since the head began, as they came
+        self._head = 0  # bytes of the head, as they were parsed
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wrapped = transport.get_extra_info("socket")  # asyncio's TransportSocket: the same methods, not the same class
-        state: dict[str, Any] = {**self.app_state, STATE_KEY: peer_of(wrapped)}
-        self.app_state = state
+        self.app_state = {**self.app_state, STATE_KEY: peer_of(wrapped)}
         super().connection_made(transport)  # type: ignore[arg-type]
+        self._deadline = self.loop.call_later(HEAD_S, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        super().connection_lost(exc)
+        self._accepting.left()
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._in_head:
+            self._arrived += len(data)
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(HEAD_S, self._late)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # answered as the plain request that it is, too
+        except httptools.HttpParserError as error:
+            self._refuse(error)
+            return
+        if self._in_head and self._arrived > HEAD_BYTES:
+            self._refuse(HeadTooLargeError())
+
+    # -- the parser's callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(name, value)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_clock()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._arrived, self._head = True, 0, 0
+        super().on_message_complete()
+
+    def _count(self, *parts: bytes) -> None:
+        self._head += sum(len(part) for part in parts)
+        if self._head > HEAD_BYTES:
+            raise HeadTooLargeError
+
+    # -- refusals before there is a request
+
+    def _late(self) -> None:
+        self._deadline = None
+        if self._arrived:
+            self._answer(408, "invalid_request", f"no whole request within {HEAD_S:g} s", "send it at once")
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: Exception) -> None:
+        """Where nothing is being answered. A running answer loses its connection without a word between its own."""
+        self._server.malformed.say("malformed requests: %s", error)
+        if isinstance(error, HeadTooLargeError) or isinstance(error.__context__, HeadTooLargeError):
+            words = f"the request's head is larger than {HEAD_BYTES:,} bytes"
+            self._answer(431, "too_large", words, "send fewer or shorter headers, and long texts in the body")
+        elif isinstance(error, httptools.HttpParserInvalidMethodError):
+            self._answer(405, "wrong_method", "no method of HTTP that is known here", "routes take GET, POST, PUT, …")
+        else:
+            self._answer(400, "invalid_request", f"not a request of HTTP/1.1: {error}", "")
+
+    def _answer(self, status: int, code: str, message: str, hint: str) -> None:
+        self._stop_clock()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            body = packed(body_of(code, message, hint, status))
+            head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -17,6 +17,7 @@ from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotReady
 from orchestrator.machine.machine import Machine
@@ -240,4 +241,7 @@ class Program:
         if not voice.done():
             return False, why_waiting(self.client)
         error = voice.exception()
-        return (False, str(error)) if error is not None else (self.client.info is not None, self.client.reason)
+        if error is not None:
+            return False, str(error)
+        # What is known of the model outlives a child; an answer needs one that runs.
+        return self.client.state is ChildState.READY, self.client.reason

@@ -135,7 +135,7 @@ def test_an_unknown_route_and_a_wrong_method_say_so_in_our_shape(http):
     unknown, wrong = http.get("/v1/nothing"), http.get(CHAT)
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_route")
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "wrong_method")
-    assert "docs/reference/http.md" in unknown.json()["error"]["hint"]
+    assert "lore --help" in unknown.json()["error"]["hint"]
     assert wrong.json()["error"]["hint"] == "this route takes POST"
 
 

@@ -1,0 +1,128 @@
+"""Connections that say nothing, too much or nonsense cost nobody else his answer."""
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+from support.served import served
+
+from orchestrator.api import server as serving
+from orchestrator.api.server import Complaint, most_connections
+
+
+def raw(address, sent, wait_s=20.0):
+    """All that is answered until the connection ends."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as connection:
+        connection.settimeout(wait_s)
+        connection.connect(address)
+        with contextlib.suppress(OSError):  # refused before all of it was sent
+            connection.sendall(sent)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65_536):
+                answer += part
+        return answer
+
+
+def refused(answer):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert set(error) == {"type", "code", "message", "hint"}
+    return int(head.split()[1]), error["code"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (b"GET /healthz NONSENSE\r\n\r\n", 400, "invalid_request"),
+        (b"FOO /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 405, "wrong_method"),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nLong: " + b"a" * 100_000 + b"\r\n\r\n", 431, "too_large"),
+        (b"GET /" + b"a" * 300_000, 431, "too_large"),
+        (b"GET /healthz HTTP/1.1\r\n" + b"A: b\r\n" * 100_000, 431, "too_large"),
+    ],
+    ids=["nonsense", "method", "header", "path", "headers"],
+)
+def test_what_is_no_request_is_refused_in_the_shape_of_every_refusal(lorekeep, sent, status, code):
+    assert refused(raw(str(lorekeep.socket), sent)) == (status, code)
+
+
+def test_a_head_that_does_not_come_to_its_end_is_given_up(folder, monkeypatch):
+    monkeypatch.setattr(serving, "HEAD_S", 0.3)
+    with served(folder) as running:
+        assert raw(str(running.socket), b"") == b""
+        assert refused(raw(str(running.socket), b"GET /healthz HTTP/1.1\r\nHos")) == (408, "invalid_request")
+
+
+def test_a_connection_that_is_kept_has_the_deadline_for_each_head_and_not_between_them(folder, monkeypatch):
+    monkeypatch.setattr(serving, "HEAD_S", 0.3)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with served(folder) as running, socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(running.socket))
+        for _ in range(3):
+            connection.sendall(asked)
+            answer = b""
+            while not answer.endswith(b"}"):
+                assert (part := connection.recv(65_536)), "the connection was closed"
+                answer += part
+            time.sleep(0.5)
+
+
+def test_half_open_connections_over_tcp_do_not_keep_the_owner_out_of_his_socket(folder, monkeypatch, caplog):
+    monkeypatch.setattr(serving, "MOST_TCP", 8)
+    with caplog.at_level(logging.WARNING), served(folder, tcp=True) as running, contextlib.ExitStack() as undo:
+        host, port = running.tcp.split(":")
+        for _ in range(40):
+            undo.enter_context(socket.create_connection((host, int(port)), timeout=5))
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(running.socket)), timeout=10) as owner:
+            assert owner.get("http://localhost/healthz").json() == {"ok": True}
+        undo.close()
+        assert b"HTTP/1.1 40" in raw((host, int(port)), b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert len([one for one in caplog.records if "connections are open" in one.message]) == 1
+    assert not [one for one in caplog.records if one.exc_info]
+
+
+def test_without_descriptors_accepting_waits_quietly_and_goes_on(folder, caplog):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with caplog.at_level(logging.WARNING), served(folder) as running, socket.socket(socket.AF_UNIX) as first:
+        raw(str(running.socket), b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(int(one.name) for one in Path("/proc/self/fd").iterdir()) + 1, limits[1])
+        )
+        filled = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    filled.append(os.dup(0))
+            first.connect(str(running.socket))
+            time.sleep(1.5)
+        finally:
+            for one in filled:
+                os.close(one)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        first.settimeout(10)
+        first.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert first.recv(65_536).startswith(b"HTTP/1.1 200")
+    assert len([one for one in caplog.records if "can be accepted" in one.message]) == 1
+    assert not [one for one in caplog.records if one.exc_info]
+
+
+@pytest.mark.parametrize("descriptors", [256, 1024, 65_536])
+def test_all_listeners_together_leave_descriptors_for_files(descriptors):
+    unix, tcp = most_connections(socket.AF_UNIX, descriptors), most_connections(socket.AF_INET, descriptors)
+    assert 0 < tcp < unix
+    assert unix + tcp <= descriptors * 3 / 4
+
+
+def test_a_complaint_is_said_once_in_a_while(caplog):
+    complaint = Complaint()
+    for _ in range(1000):
+        complaint.say("again")
+    assert len(caplog.records) == 1
