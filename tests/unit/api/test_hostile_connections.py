@@ -70,7 +70,8 @@ def test_a_connection_that_is_kept_has_the_deadline_for_each_head_and_not_betwee
             connection.sendall(asked)
             answer = b""
             while not answer.endswith(b"}"):
-                assert (part := connection.recv(65_536)), "the connection was closed"
+                part = connection.recv(65_536)
+                assert part, "the connection was closed"
                 answer += part
             time.sleep(0.5)
 
