@@ -70,11 +70,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class PromptLimits:
-    """`tokens` and `characters` of the whole prompt; `depth`: how many of the last turns may stand in it."""
+    """`tokens` and `characters` of the whole prompt; `depth`: most of the last turns in it, None: as many as fit."""
 
     tokens: int
     characters: int
-    depth: int
+    depth: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,10 @@ def may_be_cut(claim: Claim) -> bool:
     return not claim.pinned and claim.kind not in NEVER_CUT
 
 
-def _beyond_depth(claims: Sequence[Claim], depth: int) -> frozenset[int]:
-    """Places of the claims of turns that are not among the last `depth`."""
+def _beyond_depth(claims: Sequence[Claim], depth: int | None) -> frozenset[int]:
+    """Positions of the claims of turns that are not among the last `depth`; none without a limit."""
+    if depth is None:
+        return frozenset()
     turns = sorted({claim.turn for claim in claims if claim.turn is not None})
     shown = set(turns[-depth:])
     return frozenset(

@@ -69,10 +69,10 @@ class ClaimSettings:
     # English prose has up to 5 characters a token: at 4 it was refused with a fifth of the window still free.
     characters_per_token: int = 16
     characters: int | None = None  # a cap of one's own
-    depth: int = 20  # turns that may stand in the prompt
+    depth: int | None = None  # most turns that may stand in a prompt; None: as many as fit
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
+        if self.depth is not None and self.depth < 1:
             raise SettingError(f"message depth must be 1 or more, not {self.depth}")
 
 

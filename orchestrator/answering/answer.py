@@ -1,8 +1,8 @@
-"""The story of one question: prepared, inferred, told, remembered.
+"""One question from its arrival to its saved turn.
 
-    wait for the model → prepare (see `preparing`) → run the agent → account, citations → the session's next turn
+    wait for the model → prepare (see `preparing`) → run the agent → citations → save the turn → the lore object
 
-A plan is the same story without its end: nothing is inferred and nothing is remembered.
+A plan ends after the preparation: nothing is inferred and nothing is saved.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from orchestrator.wire.lore import Citation, Lore
 
 @dataclass
 class RunState:
-    """What an answer's run has told so far."""
+    """What the run of an answer has given so far."""
 
     admitted: Admitted | None = None
     first_token: float = 0.0
@@ -44,18 +44,22 @@ class RunState:
 
 @dataclass(frozen=True)
 class ConversationStore:
+    """The answered question as its conversation's next turn: in its session, or in memory for a client without one."""
+
     sessions: SessionStore
     conversations: Conversations
 
-    def kept(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> PreparedQuestion:
-        """With its session, where one begins. The answer was given: that it could not be kept is told beside it."""
+    def saved(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> PreparedQuestion:
+        """With its session, where one begins, or with the reason why the turn could not be saved: the answer carries it."""
         if prepared.ask.private:
             return prepared
         try:
             prepared = self._with_session(prepared)
-            self._remember(prepared, finished, ids)
-        except LoreError as fault:  # also a conflict: another question began one of that name meanwhile
-            return replace(prepared, actions=(*prepared.actions, f"this turn is not kept: {fault.message}"))
+            self._append(prepared, finished, ids)
+        except (
+            LoreError
+        ) as fault:  # a full disk, or a conflict: another question began a session of that name meanwhile
+            return replace(prepared, not_kept=fault.message)
         return prepared
 
     def _with_session(self, prepared: PreparedQuestion) -> PreparedQuestion:
@@ -63,20 +67,20 @@ class ConversationStore:
         ask = prepared.ask
         if prepared.session is not None or ask.session is None:
             return prepared
-        codex = prepared.standing.name if prepared.standing else None
+        codex = prepared.codex_state.name if prepared.codex_state else None
         session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
         return replace(prepared, session=session, began=True)
 
-    def _remember(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> None:
-        """The turn becomes State."""
-        state = prepared.turn.state.closed(prepared.turn.query, *finished.running)
-        kept = Conversation(state, prepared.turn.environment, prepared.turn.codex, prepared.composed)
+    def _append(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> None:
+        """The turn becomes part of State."""
+        closed = prepared.turn.state.closed(prepared.turn.query, *finished.running)
+        conversation = Conversation(closed, prepared.turn.environment, prepared.turn.codex, prepared.composed)
         if prepared.session is not None:
-            self.sessions.append(prepared.session.id, stored_turns(state, ids, len(prepared.turn.state.turns)))
-            self.conversations.keep(session_key(prepared.session.id), kept)
+            self.sessions.append(prepared.session.id, stored_turns(closed, ids, len(prepared.turn.state.turns)))
+            self.conversations.keep(session_key(prepared.session.id), conversation)
         else:
-            codex = prepared.standing.name if prepared.standing else None
-            self.conversations.keep(next_key(prepared.ask, codex, finished.text), kept)
+            codex = prepared.codex_state.name if prepared.codex_state else None
+            self.conversations.keep(next_key(prepared.ask, codex, finished.text), conversation)
 
 
 def next_key(ask: Ask, codex: str | None, answer: str) -> str:
@@ -86,15 +90,15 @@ def next_key(ask: Ask, codex: str | None, answer: str) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """Asks and plans. `voice` waits for the model; it raises NotReady or EngineFailed when there is none to wait for.
-    `outdated` says, in a worker thread, what of these files is otherwise on disk."""
+    """Asks and plans. `model_ready` gives a future of the chat model; it fails where there is no model to wait for.
+    `outdated` says, in a worker thread, which of these files differ on disk."""
 
-    preparing: Preparer
+    preparer: Preparer
     answerer: Answerer
     client: EngineClient
     inference: EngineInference
-    keeping: ConversationStore
-    voice: Callable[[], "asyncio.Future[ChatModel]"]
+    store: ConversationStore
+    model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str
     notice: str
     outdated: Callable[[str, Sequence[str]], str]
@@ -103,105 +107,107 @@ class Answers:
 
     async def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
         """Events until Answered. Closing the iterator cancels what runs. Raises LoreError."""
-        machine = self.preparing.machine
+        machine = self.preparer.machine
         machine.busy(True)
         try:
             arrived = time.monotonic()
             deadline = deadline_of(ask, arrived)
-            if not self.voice().done():
+            if not self.model_ready().done():
                 refuse_waiting(ask, why_waiting(self.client))
                 until = None if deadline is None else loop_time(deadline)
-                async for percent in arriving(self.voice(), self.client, until):
+                async for percent in arriving(self.model_ready(), self.client, until):
                     yield Waiting("model", percent, WHOLE)
-            voice = await self._spoken(deadline)
-            prepared = await within(deadline, self.preparing.prepare(ask, voice), lambda: "the codex is being counted")
+            chat_model = await self._ready_model(deadline)
+            prepared = await within(
+                deadline, self.preparer.prepare(ask, chat_model), lambda: "the codex is being counted"
+            )
             refuse_blind(prepared)
             refuse_other_floor(prepared.decision)
             await self._refuse_cold_floor(prepared)
-            async for event in self._run(prepared, voice, arrived, deadline):
+            async for event in self._run(prepared, chat_model, arrived, deadline):
                 yield event
         finally:
             machine.busy(False)
 
-    async def _spoken(self, deadline: float | None) -> ChatModel:
-        voice: ChatModel = await within(deadline, self.voice(), lambda: why_waiting(self.client))
-        return voice
+    async def _ready_model(self, deadline: float | None) -> ChatModel:
+        ready: ChatModel = await within(deadline, self.model_ready(), lambda: why_waiting(self.client))
+        return ready
 
     async def _refuse_cold_floor(self, prepared: PreparedQuestion) -> None:
-        """For who will not wait. A floor that a tier keeps stands: it is restored with the answer, and not computed."""
+        """Refuses a client that does not wait. A floor in a checkpoint counts as computed: the answer restores it."""
         if prepared.ask.wait:
             return
         prompt = prepared.composed.assembled
-        with self.preparing.shelf.floors.held(prompt.floor, prepared.place, asked=False):
+        with self.preparer.codices.floors.held(prompt.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
-        if matched.length < prompt.floor.tokens and prepared.standing is not None:
+        if matched.length < prompt.floor.tokens and prepared.codex_state is not None:
             raise NotReady(
-                f"the prefix of {prepared.standing.name} is not computed yet: {matched.length:,} of "
-                f"{prompt.floor.tokens:,} tokens stand",
+                f"the prefix of {prepared.codex_state.name} is not computed yet: {matched.length:,} of "
+                f"{prompt.floor.tokens:,} tokens are",
                 "ask without --no-wait to wait for it",
                 retry_after=2.0,
             )
 
     async def _run(
-        self, prepared: PreparedQuestion, voice: ChatModel, arrived: float, deadline: float | None
+        self, prepared: PreparedQuestion, chat_model: ChatModel, arrived: float, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
-        heard = RunState()
+        state = RunState()
         ids: dict[str, bytes] = {}
-        model = self._model(prepared, voice, ids)
-        with self.preparing.shelf.floors.held(prepared.composed.assembled.floor, prepared.place):
+        model = self._model(prepared, chat_model, ids)
+        with self.preparer.codices.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
             async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
-                    events, deadline, lambda: heard.first_token > 0, lambda: self.client.reason
+                    events, deadline, lambda: state.first_token > 0, lambda: self.client.reason
                 ):
-                    told = self._told(event, heard, prepared)
-                    if told is not None:
-                        yield told
-        assert heard.finished is not None
-        citations = citations_of(heard.finished.text, sources_of(prepared, heard.finished))
+                    shown = self._event_of(event, state, prepared)
+                    if shown is not None:
+                        yield shown
+        assert state.finished is not None
+        citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         if outdated:
             prepared = replace(prepared, unseen=(*prepared.unseen, outdated))
-        yield self._answered(prepared, heard, arrived, ids, citations)
+        yield self._answered(prepared, state, arrived, ids, citations)
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
-        if prepared.standing is None:
+        if prepared.codex_state is None:
             return ""
         shown = {one.path for one in prepared.turn.state.evidence}
-        return self.outdated(prepared.standing.name, sorted({one.path for one in citations if one.valid} - shown))
+        return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: PreparedQuestion, voice: ChatModel, ids: dict[str, bytes]) -> EngineModel:
+    def _model(self, prepared: PreparedQuestion, chat_model: ChatModel, ids: dict[str, bytes]) -> EngineModel:
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
-            voice.tokens.learn(text, generated)
+            chat_model.tokens.learn(text, generated)
 
         async def compose(ctx: Any) -> InferenceRequest:
             running = ctx.deps.running
-            composed = await voice.composer.compose(ctx, prepared.ask.think) if running else prepared.composed
+            composed = await chat_model.composer.compose(ctx, prepared.ask.think) if running else prepared.composed
             return InferenceRequest(
                 prompt=composed.assembled,
                 owner=prepared.ask.principal.uid,
                 max_tokens=prepared.max_tokens,
                 sampling=prepared.sampling,
                 stop=prepared.stop,
-                calls=bool(voice.tools),
-                thinking=voice.opens_thought,
+                calls=bool(chat_model.tools),
+                thinking=chat_model.opens_thought,
             )
 
         return EngineModel(self.model_name, self.inference, compose, learn)
 
-    def _told(self, event: object, heard: RunState, prepared: PreparedQuestion) -> AskEvent | None:
-        if isinstance(event, Admitted) and heard.admitted is None:
-            heard.admitted = event
+    def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
+        if isinstance(event, Admitted) and state.admitted is None:
+            state.admitted = event
         elif isinstance(event, PrefillProgress):
             floor = prepared.composed.assembled.floor.tokens
-            phase, codex = "floor" if event.done < floor else "prompt", prepared.standing
+            phase, codex = "floor" if event.done < floor else "prompt", prepared.codex_state
             left = prompt_s(self.client.snapshot.counters, event.done, event.total)
             return Waiting(phase, event.done, event.total, codex.name if codex else "", left)
         elif isinstance(event, Finished):
-            heard.finished = event
+            state.finished = event
         elif isinstance(event, Text | Thought | ToolCall):
-            heard.first_token = heard.first_token or time.monotonic()
+            state.first_token = state.first_token or time.monotonic()
             return event
         return None
 
@@ -210,18 +216,18 @@ class Answers:
     def _answered(
         self,
         prepared: PreparedQuestion,
-        heard: RunState,
+        state: RunState,
         arrived: float,
         ids: dict[str, bytes],
         citations: tuple[Citation, ...],
     ) -> Answered:
-        assert heard.finished is not None
-        prepared = self.keeping.kept(prepared, heard.finished, ids)
+        assert state.finished is not None
+        prepared = self.store.saved(prepared, state.finished, ids)
         now = time.monotonic()
-        first = ((heard.first_token or now) - arrived) * 1000
-        completions = heard.finished.completions
+        first = ((state.first_token or now) - arrived) * 1000
+        completions = state.finished.completions
         timings = report.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
-        reuse = report.true_reuse(heard.admitted, completions)
+        reuse = report.true_reuse(state.admitted, completions)
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse).model_copy(
             update={
@@ -231,9 +237,9 @@ class Answers:
                 "citations": citations,
             }
         )
-        self.preparing.shelf.answered(prepared.place, used_of(citations, prepared.turn.state.evidence))
+        self.preparer.codices.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
         return Answered(
-            finish_reason=heard.finished.finish_reason,
+            finish_reason=state.finished.finish_reason,
             lore=lore,
             prompt_tokens=lore.prompt.tokens,
             cached_tokens=lore.prompt.cached,
@@ -241,21 +247,22 @@ class Answers:
         )
 
     def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse]) -> Lore:
-        prompt, standing = prepared.composed.assembled, prepared.standing
+        prompt, codex_state = prepared.composed.assembled, prepared.codex_state
         gpu = self.client.info is not None and self.client.info.device != "CPU"
         parts = report.placed(reuse, gpu=gpu)
-        machine = self.preparing.machine
+        machine = self.preparer.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
-        told = prepared.served.notice
+        served = prepared.served.notice
         return Lore(
             session=prepared.session.name if prepared.session else None,
             began=prepared.began,
+            not_kept=prepared.not_kept,
             model=self.model_name,
             notice=self.notice,
-            notices=tuple(dict.fromkeys(filter(None, (*report.not_used(prepared.ask), told, *prepared.unseen)))),
+            notices=tuple(dict.fromkeys(filter(None, (*report.not_used(prepared.ask), served, *prepared.unseen)))),
             identity=prepared.served.state(),
-            codex=standing.state(indexing=prepared.indexing) if standing else None,
+            codex=codex_state.state(indexing=prepared.indexing) if codex_state else None,
             strategy=report.strategy_state(prepared.decision),
             blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
@@ -273,20 +280,20 @@ class Answers:
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
         """What would be done, and nothing done. Raises LoreError."""
-        if not self.voice().done():
+        if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
-        voice = await self._spoken(deadline_of(ask, time.monotonic()))
-        prepared = await self.preparing.prepare(ask, voice)
+        chat_model = await self._ready_model(deadline_of(ask, time.monotonic()))
+        prepared = await self.preparer.prepare(ask, chat_model)
         assembled = prepared.composed.assembled
-        with self.preparing.shelf.floors.held(assembled.floor, prepared.place, asked=False):
+        with self.preparer.codices.floors.held(assembled.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
         lore = self._lore(prepared, matched.reuse)
-        report = plan_report(prepared, lore, self.client.snapshot, self.preparing.machine.budget)
-        return report | ({"text": prepared.composed.text} if prompt else {})
+        planned = plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget)
+        return planned | ({"text": prepared.composed.text} if prompt else {})
 
 
 def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     """What the answer was shown."""
-    standing = prepared.standing
-    ground = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
-    return ground if standing is None else replace(ground, log=standing.log, files=standing.files)
+    codex_state = prepared.codex_state
+    sources = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
+    return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)

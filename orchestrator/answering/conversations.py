@@ -91,27 +91,27 @@ def _beside(turn: TurnView) -> str:
     return "" if beside == Artifacts() else beside.model_dump_json()
 
 
-def codex_of(conversation: Conversation, standing: CodexState | None) -> CodexView | None:
+def codex_of(conversation: Conversation, codex_state: CodexState | None) -> CodexView | None:
     """A running conversation keeps the generation that it began with, while that still stands; a new one has the newest."""
-    if standing is None:
+    if codex_state is None:
         return None
     kept = conversation.codex
-    same = kept is not None and kept.generation == standing.view.generation and kept.tier == standing.view.tier
-    return kept if same else standing.view
+    same = kept is not None and kept.generation == codex_state.view.generation and kept.tier == codex_state.view.tier
+    return kept if same else codex_state.view
 
 
-def news_for(conversation: Conversation, standing: CodexState | None) -> tuple[AmendmentView, ...]:
+def news_for(conversation: Conversation, codex_state: CodexState | None) -> tuple[AmendmentView, ...]:
     """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
-    if standing is None or codex_of(conversation, standing) is standing.view:
+    if codex_state is None or codex_of(conversation, codex_state) is codex_state.view:
         return ()
     told = max((one.number for one in told_amendments(conversation)), default=0)
-    return tuple(one for one in standing.view.amendments if one.number > told)
+    return tuple(one for one in codex_state.view.amendments if one.number > told)
 
 
-def told_anew(conversation: Conversation, standing: CodexState | None) -> StateView:
+def told_anew(conversation: Conversation, codex_state: CodexState | None) -> StateView:
     """The conversation's State. Where it moves to another generation, or is taken up again, its Codex block tells all that
     changed: what earlier turns were told of is older, and would be read as replacing what stands there now."""
-    state, view = conversation.state, codex_of(conversation, standing)
+    state, view = conversation.state, codex_of(conversation, codex_state)
     if view is conversation.codex or not any(turn.amendments for turn in state.turns):
         return state
     return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})

@@ -62,7 +62,7 @@ class PreparedQuestion:
     composed: Composed
     task: TaskMatch
     decision: Decision
-    standing: CodexState | None
+    codex_state: CodexState | None
     session: Session | None
     conversation: Conversation
     served: ServingIdentity
@@ -76,10 +76,11 @@ class PreparedQuestion:
     indexing: bool = False
     renewed: str = ""
     began: bool = False  # the session, with this question
+    not_kept: str = ""  # why the turn could not be saved
     assemble_ms: float = 0.0
 
     @property
-    def place(self) -> FloorKey:
+    def floor_key(self) -> FloorKey:
         """Whose floor it stands on."""
         return FloorKey.of(self.turn.codex, self.turn.identity)
 
@@ -89,7 +90,7 @@ class Preparer:
     """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
     built-in one, whose answers are not drawn by chance."""
 
-    shelf: Codices
+    codices: Codices
     sessions: SessionStore
     conversations: Conversations
     machine: Machine
@@ -99,35 +100,37 @@ class Preparer:
     fresh: Callable[[str], Freshness]
     greedy: bool
 
-    async def prepare(self, ask: Ask, voice: ChatModel) -> PreparedQuestion:
+    async def prepare(self, ask: Ask, chat_model: ChatModel) -> PreparedQuestion:
         """Raises LoreError. Changes nothing."""
         question, earlier, system = split(ask.messages)
-        session, standing = await self._codex_and_session(ask)
-        conversation = self._conversation(ask, session, standing, earlier, voice)
+        session, codex_state = await self._codex_and_session(ask)
+        conversation = self._conversation(ask, session, codex_state, earlier, chat_model)
         raised = time.monotonic()
-        where = await asyncio.to_thread(pointed, ask.client, standing, self._text_now) if pointing(ask.client) else None
-        served = await self.shelf.served(standing, ask.identity)
-        turn, why = self._turn(ask, question, system, conversation, standing, served.view, voice, where)
+        where = (
+            await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now) if pointing(ask.client) else None
+        )
+        served = await self.codices.served(codex_state, ask.identity)
+        turn, why = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
         turn, gone = within_reach(turn, Reach(self.claims.depth, self.machine.grant.window))
-        composed = await voice.composer.compose(context_of(turn), ask.think)
+        composed = await chat_model.composer.compose(context_of(turn), ask.think)
         task = classify(question, ask.frame or "")
-        decision = self._decide(ask, question, task, standing, composed, voice)
-        gathered = await self._evidence(decision, turn, voice)
+        decision = self._decide(ask, question, task, codex_state, composed, chat_model)
+        gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
-            composed = await voice.composer.compose(context_of(turn), ask.think)
+            composed = await chat_model.composer.compose(context_of(turn), ask.think)
         grant = self.machine.grant
         limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
-        fresh = self.fresh(standing.name) if standing is not None else None
+        fresh = self.fresh(codex_state.name) if codex_state is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
-        within = await governed(turn, voice.composer, voice.tokens, limits, ask.think, composed, gone)
+        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, ask.think, composed, gone)
         return PreparedQuestion(
             ask=ask,
             turn=within.turn,
             composed=within.composed,
             task=task,
             decision=decision,
-            standing=standing,
+            codex_state=codex_state,
             session=session,
             conversation=conversation,
             served=served,
@@ -135,7 +138,7 @@ class Preparer:
             selection=where.selection if where is not None else None,
             max_tokens=min(ask.max_tokens, grant.window - within.composed.assembled.tokens),
             sampling=sampling_of(ask, self.greedy),
-            stop=(*ask.stop, *voice.stop),
+            stop=(*ask.stop, *chat_model.stop),
             actions=(*within.actions, *unseen),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
@@ -148,15 +151,15 @@ class Preparer:
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None]:
         session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
-        candidates = await self.shelf.candidates(ask.codex, ask.client.get("cwd", ""))
+        candidates = await self.codices.candidates(ask.codex, ask.client.get("cwd", ""))
         if not candidates and ask.codex is None and kept is None:
             name = None  # nothing is loaded: the bare model answers, and the footer says so
         else:
             name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
-        standing = await self.shelf.standing(name) if name is not None else None
+        codex_state = await self.codices.standing(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)
-        return session, standing
+        return session, codex_state
 
     def _last_session(self, ask: Ask, codex: str | None) -> Session:
         last = self.sessions.last_of(ask.principal.uid, codex)
@@ -169,14 +172,14 @@ class Preparer:
         self,
         ask: Ask,
         session: Session | None,
-        standing: CodexState | None,
+        codex_state: CodexState | None,
         earlier: Sequence[Message],
-        voice: ChatModel,
+        chat_model: ChatModel,
     ) -> Conversation:
         if session is not None:
             kept = self.conversations.get(session_key(session.id))
-            return kept or Conversation(state_of_session(self.sessions.turns(session.id), voice.tokens))
-        kept = self.conversations.get(key_of(ask.principal.uid, standing.name if standing else None, earlier))
+            return kept or Conversation(state_of_session(self.sessions.turns(session.id), chat_model.tokens))
+        kept = self.conversations.get(key_of(ask.principal.uid, codex_state.name if codex_state else None, earlier))
         return kept or Conversation(state_of_messages(earlier))
 
     # -- the context
@@ -187,25 +190,25 @@ class Preparer:
         question: str,
         system: tuple[str, ...],
         conversation: Conversation,
-        standing: CodexState | None,
+        codex_state: CodexState | None,
         identity: IdentityView,
-        voice: ChatModel,
+        chat_model: ChatModel,
         where: Pointed | None,
     ) -> tuple[TurnContext, str]:
         sigil = sigil_of(ask.principal)
         client_tools = tuple(tool_view(tool) for tool in ask.tools)
-        tools = [tool.name for tool in voice.tools] or None
+        tools = [tool.name for tool in chat_model.tools] or None
         now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
         renewal = renewed(conversation.environment, now)
         given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
-        state = told_anew(conversation, standing).model_copy(
-            update={"attachments": attachments, "amendments": news_for(conversation, standing)}
+        state = told_anew(conversation, codex_state).model_copy(
+            update={"attachments": attachments, "amendments": news_for(conversation, codex_state)}
         )
         turn = TurnContext(
             identity=identity,
             sigil=sigil,
-            codex=codex_of(conversation, standing),
+            codex=codex_of(conversation, codex_state),
             environment=renewal.environment,
             state=state,
             query=question,
@@ -213,7 +216,7 @@ class Preparer:
         return turn, renewal.why
 
     def _text_now(self, path: str, digest: str) -> str:
-        return self.shelf.library.told_document(path, digest).text
+        return self.codices.library.told_document(path, digest).text
 
     # -- how
 
@@ -222,9 +225,9 @@ class Preparer:
         ask: Ask,
         question: str,
         task: TaskMatch,
-        standing: CodexState | None,
+        codex_state: CodexState | None,
         composed: Composed,
-        voice: ChatModel,
+        chat_model: ChatModel,
     ) -> Decision:
         window = self.machine.grant.window
         asked = QuestionFigures(
@@ -232,24 +235,29 @@ class Preparer:
             window=window,
             used=min(window, composed.assembled.tokens + promised(ask, window)),
             because=task.because,
-            tools=frozenset(tool.name for tool in voice.tools),
-            documents=named_documents(question, [entry.path for entry in standing.generation.entries])
-            if standing is not None
+            tools=frozenset(tool.name for tool in chat_model.tools),
+            documents=named_documents(question, [entry.path for entry in codex_state.generation.entries])
+            if codex_state is not None
             else (),
         )
-        floor = standing.floor() if standing is not None else None
+        floor = codex_state.floor() if codex_state is not None else None
         room = self.machine.room(composed.assembled.blocks[0].tokens)
         return decide(
-            floor, asked, self.strategy, forced=ask.strategy, sizes=standing.sizes if standing else None, room=room
+            floor,
+            asked,
+            self.strategy,
+            forced=ask.strategy,
+            sizes=codex_state.sizes if codex_state else None,
+            room=room,
         )
 
-    async def _evidence(self, decision: Decision, turn: TurnContext, voice: ChatModel) -> Gathered:
+    async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
         told = [one for earlier in turn.state.turns for one in earlier.evidence]
         return await gather(
             self.searcher,
-            voice.tokens,
+            chat_model.tokens,
             turn.codex.name,
             turn.query,
             min(decision.retrieval_budget, PREFETCH),
@@ -324,12 +332,19 @@ def refuse_other_floor(decision: Decision) -> None:
 
 def refuse_blind(prepared: PreparedQuestion) -> None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
-    standing, state = prepared.standing, prepared.turn.state
+    codex_state, state = prepared.codex_state, prepared.turn.state
     told = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
     searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
-    if standing is None or standing.decision.tier is Coverage.FULL or told or not searched or prepared.gathered.found:
+    if (
+        codex_state is None
+        or codex_state.decision.tier is Coverage.FULL
+        or told
+        or not searched
+        or prepared.gathered.found
+    ):
         return
     raise NotFound(
-        f"nothing in {standing.name} answers to this question, and only its {standing.decision.tier} stands in the prefix",
+        f"nothing in {codex_state.name} answers to this question, "
+        f"and only its {codex_state.decision.tier} stands in the prefix",
         "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
     )

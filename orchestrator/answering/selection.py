@@ -34,13 +34,13 @@ class Pointed:
     selection: Passage | None = None
 
 
-def pointed(client: Mapping[str, str], standing: CodexState | None, read: Read) -> Pointed | None:
+def pointed(client: Mapping[str, str], codex_state: CodexState | None, read: Read) -> Pointed | None:
     """`read` gives the text of a path and digest, and may raise CodexError. For a worker thread."""
     file, marked = " ".join(client.get("file", "").split()), client.get("selection", "")
     if not file and not marked.strip():
         return None  # blanks
-    path = standing.files.meant(file) if standing is not None and file else None
-    text = text_of(path, standing, read) if path and standing is not None and marked.strip() else ""
+    path = codex_state.files.meant(file) if codex_state is not None and file else None
+    text = text_of(path, codex_state, read) if path and codex_state is not None and marked.strip() else ""
     lines, marked = lines_of(marked, text), marked.strip("\n")
     found = Passage(path, lines[0], marked) if path and lines else None
     return Pointed(AttachmentView(name=NAME, text=words(path or file, marked, lines)), found)
@@ -59,9 +59,9 @@ def words(file: str, selection: str, lines: tuple[int, int] | None) -> str:
     return f"{opened} Selected is{place}:\n\n{selection}".lstrip()
 
 
-def text_of(path: str, standing: CodexState, read: Read) -> str:
+def text_of(path: str, codex_state: CodexState, read: Read) -> str:
     """The file as it is now; '' where it is gone or no longer kept."""
-    digest = effective(standing.generation.digests(), standing.log).get(path)
+    digest = effective(codex_state.generation.digests(), codex_state.log).get(path)
     try:
         return read(path, digest) if digest else ""
     except CodexError:

@@ -266,7 +266,9 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
     strategy = strategy_part(lore.get("strategy", {})) if lore.get("codex") else ""  # without one there is none to take
     parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model]
     lines = [" · ".join(part for part in parts if part)]
-    if lore.get("session"):
+    if lore.get("not_kept"):
+        lines.append(f"this turn was not saved: {lore['not_kept']}")
+    elif lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
     lines += citation_lines(lore.get("citations", ()))
     lines += lore.get("notices", ())

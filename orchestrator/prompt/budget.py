@@ -1,9 +1,13 @@
-"""A turn within its budget: what has to go goes in the declared order and is named, or the turn is refused with numbers.
+"""A turn within its budget: what does not fit is taken away in the declared order and named, or the turn is refused.
 
-    compose → fits? done
-    claims → settle → take away what the verdicts say → compose again
+    within_reach → compose → fits? done
+    claims → settle → shorten by the verdicts → compose again
 
-Nothing is ever cut silently: what went is told in `lore.governor.actions`. Knows no engine.
+    ├── left out ──┼── the last `depth` exchanges, of `messages` in all ──┼── the question
+
+An exchange is a question with its answers. Nothing is cut silently: `lore.governor.actions` names what was taken.
+Amendments of the codex and files of the user outlive the turn that they came with: they move to the next turn that stays.
+Knows no engine.
 """
 
 from collections import Counter
@@ -14,11 +18,27 @@ from typing import TypeVar
 from formatters.context import AmendmentView, AttachmentView, KarmaView, StateView, TurnContext, TurnView
 from governor.ctc import Action, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.claims import SourcedClaim, SourceKind, entries_of, exchanges_of, result_stub, stub_of
+from orchestrator.prompt.claims import SourcedClaim, SourceKind, claims_of, exchanges_of, result_stub, stub_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
 from orchestrator.prompt.evidence import TokenCounter
 
 TRIES = 3  # a shorter context is also written a little differently: the sum is checked on what is really sent
+NAMED_ONE_BY_ONE = 8  # things of one kind; more are named together
+
+_HasArtifacts = TypeVar("_HasArtifacts", TurnView, StateView)
+_Loss = tuple[SourcedClaim, Verdict]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The most of a conversation that is written and tokenised. `depth`: exchanges, None for no limit.
+
+    Each message takes a token at least, of its words or of the template around them. A conversation with more messages
+    than the window has tokens is cut here, before thousands of turns are written that no model reads.
+    """
+
+    depth: int | None
+    messages: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +48,21 @@ class Governed:
     turn: TurnContext
     composed: Composed
     actions: tuple[str, ...] = ()
+
+
+def within_reach(turn: TurnContext, reach: Reach) -> tuple[TurnContext, int]:
+    """The context with its last exchanges, and how many older ones were left out."""
+    messages = Counter(exchanges_of(turn.state))
+    kept = written = 0
+    for exchange in sorted(messages, reverse=True)[: reach.depth]:
+        written += messages[exchange]
+        if written > reach.messages:
+            break
+        kept += 1
+    gone = len(messages) - kept
+    if not gone:
+        return turn, 0
+    return turn.model_copy(update={"state": _shorter_state(turn.state, range(gone))}), gone
 
 
 async def governed(
@@ -45,17 +80,17 @@ async def governed(
     """
     composed = composed or await composer.compose(context_of(turn), think)
     if _fits(turn, composed, limits):
-        return Governed(turn, composed, told_gone(gone))
-    entries = await entries_of(turn, composed, tokens, gone)
+        return Governed(turn, composed, _gone_reported(gone))
+    claims = await claims_of(turn, composed, tokens, gone)
     allowed = limits
     for _ in range(TRIES):
-        settlement = settle([entry.claim for entry in entries], allowed)
+        settlement = settle([one.claim for one in claims], allowed)
         if settlement.refusal is not None:
             raise OverBudget(settlement.refusal.sentence, settlement.refusal.hint)
-        now = shortened(turn, entries, settlement)
-        composed = await composer.compose(context_of(now), think)
-        if _fits(now, composed, limits):
-            return Governed(now, composed, (*told_gone(gone), *told(entries, settlement, gone)))
+        shorter = shortened(turn, claims, settlement)
+        composed = await composer.compose(context_of(shorter), think)
+        if _fits(shorter, composed, limits):
+            return Governed(shorter, composed, (*_gone_reported(gone), *losses_reported(claims, settlement, gone)))
         allowed = replace(allowed, tokens=allowed.tokens - max(0, composed.assembled.tokens - limits.tokens))
     raise OverBudget(
         f"the prompt needs {composed.assembled.tokens:,} tokens and {limits.tokens:,} can be held",
@@ -65,30 +100,29 @@ async def governed(
 
 def _fits(turn: TurnContext, composed: Composed, limits: PromptLimits) -> bool:
     depth = max(exchanges_of(turn.state), default=-1) + 1
-    if depth > limits.depth or composed.characters > limits.characters:
+    if (limits.depth is not None and depth > limits.depth) or composed.characters > limits.characters:
         return False
     return composed.assembled.tokens <= limits.tokens
 
 
-Artful = TypeVar("Artful", TurnView, StateView)
+# -- the shorter context
 
 
-def shortened(turn: TurnContext, entries: Iterable[SourcedClaim], settlement: Settlement) -> TurnContext:
+def shortened(turn: TurnContext, claims: Iterable[SourcedClaim], settlement: Settlement) -> TurnContext:
     """The context without what the verdicts took."""
-    cut = [entry.place for entry, verdict in zip(entries, settlement.verdicts, strict=True) if _lost(verdict)]
-    gone = {place.at for place in cut if place.what is SourceKind.EXCHANGE}
-    stubbed = {(place.turn, place.at) for place in cut if place.what is SourceKind.TOLD}
-    results = {place.turn for place in cut if place.what is SourceKind.RESULT}
-    left_out = {place.at for place in cut if place.what is SourceKind.EVIDENCE}
-    forgotten = {(place.name, place.at) for place in cut if place.what is SourceKind.MEMORY}
+    cut = [one.source for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict)]
+    gone = {source.at for source in cut if source.kind is SourceKind.EXCHANGE}
+    stubbed = {(source.turn, source.at) for source in cut if source.kind is SourceKind.EARLIER_EVIDENCE}
+    results = {source.turn for source in cut if source.kind is SourceKind.RESULT}
+    left_out = {source.at for source in cut if source.kind is SourceKind.EVIDENCE}
+    forgotten = {(source.name, source.at) for source in cut if source.kind is SourceKind.MEMORY}
     state = _shorter_state(turn.state, gone, stubbed, results, left_out)
     karma = _shorter_karma(turn.karma, forgotten) if forgotten else turn.karma
     return turn.model_copy(update={"state": state, "karma": karma})
 
 
-def without(turn: TurnContext, exchanges: Collection[int]) -> TurnContext:
-    """The context without these questions that are over and their answers."""
-    return turn.model_copy(update={"state": _shorter_state(turn.state, exchanges)})
+def _lost(verdict: Verdict) -> bool:
+    return verdict.action is not Action.KEEP
 
 
 def _shorter_karma(karma: KarmaView, forgotten: set[tuple[str, int]]) -> KarmaView:
@@ -110,19 +144,19 @@ def _shorter_state(
 ) -> StateView:
     kept: list[TurnView] = []
     carried = _Carried()
-    for place, (turn, exchange) in enumerate(zip(state.turns, exchanges_of(state), strict=True)):
+    for number, (turn, exchange) in enumerate(zip(state.turns, exchanges_of(state), strict=True)):
         if exchange in gone:
             carried.take(turn)
             continue
-        evidence = tuple(stub_of(one) if (place, rank) in stubbed else one for rank, one in enumerate(turn.evidence))
-        text = result_stub(turn.text) if place in results else turn.text
+        evidence = tuple(stub_of(one) if (number, rank) in stubbed else one for rank, one in enumerate(turn.evidence))
+        text = result_stub(turn.text) if number in results else turn.text
         kept.append(carried.into(turn.model_copy(update={"evidence": evidence, "text": text})))
     evidence = tuple(one for rank, one in enumerate(state.evidence) if rank not in left_out)
     return carried.into(state.model_copy(update={"turns": tuple(kept), "evidence": evidence}))
 
 
 class _Carried:
-    """What must outlive the turn that it came with: news of the codex, and files that the user gave."""
+    """What outlives the turn that it came with: amendments of the codex, and files that the user gave."""
 
     def __init__(self) -> None:
         self._amendments: list[AmendmentView] = []
@@ -132,7 +166,7 @@ class _Carried:
         self._amendments.extend(turn.amendments)
         self._attachments.extend(turn.attachments)
 
-    def into(self, one: Artful) -> Artful:
+    def into(self, one: _HasArtifacts) -> _HasArtifacts:
         if not (self._amendments or self._attachments):
             return one
         amendments, attachments = (*self._amendments, *one.amendments), (*self._attachments, *one.attachments)
@@ -140,11 +174,7 @@ class _Carried:
         return one.model_copy(update={"amendments": amendments, "attachments": attachments})
 
 
-def _lost(verdict: Verdict) -> bool:
-    return verdict.action is not Action.KEEP
-
-
-FEW = 8  # things of one kind that are told one by one
+# -- what was taken away, in sentences: few ones, however much it was
 
 # The rows that shorten say how; what has no shorter form went whole, and its sentence must not claim otherwise.
 _WHOLE = {"memories to micro": "memories", "older turns into a gist": "older turns"}
@@ -152,48 +182,44 @@ _MANY = {
     SourceKind.FIXED: "parts",
     SourceKind.MEMORY: "memories",
     SourceKind.EXCHANGE: "turns",
-    SourceKind.TOLD: "passages of earlier turns",
+    SourceKind.EARLIER_EVIDENCE: "passages of earlier turns",
     SourceKind.RESULT: "tool results of earlier turns",
     SourceKind.EVIDENCE: "passages",
 }
 
-_Loss = tuple[SourcedClaim, Verdict]
 
-
-def told_gone(turns: int) -> tuple[str, ...]:
+def _gone_reported(turns: int) -> tuple[str, ...]:
     """The oldest turns, which were never counted."""
-    if not turns:
-        return ()
-    return (f"{_turns(1, turns)} left out (older than what may stand in a prompt)",)
+    return (f"{_turns(1, turns)} left out (older than what a prompt may hold)",) if turns else ()
 
 
-def told(entries: Iterable[SourcedClaim], settlement: Settlement, gone: int = 0) -> tuple[str, ...]:
+def losses_reported(claims: Iterable[SourcedClaim], settlement: Settlement, gone: int = 0) -> tuple[str, ...]:
     """What each claim lost: turns together, and what is many of its kind. `gone`: turns before the first of these."""
     alike: dict[tuple[SourceKind, Action, str], list[_Loss]] = {}
-    for entry, verdict in zip(entries, settlement.verdicts, strict=True):
-        if verdict.action is not Action.KEEP:
-            alike.setdefault((entry.place.what, verdict.action, verdict.reason), []).append((entry, verdict))
+    for one, verdict in zip(claims, settlement.verdicts, strict=True):
+        if _lost(verdict):
+            alike.setdefault((one.source.kind, verdict.action, verdict.reason), []).append((one, verdict))
     return tuple(sentence for losses in alike.values() for sentence in _sentences(losses, gone))
 
 
 def _sentences(losses: Sequence[_Loss], gone: int) -> Iterator[str]:
-    what = losses[0][0].place.what
-    if len(losses) > (1 if what is SourceKind.EXCHANGE else FEW):
-        yield _sentence(_together(what, losses, gone), losses)
+    kind = losses[0][0].source.kind
+    if len(losses) > (1 if kind is SourceKind.EXCHANGE else NAMED_ONE_BY_ONE):
+        yield _sentence(_together(kind, losses, gone), losses)
     else:
-        yield from (_sentence(entry.claim.id, [(entry, verdict)]) for entry, verdict in losses)
+        yield from (_sentence(one.claim.id, [(one, verdict)]) for one, verdict in losses)
 
 
-def _together(what: SourceKind, losses: Sequence[_Loss], gone: int) -> str:
-    first, last = losses[0][0].place.at + 1, losses[-1][0].place.at + 1
-    if what is SourceKind.EXCHANGE and last - first + 1 == len(losses):
+def _together(kind: SourceKind, losses: Sequence[_Loss], gone: int) -> str:
+    first, last = losses[0][0].source.at + 1, losses[-1][0].source.at + 1
+    if kind is SourceKind.EXCHANGE and last - first + 1 == len(losses):
         return _turns(gone + first, gone + last)
-    return f"{len(losses):,} {_MANY[what]}"
+    return f"{len(losses):,} {_MANY[kind]}"
 
 
 def _sentence(name: str, losses: Sequence[_Loss]) -> str:
     left = sum(verdict.tokens for _, verdict in losses)
-    saved = sum(entry.claim.tokens for entry, _ in losses) - left
+    saved = sum(one.claim.tokens for one, _ in losses) - left
     verdict = losses[0][1]
     if verdict.action is Action.DROP:
         return f"{name} left out, {saved:,} tokens saved ({_WHOLE.get(verdict.reason, verdict.reason)})"
@@ -202,24 +228,3 @@ def _sentence(name: str, losses: Sequence[_Loss]) -> str:
 
 def _turns(first: int, last: int) -> str:
     return f"turn {first:,}" if first == last else f"turns {first:,} to {last:,}"
-
-
-@dataclass(frozen=True)
-class Reach:
-    """The most that may stand before a question."""
-
-    depth: int
-    messages: int
-
-
-def within_reach(turn: TurnContext, reach: Reach) -> tuple[TurnContext, int]:
-    """The context with its last exchanges, and how many older ones were left out."""
-    messages = Counter(exchanges_of(turn.state))
-    kept = room = 0
-    for exchange in sorted(messages, reverse=True)[: reach.depth]:
-        room += messages[exchange]
-        if room > reach.messages:
-            break
-        kept += 1
-    gone = len(messages) - kept
-    return (without(turn, range(gone)), gone) if gone else (turn, 0)

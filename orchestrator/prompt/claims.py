@@ -1,11 +1,11 @@
-"""What of a prompt wants room: every item as a claim on the budget, and what in the turn's context it stands for.
+"""The claims of a prompt on its budget, and what in the turn's context each of them stands for.
 
     floor                     one claim, pinned: a question never changes the floor
     Environment, template     instructions
     Karma                     a memory for each entry, last ones first; constraints, pinned and verbatim ones stay
     State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
     State, this turn          evidence, lowest rank first; attachments and amendments are pinned
-    Query                     pinned, with what the running turn has said since
+    Query                     pinned, with what the running turn added since
 
 Tokens are exact: together they are those of the prompt. Knows no limit and makes no decision.
 """
@@ -33,7 +33,7 @@ class SourceKind(Enum):
     FIXED = auto()  # nothing that could be taken away
     MEMORY = auto()  # an entry under a heading of Karma
     EXCHANGE = auto()  # a question that is over, with its answers
-    TOLD = auto()  # a passage of evidence in a closed turn
+    EARLIER_EVIDENCE = auto()  # a passage of evidence in a closed turn
     RESULT = auto()  # a tool's result in a closed turn
     EVIDENCE = auto()  # a passage fetched for this question
 
@@ -42,7 +42,7 @@ class SourceKind(Enum):
 class ClaimSource:
     """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: a heading."""
 
-    what: SourceKind = SourceKind.FIXED
+    kind: SourceKind = SourceKind.FIXED
     turn: int = 0
     at: int = 0
     name: str = ""
@@ -51,10 +51,10 @@ class ClaimSource:
 @dataclass(frozen=True)
 class SourcedClaim:
     claim: Claim
-    place: ClaimSource
+    source: ClaimSource
 
 
-async def entries_of(turn: TurnContext, composed: Composed, tokens: TokenCounter, gone: int = 0) -> list[SourcedClaim]:
+async def claims_of(turn: TurnContext, composed: Composed, tokens: TokenCounter, gone: int = 0) -> list[SourcedClaim]:
     """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
     rest = [part for part in _parts(composed) if part.block not in FLOOR]
     counts = await tokens.count([part.text for part in rest if part.item])
@@ -64,7 +64,7 @@ async def entries_of(turn: TurnContext, composed: Composed, tokens: TokenCounter
         sorter.take(part, count)
     literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
     template = _fixed("chat template", literals, sum(len(part.text) for part in rest if not part.item))
-    return [_floor(composed), template, *sorter.entries()]
+    return [_floor(composed), template, *sorter.claims()]
 
 
 def exchanges_of(state: StateView) -> list[int]:
@@ -91,21 +91,21 @@ class _Sorter:
 
     def __init__(self, state: StateView, stubs: dict[str, int], gone: int) -> None:
         self._state = state
-        self._first = gone + 1  # the number of the first turn that is left, as it is told
+        self._first = gone + 1  # the number of the first turn that is left, as sentences name it
         self._stubs = stubs
         self._exchanges = exchanges_of(state)
         self._found: dict[ClaimSource, list[tuple[Item, int]]] = {}
 
     def take(self, part: PromptPart, count: int) -> None:
         assert part.item is not None
-        place = self._place(part.block, part.item)
-        self._found.setdefault(place, []).append((part.item, count))
+        source = self._source_of(part.block, part.item)
+        self._found.setdefault(source, []).append((part.item, count))
 
-    def entries(self) -> list[SourcedClaim]:
+    def claims(self) -> list[SourcedClaim]:
         found = enumerate(self._found.items())
-        return [SourcedClaim(self._claim(place, items, order), place) for order, (place, items) in found]
+        return [SourcedClaim(self._claim(source, items, order), source) for order, (source, items) in found]
 
-    def _place(self, block: BlockKind, item: Item) -> ClaimSource:
+    def _source_of(self, block: BlockKind, item: Item) -> ClaimSource:
         if block is BlockKind.KARMA:
             return self._memory(item)
         if block is not BlockKind.STATE or item.pinned or item.node == "codex":
@@ -115,7 +115,7 @@ class _Sorter:
         if item.role is Role.TOOL:
             return ClaimSource(SourceKind.RESULT, item.turn)
         if item.role is None and item.node == "evidence":
-            return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.TOLD)
+            return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.EARLIER_EVIDENCE)
         return self._exchange(item.turn)
 
     def _memory(self, item: Item) -> ClaimSource:
@@ -126,30 +126,34 @@ class _Sorter:
             return ClaimSource(name="karma")
         return ClaimSource(SourceKind.MEMORY, at=int(entry["place"]), name=entry["heading"])
 
-    def _fetched(self, item: Item, evidence: Sequence[Evidence], what: SourceKind) -> ClaimSource:
+    def _fetched(self, item: Item, evidence: Sequence[Evidence], kind: SourceKind) -> ClaimSource:
         """A passage by its rank; the line that introduces passages goes with its turn."""
         for rank, one in enumerate(evidence):
             if item.source == _where(one):
-                return ClaimSource(what, item.turn, rank)
-        return self._exchange(item.turn) if what is SourceKind.TOLD else ClaimSource(turn=item.turn, name=item.source)
+                return ClaimSource(kind, item.turn, rank)
+        return (
+            self._exchange(item.turn)
+            if kind is SourceKind.EARLIER_EVIDENCE
+            else ClaimSource(turn=item.turn, name=item.source)
+        )
 
     def _exchange(self, turn: int) -> ClaimSource:
         return ClaimSource(SourceKind.EXCHANGE, at=self._exchanges[turn])
 
-    def _claim(self, place: ClaimSource, items: list[tuple[Item, int]], order: int) -> Claim:
+    def _claim(self, source: ClaimSource, items: list[tuple[Item, int]], order: int) -> Claim:
         tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
-        exchange = self._exchanges[place.turn] if place.turn < len(self._exchanges) else None
-        if place.what is SourceKind.MEMORY:
-            name = f"memory {place.at + 1} of {place.name}"
+        exchange = self._exchanges[source.turn] if source.turn < len(self._exchanges) else None
+        if source.kind is SourceKind.MEMORY:
+            name = f"memory {source.at + 1} of {source.name}"
             return Claim(name, ClaimKind.MEMORY, tokens, characters, weight=-order)
-        if place.what is SourceKind.EXCHANGE:
+        if source.kind is SourceKind.EXCHANGE:
             return Claim(
-                f"turn {place.at + self._first}", ClaimKind.TURN, tokens, characters, weight=place.at, turn=place.at
+                f"turn {source.at + self._first}", ClaimKind.TURN, tokens, characters, weight=source.at, turn=source.at
             )
-        if place.what is SourceKind.EVIDENCE:
-            return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-place.at)
-        if place.what in (SourceKind.TOLD, SourceKind.RESULT):
-            name = items[0][0].source if place.what is SourceKind.TOLD else "tool result"
+        if source.kind is SourceKind.EVIDENCE:
+            return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-source.at)
+        if source.kind in (SourceKind.EARLIER_EVIDENCE, SourceKind.RESULT):
+            name = items[0][0].source if source.kind is SourceKind.EARLIER_EVIDENCE else "tool result"
             floor = min(tokens, self._stubs[items[0][0].text])
             return Claim(
                 f"{name} of turn {(exchange or 0) + self._first}",
@@ -159,7 +163,7 @@ class _Sorter:
                 floor=floor,
                 turn=exchange,
             )
-        return _fixed(place.name, tokens, characters).claim
+        return _fixed(source.name, tokens, characters).claim
 
 
 def _floor(composed: Composed) -> SourcedClaim:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from governor.settings import ClaimSettings, MemorySettings, PressureSettings, SamplerSettings, StoreSettings
+from governor.settings import MemorySettings, PressureSettings, SamplerSettings, StoreSettings
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings.codex import CodexTable
@@ -145,8 +145,16 @@ class GovernorTable(Slice):
         json_schema_extra=unit("s"),
     )
     depth: int = Field(
-        ClaimSettings.depth, ge=1, le=10_000, description="turns of a conversation that may stand in a prompt"
+        0,
+        ge=0,
+        le=10_000,
+        description="most earlier questions of a conversation that a prompt holds; 0 or none: as many as fit",
     )
+
+    @field_validator("depth", mode="before")
+    @classmethod
+    def as_many_as_fit(cls, value: object) -> object:
+        return 0 if value is None or (isinstance(value, str) and value.strip().lower() == "none") else value
 
 
 class StrategyTable(Slice):

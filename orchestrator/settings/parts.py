@@ -35,7 +35,7 @@ def governor(settings: Settings) -> GovernorSettings:
             disk_share=kept.checkpoint_disk_share,
         ),
         pressure=PressureSettings(worse_s=given.worse_after, better_s=given.better_after),
-        claims=ClaimSettings(depth=given.depth),
+        claims=ClaimSettings(depth=given.depth or None),
         sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
     )
 

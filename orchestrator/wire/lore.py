@@ -118,6 +118,9 @@ class Lore(ReplyShape):
     trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
     session: str | None = Field(None, description="the conversation that it belongs to")
     began: bool = Field(False, description="the conversation began with this answer")
+    not_kept: str = Field(
+        "", exclude_if=lambda why: not why, description="why this turn was not saved; left out if it was"
+    )
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")

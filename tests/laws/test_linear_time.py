@@ -42,7 +42,7 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.text import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.prompt.budget import Reach, told, within_reach
+from orchestrator.prompt.budget import Reach, losses_reported, within_reach
 from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
 from orchestrator.prompt.situation import named_documents
 from orchestrator.prompt.tasks import shipped
@@ -233,7 +233,7 @@ def _left_out(messages: list[Message]) -> None:
     stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]
     entries += [SourcedClaim(claim, ClaimSource(SourceKind.RESULT, turn=claim.turn or 0)) for claim in stubs]
-    told(entries, settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)), gone)
+    losses_reported(entries, settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)), gone)
 
 
 CONVERSATIONS: dict[str, Callable[[list[Message]], object]] = {

@@ -1,6 +1,6 @@
 """Citations under an answer: each place once, and what is wrong with one behind it."""
 
-from orchestrator.cli.ask import citation_lines
+from orchestrator.cli.ask import citation_lines, footer
 
 
 def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
@@ -11,6 +11,14 @@ def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
 
 def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
     assert citation_lines([{"path": "b.py", "start": 9, "end": 9, "valid": False}]) == ["cites b.py:9 (not there)"]
+
+
+def test_a_turn_that_was_not_saved_is_said_in_place_of_how_its_session_goes_on() -> None:
+    kept = {"session": "plans", "strategy": {}, "prompt": {}}
+    assert any("go on: lore ask -s plans" in line for line in footer(kept))
+    lines = footer({**kept, "not_kept": "no room left for sessions.sqlite3"})
+    assert "this turn was not saved: no room left for sessions.sqlite3" in lines
+    assert not any("go on" in line for line in lines)
 
 
 def test_nothing_cited_gives_no_line() -> None:

@@ -115,6 +115,6 @@ def test_a_pinned_turn_stays_whatever_its_age() -> None:
 
 
 def test_limits_take_the_tighter_of_window_and_kv_and_many_characters_a_token() -> None:
-    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == PromptLimits(8_000, 160_000, 20)
+    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == PromptLimits(8_000, 160_000, None)
     assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == PromptLimits(5_000, 160_000, 3)
-    assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == PromptLimits(0, 9, 20)
+    assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == PromptLimits(0, 9, None)

@@ -17,11 +17,12 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from governor.ctc import ClaimKind, PromptLimits
+from governor.ctc import ClaimKind, PromptLimits, limits_of
+from governor.settings import ClaimSettings
 from orchestrator.errors import OverBudget
 from orchestrator.prompt.assembly import TokenCache
 from orchestrator.prompt.budget import Governed, Reach, governed, within_reach
-from orchestrator.prompt.claims import STUB, entries_of, exchanges_of
+from orchestrator.prompt.claims import STUB, claims_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, context_of
 
 pytestmark = pytest.mark.anyio
@@ -89,13 +90,13 @@ def governing(composer: Composer, tokens: TokenCache) -> Callable[..., object]:
 
 
 async def test_the_claims_are_all_of_the_prompt(composed: Composed, turn: TurnContext, tokens: TokenCache) -> None:
-    entries = await entries_of(turn, composed, tokens)
+    entries = await claims_of(turn, composed, tokens)
     assert sum(entry.claim.tokens for entry in entries) == composed.assembled.tokens
     assert sum(entry.claim.characters for entry in entries) == len(composed.text)
 
 
 async def test_every_item_claims_as_what_it_is(composed: Composed, turn: TurnContext, tokens: TokenCache) -> None:
-    kinds = {entry.claim.id: entry.claim.kind for entry in await entries_of(turn, composed, tokens)}
+    kinds = {entry.claim.id: entry.claim.kind for entry in await claims_of(turn, composed, tokens)}
     assert kinds == {
         "identity and codex": ClaimKind.FLOOR,
         "chat template": ClaimKind.INSTRUCTION,
@@ -174,13 +175,29 @@ async def test_only_the_last_turns_stand_in_a_prompt(govern: Callable[..., objec
     assert action.endswith(" tokens saved (message depth)")
 
 
+async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
+    composer: Composer, tokens: TokenCache, a_turn: Turns
+) -> None:
+    turns = [one for number in range(30) for one in (asked(f"question {number}"), answered(f"answer {number}"))]
+    turn = a_turn(state=StateView(turns=tuple(turns)))
+    left, gone = within_reach(turn, Reach(depth=None, messages=1_000))
+    assert (len(left.state.turns), gone) == (60, 0)
+    limits = limits_of(window=100_000, reserved=0, kv_tokens=100_000, settings=ClaimSettings())
+    whole = await governed(left, composer, tokens, limits)
+    assert (len(whole.turn.state.turns), whole.actions) == (60, ())
+    tight = replace(limits, tokens=whole.composed.assembled.tokens - 1)
+    cut = await governed(left, composer, tokens, tight)
+    assert [one.text for one in cut.turn.state.turns[:2]] == ["question 1", "answer 1"]
+    assert cut.composed.assembled.tokens <= tight.tokens
+
+
 async def test_turns_that_were_left_out_before_keep_their_numbers(
     composer: Composer, tokens: TokenCache, turn: TurnContext
 ) -> None:
     left, gone = within_reach(turn, Reach(depth=2, messages=1_000))
     whole = await composer.compose(context_of(left))
     roomy = await governed(left, composer, tokens, ROOMY, composed=whole, gone=gone)
-    assert roomy.actions == ("turn 1 left out (older than what may stand in a prompt)",)
+    assert roomy.actions == ("turn 1 left out (older than what a prompt may hold)",)
     result = await governed(left, composer, tokens, replace(ROOMY, depth=1), composed=whole, gone=gone)
     assert [action.partition(" left out")[0].partition(" shortened")[0] for action in result.actions] == [
         "turn 1",

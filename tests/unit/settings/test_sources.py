@@ -187,6 +187,12 @@ def test_a_setting_reaches_its_part(files):
     assert parts.tier(settings).overhead_share == 0.5
 
 
+@pytest.mark.parametrize(("written", "depth"), [("0", None), ("none", None), ("7", 7)])
+def test_a_depth_of_0_or_none_is_as_many_turns_as_fit(files, written, depth):
+    settings = load({**files(), "LORE_GOVERNOR__DEPTH": written}).settings
+    assert parts.governor(settings).claims.depth == depth
+
+
 def test_a_user_s_folders_are_xdg_s_and_a_system_daemon_s_are_systemd_s():
     user = Paths.of({"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/7", "XDG_CACHE_HOME": "relative/ignored"})
     assert [str(path) for path in (user.config, user.data, user.state, user.cache, user.socket)] == [
