@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from contextlib import suppress
 
 import pytest
 from private_daemon import LORE
@@ -138,12 +139,20 @@ def test_a_full_disk_is_told_by_the_load_and_what_stood_before_stays(models, tmp
         assert shown(daemon, "vaults")["files"] == 3
         answer = ask(daemon, "zebra")
         assert answer["answer"].strip().startswith(CODES["zebra"])
+        fill(tmp_path / "small" / "filling")
         named = daemon.lore("ask", "-c", "vaults", "-s", "plans", "the vault zebra opens with the code ")
         assert named.returncode == 0
-        assert "go on: lore ask -s plans" in named.stderr or "this turn was not saved: " in named.stderr
+        assert "this turn was not saved: no room left" in named.stderr
+        (tmp_path / "small" / "filling").unlink()
         assert "ended early" in shown(daemon, "vaults")["fresh_notice"]
         for number in range(400):
             (folder / f"more{number}.txt").unlink()
         assert daemon.lore("load", folder).returncode == 0
         assert any(CODES["zebra"] in snippet for snippet in found(daemon, "zebra"))
         daemon.stop()
+
+
+def fill(path):
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)) == 4096:
+            pass
