@@ -1,6 +1,6 @@
 """Citations under an answer: each place once, and what is wrong with one behind it."""
 
-from orchestrator.cli.ask import citation_lines, footer
+from orchestrator.cli.ask import answer_footer, citation_lines
 
 
 def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
@@ -15,8 +15,8 @@ def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
 
 def test_a_turn_that_was_not_saved_is_said_in_place_of_how_its_session_goes_on() -> None:
     kept = {"session": "plans", "strategy": {}, "prompt": {}}
-    assert any("go on: lore ask -s plans" in line for line in footer(kept))
-    lines = footer({**kept, "not_kept": "no room left for sessions.sqlite3"})
+    assert any("go on: lore ask -s plans" in line for line in answer_footer(kept))
+    lines = answer_footer({**kept, "not_kept": "no room left for sessions.sqlite3"})
     assert "this turn was not saved: no room left for sessions.sqlite3" in lines
     assert not any("go on" in line for line in lines)
 
