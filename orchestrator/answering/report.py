@@ -9,7 +9,6 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.foresight import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Grant, Reuse, Tier
 from orchestrator.prompt.assembly import Assembled
-from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
 from orchestrator.wire.lore import BlockState, DraftCounts, GovernorState, Lore, PromptState, StrategyState, Timings
@@ -126,7 +125,7 @@ def plan_report(
     """The lore object without what only an answer knows, and the plan's own."""
     assembled, decision = prepared.composed.assembled, prepared.decision
     report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "began", "timings", "citations"})
-    pressure = decide_prefetch(assembled.tokens - assembled.floor.tokens, decision.window)
+    used = assembled.tokens - assembled.floor.tokens
     return report | {
         "relevance": None,
         "intent": {"task": prepared.task.task.value, "because": prepared.task.because},
@@ -139,7 +138,7 @@ def plan_report(
         "predicted": {
             "ttft_ms": first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
             "kv_bytes": lore.governor.kv_bytes,
-            "context_pressure": round(pressure.pressure, 3),
+            "context_pressure": round(used / decision.window, 3) if decision.window > 0 else 0.0,
         },
         "memory": {
             "where": budget.where,

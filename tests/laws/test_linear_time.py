@@ -177,9 +177,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a question": asked,
     "places that an answer cites": lambda text: cited(text, lambda name: False),
     "places that name a file": lambda text: cited(text + " a.py:1", lambda name: name == "a.py"),
-    "phrases": lambda text: [
-        shipped(name).found_in(text) for name in ("rag_critical", "stuff_friendly", "hybrid", "memory")
-    ],
+    "phrases": lambda text: [shipped(name).found_in(text) for name in ("rag_critical", "stuff_friendly", "hybrid")],
     "a selection": lambda text: lines_of(text, text + "\n"),
     "quotes": lambda text: quotable(text, text),
     "lines of a map": lambda text: [list(LISTED.finditer(text)), list(EXCERPT.finditer(text))],

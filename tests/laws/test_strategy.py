@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom, decide_coverage, limit_of, redecide
-from orchestrator.prompt.prefetch import decide_prefetch
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Retrieval, Strategy, decide, retrieval_budget
 from orchestrator.prompt.tasks import Task, classify
 
@@ -95,10 +94,3 @@ def test_an_automatic_decision_keeps_the_floor_and_names_only_tools_that_are_the
 def test_any_text_has_a_class(text: str) -> None:
     assert classify(text).task in Task
     assert classify(text) == classify(text.upper().lower()) or not text.isascii()
-
-
-@given(TOKENS, TOKENS, st.one_of(st.none(), TOKENS), st.integers(1, 50))
-def test_more_pressure_never_fetches_more(used: int, window: int, threshold: int | None, base: int) -> None:
-    calm, full = decide_prefetch(used, window, threshold, base), decide_prefetch(used + 1_000, window, threshold, base)
-    assert full.limit <= calm.limit
-    assert full.minimum_trust >= calm.minimum_trust
