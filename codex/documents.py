@@ -43,7 +43,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedText:
+class DecodedFile:
     """Text and the encoding it was read with; `notice` says what a reader should know, or is None."""
 
     text: str
@@ -62,7 +62,7 @@ def document_from(path: str, raw: bytes) -> Document | None:
     return None if decoded is None else Document(path, decoded.text, digest_of(raw), len(raw))
 
 
-def decode(raw: bytes) -> DecodedText | None:
+def decode(raw: bytes) -> DecodedFile | None:
     """Text of a file by the rules above; None when it is binary."""
     marked = _by_mark(raw)
     if marked is not None:
@@ -70,7 +70,7 @@ def decode(raw: bytes) -> DecodedText | None:
     if looks_binary(raw[:_SNIFFED_BYTES]):
         return None
     try:
-        return DecodedText(_lf(raw.decode("utf-8")), "utf-8")
+        return DecodedFile(_lf(raw.decode("utf-8")), "utf-8")
     except UnicodeDecodeError:
         return _by_declaration(raw) or _damaged_utf8(raw) or _legacy(raw)
 
@@ -112,17 +112,17 @@ def _unescape(match: re.Match[str]) -> str:
     return chr(int(digits, 16) + (0xDC00 if kind == "x" else 0))
 
 
-def _by_mark(raw: bytes) -> DecodedText | None:
+def _by_mark(raw: bytes) -> DecodedFile | None:
     for mark, encoding in _BYTE_ORDER_MARKS:
         if raw.startswith(mark):
             text = raw[len(mark) :].decode(encoding, errors="replace")
             if encoding == "utf-8" and "\x00" in text[:_SNIFFED_BYTES]:
                 return None
-            return DecodedText(_lf(text), encoding, None if encoding == "utf-8" else f"read as {encoding}")
+            return DecodedFile(_lf(text), encoding, None if encoding == "utf-8" else f"read as {encoding}")
     return None
 
 
-def _by_declaration(raw: bytes) -> DecodedText | None:
+def _by_declaration(raw: bytes) -> DecodedFile | None:
     found = _DECLARED.search(raw[:1024])
     if found is None:
         return None
@@ -133,22 +133,22 @@ def _by_declaration(raw: bytes) -> DecodedText | None:
         text = raw.decode(encoding)
     except (LookupError, UnicodeError):
         return None
-    return None if encoding == "utf-8" else DecodedText(_lf(text), encoding, f"read as {encoding}, as it declares")
+    return None if encoding == "utf-8" else DecodedFile(_lf(text), encoding, f"read as {encoding}, as it declares")
 
 
-def _damaged_utf8(raw: bytes) -> DecodedText | None:
+def _damaged_utf8(raw: bytes) -> DecodedFile | None:
     """UTF-8 when whole characters beyond ASCII outnumber the damaged ones."""
     text = raw.decode("utf-8", errors="replace")
     damaged = text.count("�") - raw.count("�".encode())
     beyond_ascii = sum(1 for character in text if character > "\x7f") - damaged
     if beyond_ascii <= damaged:
         return None
-    return DecodedText(_lf(text), "utf-8", f"{damaged} damaged bytes shown as U+FFFD")
+    return DecodedFile(_lf(text), "utf-8", f"{damaged} damaged bytes shown as U+FFFD")
 
 
-def _legacy(raw: bytes) -> DecodedText | None:
+def _legacy(raw: bytes) -> DecodedFile | None:
     """Windows-1252, in which most undeclared 8-bit text was written; its five holes are read as Latin-1."""
-    return DecodedText(_lf(raw.decode("latin-1").translate(_WINDOWS_1252)), "cp1252", "not UTF-8: read as Windows-1252")
+    return DecodedFile(_lf(raw.decode("latin-1").translate(_WINDOWS_1252)), "cp1252", "not UTF-8: read as Windows-1252")
 
 
 def _lf(text: str) -> str:

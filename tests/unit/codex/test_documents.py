@@ -2,7 +2,7 @@ import codecs
 
 import pytest
 
-from codex.documents import DecodedText, Document, decode, digest_of, document_from, lines, name_of, path_of
+from codex.documents import DecodedFile, Document, decode, digest_of, document_from, lines, name_of, path_of
 
 
 def test_a_document_has_the_digest_and_size_of_the_raw_bytes() -> None:
@@ -13,27 +13,27 @@ def test_a_document_has_the_digest_and_size_of_the_raw_bytes() -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"", DecodedText("", "utf-8")),
-        ("grün\n".encode(), DecodedText("grün\n", "utf-8")),
-        (codecs.BOM_UTF16_LE + "grün".encode("utf-16-le"), DecodedText("grün", "utf-16-le", "read as utf-16-le")),
-        (codecs.BOM_UTF16_BE + "grün".encode("utf-16-be"), DecodedText("grün", "utf-16-be", "read as utf-16-be")),
-        (codecs.BOM_UTF32_LE + "grün".encode("utf-32-le"), DecodedText("grün", "utf-32-le", "read as utf-32-le")),
-        ("grün".encode("cp1252"), DecodedText("grün", "cp1252", "not UTF-8: read as Windows-1252")),
+        (b"", DecodedFile("", "utf-8")),
+        ("grün\n".encode(), DecodedFile("grün\n", "utf-8")),
+        (codecs.BOM_UTF16_LE + "grün".encode("utf-16-le"), DecodedFile("grün", "utf-16-le", "read as utf-16-le")),
+        (codecs.BOM_UTF16_BE + "grün".encode("utf-16-be"), DecodedFile("grün", "utf-16-be", "read as utf-16-be")),
+        (codecs.BOM_UTF32_LE + "grün".encode("utf-32-le"), DecodedFile("grün", "utf-32-le", "read as utf-32-le")),
+        ("grün".encode("cp1252"), DecodedFile("grün", "cp1252", "not UTF-8: read as Windows-1252")),
         (
             b"# -*- coding: koi8-r -*-\n" + "мир".encode("koi8-r"),
-            DecodedText("# -*- coding: koi8-r -*-\nмир", "koi8-r", "read as koi8-r, as it declares"),
+            DecodedFile("# -*- coding: koi8-r -*-\nмир", "koi8-r", "read as koi8-r, as it declares"),
         ),
         (
             b'<?xml version="1.0" encoding="Shift_JIS"?>' + "日本".encode("shift_jis"),
-            DecodedText(
+            DecodedFile(
                 '<?xml version="1.0" encoding="Shift_JIS"?>日本', "shift_jis", "read as shift_jis, as it declares"
             ),
         ),
-        ("ä ö ü ".encode() + b"\xff", DecodedText("ä ö ü �", "utf-8", "1 damaged bytes shown as U+FFFD")),
-        (b"a\rb\r\nc\n", DecodedText("a\nb\nc\n", "utf-8")),
+        ("ä ö ü ".encode() + b"\xff", DecodedFile("ä ö ü �", "utf-8", "1 damaged bytes shown as U+FFFD")),
+        (b"a\rb\r\nc\n", DecodedFile("a\nb\nc\n", "utf-8")),
     ],
 )
-def test_bytes_become_text(raw: bytes, expected: DecodedText) -> None:
+def test_bytes_become_text(raw: bytes, expected: DecodedFile) -> None:
     assert decode(raw) == expected
 
 
