@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from orchestrator.engine.choice import Chosen
+from orchestrator.engine.text import Chosen
 from orchestrator.wire.lore import Lore
 
 BARE = "none"  # the codex that is none: the bare model answers

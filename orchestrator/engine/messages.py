@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.engine.choice import Chosen
 from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.text import Chosen
 from orchestrator.engine.token_ids import Ids
 
 GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn

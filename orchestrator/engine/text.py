@@ -1,10 +1,26 @@
-"""Text leaves an answer only as whole characters, and never with a stop string in it."""
+"""Text leaves an answer only as whole characters, never with a stop string in it; and how its tokens were chosen."""
 
 import codecs
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from orchestrator.engine.choice import Chosen
+
+@dataclass(frozen=True)
+class Chance:
+    """A token, as bytes of text, and its natural log-probability by the model, before anything is cut off or drawn."""
+
+    token: int
+    text: bytes
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A token of an answer, and the likeliest ones in its place, likeliest first."""
+
+    token: Chance
+    likeliest: tuple[Chance, ...] = ()
 
 
 class TextStream:

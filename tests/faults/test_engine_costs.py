@@ -9,8 +9,7 @@ import pytest
 from support.house import until
 from support.real_engine import ask, code, engine, load, next_child
 
-from orchestrator.engine.cost_file import MATERIAL, CostFile, predictions
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import MATERIAL, CostFile, Costs, predictions
 
 pytestmark = pytest.mark.anyio
 

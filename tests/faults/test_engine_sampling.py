@@ -8,9 +8,9 @@ import pytest
 from support.real_engine import ask, code, collected, engine, load, question, said
 
 from orchestrator.engine.builtin import ensure
-from orchestrator.engine.choice import Chosen
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import AnswerDelta, InferenceJob, Outcome, Reason, Sampling
+from orchestrator.engine.text import Chosen
 from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.cache.eviction import Price, aged
-from orchestrator.engine.cache.leaving import Idle, Room, in_order, room
+from orchestrator.engine.cache.releasing import Idle, Room, in_order, room
 from orchestrator.engine.messages import Grant, PutFloor
 from orchestrator.engine.messages import InferenceJob as Asked
 from orchestrator.engine.token_ids import ids_to_bytes

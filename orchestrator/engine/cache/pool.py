@@ -8,13 +8,13 @@ all it may ever need, or not at all. What this file does not know: who comes fir
 from array import array
 from collections.abc import Callable
 
-from orchestrator.engine.backend import Memory
+from orchestrator.engine.backend import Backend, Memory
 from orchestrator.engine.cache.eviction import UNSEEN, Price
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.state_tree import AnchoredTree
+from orchestrator.engine.cache.time_budget import OutOfTime
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.messages import PoolState
-from orchestrator.engine.scheduler.slack import OutOfTime
 
 
 class Pool:
@@ -157,3 +157,20 @@ class Pool:
             sequences=self.memory.sequences - 1 - len(self.tree.spare_sequences()),
             bytes=self.memory.footprint,
         )
+
+
+ROUND = 256  # llama.cpp pads a context to a multiple of this
+LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own
+
+
+def rounded(cells: int) -> int:
+    """Up to what llama.cpp makes of it."""
+    return -(-cells // ROUND) * ROUND
+
+
+def sequences_of(backend: Backend, sequences: int, batch: int) -> int:
+    """That each pool has; `sequences` are the set ones. A step has a row for each answer that runs.
+
+    Without ranges nobody would ever be let in with fewer than three.
+    """
+    return max(LEAST_ANCHORED if not backend.info.ranges else 2, min(sequences, batch))

@@ -8,9 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.cache.boundary import Boundary
-from orchestrator.engine.cache.node import common_prefix
-from orchestrator.engine.cache.path import Path
+from orchestrator.engine.cache.node import Boundary, Path, common_prefix
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import boundary, ground, named
 

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
-from orchestrator.engine.cache.boundary import Boundary
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.node import Node, common_prefix
-from orchestrator.engine.cache.path import Path, Wanted, deepest, path_of
+from orchestrator.engine.cache.node import Boundary, Node, Path, Wanted, common_prefix, deepest, path_of
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.time_budget import TimeBudget, endless
 from orchestrator.engine.cache.transfer import restore_range, save_range
 from orchestrator.engine.cache.tree import NoSequence
 from orchestrator.engine.checkpoints.file import SegmentHeader
@@ -27,7 +26,6 @@ from orchestrator.engine.checkpoints.lookup import Onward, behind, chains, end_o
 from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, ground, named, segments, segments_from
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.messages import Reuse, Tier
-from orchestrator.engine.scheduler.slack import Slack, endless
 
 
 def checkpoint_manager(
@@ -82,17 +80,17 @@ class CheckpointManager(ABC):
         """How many cells of each node of a pool are on disk."""
 
     @abstractmethod
-    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
         """Saves what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
 
-    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+    def revive(self, pool: Pool, wanted: Wanted, slack: TimeBudget) -> None:
         """Restores what can only come back before the prompt's path is leased.
 
         Raises OutOfTime while there is more than the round has time for: call again. Here there is nothing.
         """
         del pool, wanted, slack
 
-    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: TimeBudget) -> None:
         """Restores the rest into the leased path down to `tip`, until a node is another ticket's to compute; `claim` says
         whether it is this one's. Raises OutOfTime as well. Here there is nothing.
         """
@@ -164,7 +162,7 @@ class SegmentManager(CheckpointManager):
             known = node.place = node.place or boundary(path.ids, path.cut, path.owner, node.start, known)
         return known
 
-    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
         """What was saved is noted in the node, so that it is done once."""
         for segment in self._over(node, path_of(node), node.stands):
             if segment.end > node.handed:
@@ -172,7 +170,7 @@ class SegmentManager(CheckpointManager):
                     self._save_evicted(pool, node, segment, slack)
                 node.handed = segment.end
 
-    def _save_evicted(self, pool: Pool, node: Node, segment: Segment, slack: Slack) -> None:
+    def _save_evicted(self, pool: Pool, node: Node, segment: Segment, slack: TimeBudget) -> None:
         if not self.store.takes_one():
             self.store.lost_one()
             return
@@ -190,7 +188,7 @@ class SegmentManager(CheckpointManager):
 
     # -- restoring
 
-    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: Slack) -> None:
+    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: TimeBudget) -> None:
         place = Boundary(self.store.root, 0)
         for node in tip.path():
             while not node.whole and node.stands < wanted.limit:
@@ -207,7 +205,7 @@ class SegmentManager(CheckpointManager):
             place, depth = segment.place, end
         return found
 
-    def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: Slack) -> bool:
+    def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: TimeBudget) -> bool:
         """Puts what a segment has of a node behind the cells that are there; whether it could. Meanwhile what comes next is
         read."""
         header, start, end = found.header, node.stands, min(found.end, node.end, wanted.limit)
@@ -284,7 +282,7 @@ class PieceManager(CheckpointManager):
         rows = chains(self.store.root, self.store.below, path, len(path.ids))
         return {end_of(pieces) for pieces in rows if all(self.store.arrived(piece.name) for piece in pieces)}
 
-    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
         if node.handed < node.stands:
             self._save(pool, node, slack)
             node.handed = node.stands
@@ -293,7 +291,7 @@ class PieceManager(CheckpointManager):
         path = path_of(node)
         return end_of(self._reaching(path, len(path.ids))) == node.end
 
-    def _save(self, pool: Pool, node: Node, slack: Slack) -> None:
+    def _save(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
         """Keeps what of a path is not kept yet, up to the end of `node`, as one piece."""
         if node.sequence is None or not node.whole:
             return
@@ -323,7 +321,7 @@ class PieceManager(CheckpointManager):
 
     # -- restoring
 
-    def revive(self, pool: Pool, wanted: Wanted, slack: Slack) -> None:
+    def revive(self, pool: Pool, wanted: Wanted, slack: TimeBudget) -> None:
         """The floor is restored in one go, and so is the tail."""
         path, limit, restored = wanted.path, wanted.limit, wanted.restored
         while True:
@@ -354,7 +352,7 @@ class PieceManager(CheckpointManager):
                 self.store.forget_chain([piece.name for piece in pieces], theirs)
 
     def _restore(
-        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: Slack, restored: list[Reuse]
+        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: TimeBudget, restored: list[Reuse]
     ) -> bool:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end

@@ -30,7 +30,7 @@ from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.child.threads import ThreadCount
 from orchestrator.engine.child.watchdog import OVERRUN_STATUS, Watchdog
-from orchestrator.engine.cost_file import CostFile, cost_path
+from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import ToEmbedder
 from orchestrator.engine.embedding.port import EmbeddingBackend

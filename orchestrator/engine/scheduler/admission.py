@@ -3,7 +3,7 @@
 A ticket enters when its pool holds its whole prompt and all it may answer, and has a sequence for it; until then it waits,
 and what could not even fit an empty machine is refused. Pools are opened per floor, moved into a larger context while
 nobody is answered, and closed when idle and another floor needs their cells. While somebody is answered all of it is done
-in pieces that the round has time for (`slack`). One writer calls all of it.
+in pieces that the round has time for (`time_budget`). One writer calls all of it.
 """
 
 import logging
@@ -12,15 +12,13 @@ from dataclasses import replace
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Price
-from orchestrator.engine.cache.leaving import Idle, leaving, room
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.releasing import release
-from orchestrator.engine.cache.sizes import ROUND, rounded
+from orchestrator.engine.cache.pool import ROUND, Pool, rounded
+from orchestrator.engine.cache.releasing import Idle, leaving, release, room
+from orchestrator.engine.cache.time_budget import TimeBudget, endless
 from orchestrator.engine.cache.transfer import move
 from orchestrator.engine.messages import Grant, InferenceJob
 from orchestrator.engine.scheduler.refusals import Floor, Refusal, refused
-from orchestrator.engine.scheduler.slack import Slack, endless
 from orchestrator.engine.scheduler.ticket import Ticket
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
@@ -33,14 +31,14 @@ class Admission:
 
     `on_evict` sees each node before its cells are given up, again where it raised OutOfTime. `lost_ms` is what it would
     take to have again what stands in a pool. `answering` says whether somebody would notice that a round takes long.
-    `slack` is the round's; the loop sets it.
+    `time_budget` is the round's; the loop sets it.
     """
 
     def __init__(
         self,
         backend: Backend,
         sequences: int,
-        on_evict: Callable[[Pool, Node, Slack], None],
+        on_evict: Callable[[Pool, Node, TimeBudget], None],
         lost_ms: Callable[[Pool], float],
         answering: Callable[[], bool],
         price: Callable[[], Price],
@@ -55,7 +53,7 @@ class Admission:
         self._answering = answering
         self._price = price
         self._entries = 0
-        self.slack: Slack = endless()
+        self.slack: TimeBudget = endless()
         self._refused: int | None = None  # the ticket for which there was no context of the size wanted
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 

@@ -8,6 +8,7 @@ is built once per source. Knows no model: whether a draft was right is for the l
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,14 @@ from numpy.typing import NDArray
 GRAM = 4  # tokens that must agree before anything is drafted
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 _MASK = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is at hand to be verified for a running answer: so many tokens, of which so many are expected to be right."""
+
+    tokens: int
+    expected: float
 
 
 class Source:

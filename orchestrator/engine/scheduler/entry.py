@@ -13,16 +13,15 @@ from functools import partial
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.time_budget import OutOfTime, TimeBudget
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.messages import Admitted, Outcome, Reason
-from orchestrator.engine.scheduler import outcomes
+from orchestrator.engine.scheduler import reporting
 from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.claims import claim, restored_by_another
 from orchestrator.engine.scheduler.recovery import Recovery
 from orchestrator.engine.scheduler.reporting import Reporting
-from orchestrator.engine.scheduler.slack import OutOfTime, Slack
 from orchestrator.engine.scheduler.speculation import Speculation
-from orchestrator.engine.scheduler.ticket import Due, Phase, Ticket
+from orchestrator.engine.scheduler.ticket import Due, Phase, Ticket, claim, restored_by_another
 
 
 class Entry:
@@ -46,7 +45,7 @@ class Entry:
         self._tickets = tickets
         self._reporting = reporting
 
-    def admit(self, slack: Slack) -> None:
+    def admit(self, slack: TimeBudget) -> None:
         """Lets in who has room, in the order of the line, and brings back what is kept of their prompts, as far as the
         round has time for it.
 
@@ -59,7 +58,7 @@ class Entry:
             if ticket.phase is Phase.RESTORING:
                 self._bring(ticket, slack)
 
-    def _moved_up(self, ticket: Ticket, slack: Slack) -> bool:
+    def _moved_up(self, ticket: Ticket, slack: TimeBudget) -> bool:
         """Whether the next one may try: the ticket is in, or out."""
         refusal = self._admission.refusal(ticket.job)
         if refusal:
@@ -70,7 +69,7 @@ class Entry:
         except OutOfTime:
             return False
 
-    def _enter(self, ticket: Ticket, slack: Slack) -> bool:
+    def _enter(self, ticket: Ticket, slack: TimeBudget) -> bool:
         try:
             ticket.sampler = ticket.sampler or self._backend.sampler(ticket.job.sampling)
         except SchemaRefused as error:
@@ -92,7 +91,7 @@ class Entry:
         progress = ticket.progress()
         return self._reporting.counters.computed_tokens + progress.total - progress.done, ticket.in_line
 
-    def _given(self, ticket: Ticket, pool: Pool, slack: Slack) -> bool:
+    def _given(self, ticket: Ticket, pool: Pool, slack: TimeBudget) -> bool:
         """Whether the ticket has its path and its cells now."""
         try:
             self._revive(ticket, pool, slack)
@@ -101,12 +100,12 @@ class Entry:
             self._recovery.failed(pool, error)
             return False
 
-    def _revive(self, ticket: Ticket, pool: Pool, slack: Slack) -> None:
+    def _revive(self, ticket: Ticket, pool: Pool, slack: TimeBudget) -> None:
         """Brings back what can only come before its path is leased. Raises OutOfTime while the round has no time for it."""
         if self._keeper is not None:
             self._keeper.revive(pool, ticket.wanted, slack)
 
-    def _bring(self, ticket: Ticket, slack: Slack) -> None:
+    def _bring(self, ticket: Ticket, slack: TimeBudget) -> None:
         """Brings back what is kept of the prompt of one who is in; when all that can be is there, the rest is computed."""
         assert ticket.pool is not None and ticket.tip is not None
         try:
@@ -130,7 +129,7 @@ class Entry:
         ticket.enter(Phase.PREFILL)
         ticket.admitted_at = self._reporting.clock()
         ticket.due = min(ticket.due, self._due(ticket))
-        ticket.reuse = outcomes.reuse_of(ticket)
+        ticket.reuse = reporting.reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
         self._reporting.counters.admitted(ticket.reuse)

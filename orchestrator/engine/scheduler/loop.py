@@ -14,9 +14,9 @@ from contextlib import suppress
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.path import Path, deepest
-from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.sizes import sequences_of
+from orchestrator.engine.cache.node import Path, deepest
+from orchestrator.engine.cache.pool import Pool, sequences_of
+from orchestrator.engine.cache.time_budget import OutOfTime, endless
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
@@ -35,23 +35,18 @@ from orchestrator.engine.messages import (
     PutFloor,
     Reason,
 )
-from orchestrator.engine.scheduler import outcomes
+from orchestrator.engine.scheduler import reporting
 from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.counters import Counters
 from orchestrator.engine.scheduler.entry import Entry
 from orchestrator.engine.scheduler.outbox import Outbox, Post
-from orchestrator.engine.scheduler.planner import Limits, Step
-from orchestrator.engine.scheduler.planning import Planning
-from orchestrator.engine.scheduler.ranges import out_of_range
+from orchestrator.engine.scheduler.planner import Limits, Planning, Step
 from orchestrator.engine.scheduler.recovery import Recovery
-from orchestrator.engine.scheduler.refusals import Floor, Refusal
-from orchestrator.engine.scheduler.reporting import Reporting
-from orchestrator.engine.scheduler.slack import OutOfTime, endless
-from orchestrator.engine.scheduler.snapshot import per_token, pictured
+from orchestrator.engine.scheduler.refusals import Floor, Refusal, out_of_range
+from orchestrator.engine.scheduler.reporting import Counters, Reporting, per_token, pictured
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.step import Stepping
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
-from orchestrator.engine.scheduler.time_budget import Timing, answered, timing_of
+from orchestrator.engine.scheduler.timing import Timing, answered, timing_of
 from orchestrator.engine.scheduler.write_behind import Behind
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.token_ids import bytes_to_ids
@@ -166,7 +161,7 @@ class Loop:
         ids = floor.ids if floor else array("I")
         path = Path(ids + bytes_to_ids(asked.tail), len(ids), asked.owner)
         pool = self.admission.pools.get(floor.pool) if floor else None
-        reuse, length = outcomes.foretold(pool, self.keeper, path, asked.max_tokens)
+        reuse, length = reporting.foretold(pool, self.keeper, path, asked.max_tokens)
         return Matched(asked.call, length, reuse)
 
     # -- one round
@@ -251,7 +246,7 @@ class Loop:
             self._behind.ended(ticket.pool, standing, outcome)
         if ticket.sampler is not None:
             ticket.sampler.close()
-        self._say(outcomes.completion(ticket, outcome, reason, detail, self._clock()))
+        self._say(reporting.completion(ticket, outcome, reason, detail, self._clock()))
 
     # -- what others may see
 

@@ -1,11 +1,50 @@
-"""Where the parts of the loop report what they did: figures, messages, outcomes, and the clock that dates them."""
+"""What the parts of the loop report: figures, messages, a ticket's reuse and outcome, and the engine as a snapshot."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.messages import FromChild, Outcome, Reason
-from orchestrator.engine.scheduler.counters import Counters
-from orchestrator.engine.scheduler.ticket import Ticket
+from orchestrator.engine.cache.eviction import Price
+from orchestrator.engine.cache.node import Path
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.checkpoints.manager import CheckpointManager
+from orchestrator.engine.messages import (
+    Completion,
+    EngineSnapshot,
+    FromChild,
+    Outcome,
+    Reason,
+    Reuse,
+    TicketTimings,
+    Tier,
+)
+from orchestrator.engine.scheduler.admission import Admission
+from orchestrator.engine.scheduler.ticket import Phase, Ticket
+
+
+@dataclass
+class Counters:
+    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    disk_tokens: int = 0  # of the cached ones: restored from checkpoints
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    evicted_tokens: int = 0
+    drafts: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    pool_failures: int = 0  # made anew after a step that failed
+    broken_pools: int = 0  # thrown away because a law of theirs was broken
+
+    def admitted(self, parts: Iterable[Reuse]) -> None:
+        """Takes a prompt in: `parts` cover it without gaps."""
+        for part in parts:
+            size = part.end - part.start
+            self.prompt_tokens += size
+            self.cached_tokens += size if part.tier is not Tier.COMPUTED else 0
+            self.disk_tokens += size if part.tier is Tier.DISK else 0
 
 
 @dataclass(frozen=True)
@@ -16,3 +55,100 @@ class Reporting:
     tell: Callable[[FromChild], None]
     end: Callable[[Ticket, Outcome, Reason, str], None]
     clock: Callable[[], float]
+
+
+def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
+    """Ranges of the prompt that need no computing by this ticket: what stands, was restored, or another one computes."""
+    assert ticket.tip is not None
+    end = 0
+    for node in ticket.tip.path():
+        mine = node.filler == ticket.number or (node.filler is None and node.leases == 1)
+        if mine and not node.whole:
+            end = node.stands
+            break
+        end = node.end
+    return covering(ticket.restored, end, len(ticket.ids))
+
+
+def foretold(
+    pool: Pool | None, keeper: CheckpointManager | None, path: Path, max_tokens: int
+) -> tuple[tuple[Reuse, ...], int]:
+    """What a job of this prompt would reuse if it were admitted now, and how many of its tokens need no computing.
+
+        prompt  ├──── cells ────┼── checkpoints ──┼── computed ──┤
+
+    The searches are those of admission and of restores. Not considered are how much room there is, damaged files, and
+    jobs that arrive before. With an answer wanted the last token is computed in any case.
+    """
+    limit = len(path.ids) - 1 if max_tokens else len(path.ids)
+    depth, stands, ends = 0, 0, [0]
+    if pool is not None:
+        node, depth = pool.tree.match(path.ids[:limit], path.owner)
+        stands, ends = node.stands, [0, *(one.end for one in node.path() if one.end < depth), depth]
+    if depth > stands or keeper is None:  # somebody is computing it, or there is nothing below
+        return covering((), depth, len(path.ids)), min(depth, stands)
+    restored = keeper.restorable(path, limit, ends)
+    end = restored[-1].end if restored else depth
+    return covering(restored, end, len(path.ids)), end
+
+
+def covering(restored: Iterable[Reuse], end: int, length: int) -> tuple[Reuse, ...]:
+    """Ranges that cover a prompt: what was restored, what was in cells before it and between, from `end` on computed."""
+    parts, at = list[Reuse](), 0
+    for part in [*restored, Reuse(end, length, Tier.COMPUTED)]:
+        parts += [Reuse(at, part.start, Tier.VRAM), part]
+        at = part.end
+    return tuple(part for part in parts if part.end > part.start)
+
+
+def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:
+    return Completion(
+        ticket=ticket.number,
+        outcome=outcome,
+        reason=reason,
+        detail=detail,
+        prompt=len(ticket.ids),
+        cached=len(ticket.ids) - ticket.computed if ticket.admitted_at else 0,
+        computed=ticket.computed,
+        generated=ticket.generated,
+        drafted=ticket.drafted,
+        accepted=ticket.accepted,
+        timings=timings(ticket, now),
+    )
+
+
+def timings(ticket: Ticket, now: float) -> TicketTimings:
+    def since_arrival(moment: float) -> float:
+        return max(0.0, (moment - ticket.arrived_at) * 1000) if moment else 0.0
+
+    answering = now - ticket.first_token_at
+    measurable = ticket.first_token_at and answering > 0 and ticket.generated > 1
+    speed = (ticket.generated - 1) / answering if measurable else 0.0
+    return TicketTimings(
+        since_arrival(ticket.admitted_at), since_arrival(ticket.first_token_at), since_arrival(now), speed
+    )
+
+
+def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[str, float]) -> EngineSnapshot:
+    """`figures` are counters by name."""
+    phases = [ticket.phase for ticket in tickets]
+    computing = (ticket for ticket in tickets if ticket.phase in (Phase.RESTORING, Phase.PREFILL))
+    prefilling = min(computing, key=lambda ticket: ticket.order, default=None)
+    return EngineSnapshot(
+        grant=admission.grant.number,
+        pools=tuple(pool.state() for pool in admission.pools.values()),
+        running=len(phases) - phases.count(Phase.WAITING),
+        prefills=phases.count(Phase.RESTORING) + phases.count(Phase.PREFILL),
+        waiting=phases.count(Phase.WAITING),
+        prefilling=prefilling.job.floor if prefilling else "",
+        kv_bytes=sum(pool.memory.footprint for pool in admission.pools.values()),
+        steps=int(figures["steps"]),
+        counters=figures,
+    )
+
+
+def per_token(price: Price, pools: Iterable[Pool]) -> dict[str, float]:
+    """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
+    cells = max((pool.cells_used() for pool in pools), default=0)
+    full = price.again(cells, cells)
+    return {"ms_per_token": full, "ms_per_token_empty": price.empty, "ms_per_token_cell": price.cell}

@@ -6,9 +6,8 @@ It switches itself off: a draft is made only while the acceptance seen so far ma
 from array import array
 
 from orchestrator.engine.cache.node import Node
-from orchestrator.engine.scheduler.counters import Counters
-from orchestrator.engine.scheduler.drafts import GRAM, Drafting, Source
-from orchestrator.engine.scheduler.planner import Draft
+from orchestrator.engine.scheduler.drafts import GRAM, Draft, Drafting, Source
+from orchestrator.engine.scheduler.reporting import Counters
 from orchestrator.engine.scheduler.ticket import Ticket
 
 MOST_DRAFTED = 63  # with the token itself the rows of a step that may have logits

@@ -13,13 +13,13 @@ from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefu
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.watchdog import Watch
-from orchestrator.engine.choice import Chance, Chosen
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import AnswerDelta, Outcome, Reason
 from orchestrator.engine.scheduler.planner import Step
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
+from orchestrator.engine.text import Chance, Chosen
 from orchestrator.engine.token_ids import ids_to_bytes
 
 

@@ -8,15 +8,22 @@
 
 From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. What a ticket does not
 know: pools of others, and the order in which it is served.
+
+A node that several tickets wait for is filled by one of them, restored or computed:
+
+    question ──waits──▶ node ◀──fills── background ticket, which is served in the question's place until it is complete
+
+Who has begun goes on, whatever its class: the last node of a prompt that wants an answer is its own ticket's to fill,
+because the answer begins with its logits. Who fills a node is served in the best place of those who wait for it.
 """
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.backend import Sampler
-from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.path import Path, Wanted
+from orchestrator.engine.cache.node import Node, Path, Wanted
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.messages import InferenceJob, PrefillProgress, Reuse, Urgency
 from orchestrator.engine.scheduler.drafts import Drafting
@@ -143,3 +150,26 @@ class Ticket:
         """The first node of its path with cells still to compute."""
         assert self.tip is not None
         return next((node for node in self.tip.path() if not node.whole), None)
+
+
+def claim(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> bool:
+    """Makes the ticket the one that fills the node; False while that is another one's, which then does it for both."""
+    other = _another(ticket, node, tickets)
+    if other is None:
+        node.filler = ticket.number
+        return True
+    other.fills_for(ticket, node)
+    return False
+
+
+def restored_by_another(ticket: Ticket, tickets: Mapping[int, Ticket]) -> bool:
+    """Whether what the ticket needs next is just being brought back for another one."""
+    node = ticket.unfinished()
+    other = _another(ticket, node, tickets) if node is not None else None
+    return other is not None and other.phase is Phase.RESTORING
+
+
+def _another(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> Ticket | None:
+    """Who fills the node already."""
+    filler = tickets.get(node.filler) if node.filler is not None else None
+    return filler if filler is not ticket else None

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from orchestrator.engine.cache.eviction import Price
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.time_budget import TimeBudget
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.messages import Outcome
-from orchestrator.engine.scheduler.counters import Counters
-from orchestrator.engine.scheduler.slack import Slack
+from orchestrator.engine.scheduler.reporting import Counters
 
 SLICE_SECONDS = 0.02  # of a round
 MOMENT_SECONDS = 0.002  # of one without tickets: who comes meanwhile waits for it
@@ -49,7 +49,7 @@ class Behind:
         if self._keeper is not None and outcome in (Outcome.DONE, Outcome.CANCELLED):
             self._keeper.remember(pool, standing)
 
-    def evicting(self, pool: Pool, node: Node, slack: Slack) -> None:
+    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
         """Sees a node before its cells go. Raises OutOfTime: it stays, and is seen again."""
         counted = node.handed == node.stands  # in an earlier round, before its pool's other nodes were taken
         if self._keeper is not None:

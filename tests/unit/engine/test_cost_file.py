@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.cost_file import KEPT, MATERIAL, PREFIX, CostFile, cost_path, predictions, used
-from orchestrator.engine.costs import Costs, Kinds
+from orchestrator.engine.costs import KEPT, MATERIAL, PREFIX, CostFile, Costs, Kinds, cost_path, predictions, used
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.model import EngineSpec
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.choice import Chance, Chosen
-from orchestrator.engine.text import ChosenBeside, TextStream
+from orchestrator.engine.text import Chance, Chosen, ChosenBeside, TextStream
 
 
 def streamed(data: bytes, cuts: list[int], stop: tuple[str, ...] = ()) -> list[str]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.messages import EngineSnapshot, Reuse, Tier
-from orchestrator.engine.scheduler.counters import Counters
+from orchestrator.engine.scheduler.reporting import Counters
 from orchestrator.reports.cache import WHOLE, cache_report, metrics
 
 

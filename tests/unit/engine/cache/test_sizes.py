@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine
 
-from orchestrator.engine.cache.sizes import sequences_of
+from orchestrator.engine.cache.pool import sequences_of
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Outcome
 

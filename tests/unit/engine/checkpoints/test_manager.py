@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.path import path_of
+from orchestrator.engine.cache.node import path_of
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints import segments as segments_module
 from orchestrator.engine.checkpoints import store as store_module

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.messages import InferenceJob, Outcome, Reason, Sampling
-from orchestrator.engine.scheduler.ranges import MOST_LOGPROBS, RANGES, out_of_range
+from orchestrator.engine.scheduler.refusals import MOST_LOGPROBS, RANGES, out_of_range
 from orchestrator.engine.token_ids import ids_to_bytes
 
 JOB = InferenceJob(1, "code", ids_to_bytes([1]), 1, 5)

@@ -20,9 +20,9 @@ from orchestrator.engine.fake import FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.scheduler.drafts import GRAM, Drafting
+from orchestrator.engine.scheduler.drafts import GRAM, Draft, Drafting
 from orchestrator.engine.scheduler.loop import Loop
-from orchestrator.engine.scheduler.planner import Draft, Limits, plan_round
+from orchestrator.engine.scheduler.planner import Limits, plan_round
 from orchestrator.engine.scheduler.speculation import recent
 from orchestrator.engine.scheduler.ticket import Ticket
 from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from orchestrator.engine.cache.time_budget import TimeBudget, endless
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.scheduler.slack import Slack, endless
 from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket
 from orchestrator.engine.scheduler.write_behind import SLICE_SECONDS
 
@@ -43,10 +43,10 @@ class Timing:
         self._writing_ms = 1000 * SLICE_SECONDS * writing
         left = limits.budget_ms - self._writing_ms - (answers_ms or 0.0)
         share = left * (PREFILL_SHARE if prefilling else 1.0)
-        self.carrying = Slack(clock, self._began + share / 1000) if self.answering else endless()
+        self.carrying = TimeBudget(clock, self._began + share / 1000) if self.answering else endless()
         # Short, so that who comes next does not wait long for the end of another's restore.
         self.entering = (
-            self.carrying if self.answering else Slack(clock, self._began + restores * limits.budget_ms / 1000)
+            self.carrying if self.answering else TimeBudget(clock, self._began + restores * limits.budget_ms / 1000)
         )
         self._computed_ms = (1 - restores) * limits.budget_ms if 0 < restores < 1 else limits.alone_ms
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.engine.scheduler.slack import OutOfTime, Slack, endless
+from orchestrator.engine.cache.time_budget import OutOfTime, TimeBudget, endless
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 
 def test_the_first_piece_is_granted_also_when_the_time_is_over() -> None:
-    slack = Slack(Clock(), until=3.0)
+    slack = TimeBudget(Clock(), until=3.0)
     slack.take()
     with pytest.raises(OutOfTime):
         slack.take()
@@ -21,7 +21,7 @@ def test_the_first_piece_is_granted_also_when_the_time_is_over() -> None:
 
 def test_pieces_are_granted_while_one_as_long_as_the_last_still_ends_in_time() -> None:
     clock = Clock()
-    slack, granted = Slack(clock, until=11.0), 0
+    slack, granted = TimeBudget(clock, until=11.0), 0
     while slack.left():
         slack.take()
         granted += 1

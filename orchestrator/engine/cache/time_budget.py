@@ -16,7 +16,7 @@ class OutOfTime(Exception):
     """This round has no time for another piece. What was done stays done; whoever is told asks again in the next round."""
 
 
-class Slack:
+class TimeBudget:
     """`clock` gives seconds; a piece is granted that ends by `until` of it if it takes as long as the one before."""
 
     def __init__(self, clock: Callable[[], float], until: float) -> None:
@@ -37,6 +37,6 @@ class Slack:
         self.taken, self._began = True, self._clock()
 
 
-def endless() -> Slack:
+def endless() -> TimeBudget:
     """For what has to be done now, or where nobody is answered."""
-    return Slack(lambda: 0.0, math.inf)
+    return TimeBudget(lambda: 0.0, math.inf)
