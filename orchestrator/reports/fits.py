@@ -93,7 +93,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SettingFit:
     """One setting beside a model. `suits` is False where loading would fail or the setting do nothing."""
 
     setting: str
@@ -105,7 +105,7 @@ class Choice:
 
 def choices(
     shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, gpus: Sequence[Gpu] = ()
-) -> tuple[Choice, ...]:
+) -> tuple[SettingFit, ...]:
     """`gpus`: those that the engine may use; none: everything runs on the CPU."""
     made = (
         gpu_layers(shape, chosen, budget, bool(gpus)),
@@ -122,77 +122,79 @@ def choices(
     return tuple(judged(one, wrong.get(one.setting, ""), useless.get(one.setting, "")) for one in made)
 
 
-def judged(one: Choice, wrong: str, useless: str) -> Choice:
+def judged(one: SettingFit, wrong: str, useless: str) -> SettingFit:
     if wrong:
         return replace(one, suits=False, costs="loading is refused", note=wrong)
     return replace(one, suits=False, note=useless) if useless else one
 
 
-def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> Choice:
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> SettingFit:
     value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
     layers = len(shape.layers) + 1
     if not on_gpu:
-        return Choice("model.gpu_layers", value, True, "no VRAM: everything runs on the CPU")
+        return SettingFit("model.gpu_layers", value, True, "no VRAM: everything runs on the CPU")
     taken = budget.gpu_layers if budget is not None and budget.where == "VRAM" else 0
     costs = f"{taken} of {layers} layers: {size(weights_on_gpu(shape, taken))} of weights in VRAM"
     away = layers - taken
     note = f"{away} layers stay in RAM and slow every token" if away else ""
-    return Choice("model.gpu_layers", value, True, costs, note)
+    return SettingFit("model.gpu_layers", value, True, costs, note)
 
 
-def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[Choice]:
+def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[SettingFit]:
     if len(gpus) < 2:
-        yield Choice("model.split_mode", chosen.split, True, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}")
+        yield SettingFit(
+            "model.split_mode", chosen.split, True, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}"
+        )
     else:
         words = {"layer": "whole layers, each with its KV", "none": f"all on {gpus[chosen.main % len(gpus)].name}"}
         costs = words.get(chosen.split, f"a part of each {chosen.split}: GPUs exchange results at every layer")
-        yield Choice("model.split_mode", chosen.split, True, costs)
+        yield SettingFit("model.split_mode", chosen.split, True, costs)
     given = ", ".join(f"{share:g}" for share in chosen.shares) or "by what is free"
     shares = ", ".join(f"{share:.0%}" for share in shares_of(chosen, [gpu.free for gpu in gpus])) if gpus else "nothing"
-    yield Choice("model.tensor_split", given, True, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
-    yield Choice("model.main_gpu", str(chosen.main), True, "nothing" if chosen.split != "none" else "takes all")
+    yield SettingFit("model.tensor_split", given, True, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
+    yield SettingFit("model.main_gpu", str(chosen.main), True, "nothing" if chosen.split != "none" else "takes all")
 
 
-def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
+def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> SettingFit:
     name = chosen.plan.keys if side == "k" else chosen.plan.values
     setting = f"model.kv_type_{side}"
     try:
         per_token = f"{bytes_per_token(shape, chosen.plan):,} B a token, keys and values"
     except FootprintError as error:
-        return Choice(setting, name, True, "not known before it is loaded", str(error))
+        return SettingFit(setting, name, True, "not known before it is loaded", str(error))
     slow = name not in FLOATS and not on_gpu
-    return Choice(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
+    return SettingFit(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
 
 
-def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Choice:
+def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> SettingFit:
     cells = min(shape.trained, 8192)
     buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
     if chosen.plan.flash_attention:
         slow = "" if on_gpu else SLOW_ON_CPU
-        return Choice("model.flash_attention", "on", True, buffers, slow)
+        return SettingFit("model.flash_attention", "on", True, buffers, slow)
     rows = rows_together(shape, chosen.plan, cells)
-    return Choice("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
+    return SettingFit("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
 
 
-def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> Choice:
+def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> SettingFit:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
-        return Choice("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
+        return SettingFit("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
     note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
-    return Choice("model.context", f"{chosen.context:,}", not note, kv_of(shape, chosen, chosen.context), note)
+    return SettingFit("model.context", f"{chosen.context:,}", not note, kv_of(shape, chosen, chosen.context), note)
 
 
-def batch(shape: ModelShape, chosen: Offload) -> Choice:
+def batch(shape: ModelShape, chosen: Offload) -> SettingFit:
     logits = chosen.plan.ubatch * 4 * shape.vocabulary
-    return Choice("model.batch", str(chosen.plan.ubatch), True, f"{size(logits)} of buffers for logits")
+    return SettingFit("model.batch", str(chosen.plan.ubatch), True, f"{size(logits)} of buffers for logits")
 
 
-def sequences(shape: ModelShape, chosen: Offload) -> Choice:
+def sequences(shape: ModelShape, chosen: Offload) -> SettingFit:
     count = chosen.plan.sequences
     state = sum(layer.state for layer in shape.layers) * 4 * count
     more = f", {size(state)} of recurrent state" if state else ""
     costs = f"{size(count * shape.vocabulary * 4)} of output buffer a pool{more}"
-    return Choice("model.sequences", str(count), True, costs)
+    return SettingFit("model.sequences", str(count), True, costs)
 
 
 def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:

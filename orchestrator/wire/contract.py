@@ -26,7 +26,7 @@ from orchestrator.wire.replies import (
 from orchestrator.wire.requests import ChatRequest, EmbeddingsBody, LoadBody, ModelBody, RenameBody, SearchBody
 from orchestrator.wire.status import (
     CacheReply,
-    EngineEvent,
+    EngineStateEvent,
     EvictedEvent,
     LevelEvent,
     NowEvent,
@@ -101,7 +101,7 @@ CONTRACTS: Mapping[tuple[str, str], Contract] = {
     ("GET", "/v1/status"): Contract(reply=StatusReply),
     ("GET", "/v1/stats/cache"): Contract(reply=CacheReply),
     ("GET", "/v1/events"): Contract(
-        None, None, (NowEvent, LevelEvent, EngineEvent, PoolEvent, EvictedEvent, PrefillEvent)
+        None, None, (NowEvent, LevelEvent, EngineStateEvent, PoolEvent, EvictedEvent, PrefillEvent)
     ),
     ("GET", "/metrics"): Contract(),
     ("GET", "/healthz"): Contract(reply=Alive),

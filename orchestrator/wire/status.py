@@ -182,7 +182,7 @@ class LevelEvent(ReplyShape):
     power: str = Field(description="normal, low-power or throttled")
 
 
-class EngineEvent(ReplyShape):
+class EngineStateEvent(ReplyShape):
     """The engine's process is in another state."""
 
     event: Literal["engine"] = Field(description="what kind of event")
