@@ -164,8 +164,8 @@ def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:
     report = status(socket)
     if report is None or path in (report["model"]["name"], report["model"].get("path")):
         return []
-    codices = [codex for codex in report["codices"] if codex.get("tier_tokens")]
-    return [{"name": codex["name"], "tokens": codex["tier_tokens"]} for codex in codices]
+    codices = [codex for codex in report["codices"] if codex.get("floor_tokens")]
+    return [{"name": codex["name"], "tokens": codex["floor_tokens"]} for codex in codices]
 
 
 def status(socket: str | None) -> dict[str, Any] | None:

@@ -178,7 +178,7 @@ def faulty(embedding: Part | None) -> bool:
 
 def tier(codex: Part) -> str:
     name = codex.get("tier")
-    tokens = codex.get("tier_tokens")
+    tokens = codex.get("floor_tokens") or codex.get("tier_tokens")
     return "not raised yet" if not name else f"{name}, {count(tokens)} tokens" if tokens is not None else name
 
 

@@ -47,6 +47,16 @@ class FloorPrefill:
     total: int = 0
 
 
+@dataclass(frozen=True)
+class FloorFigures:
+    """The one truth about a codex's floor. `tokens`: of Identity, Codex and log together. While it is being computed: the
+    tokens `done` of them, and the seconds `left_s` that the rest takes, as predicted; None where nothing is known."""
+
+    tokens: int
+    done: int | None = None
+    left_s: float | None = None
+
+
 @dataclass
 class HeldFloor:
     """A floor that the engine knows, and how many questions run on it. `leaving`: it goes with the last."""
@@ -153,11 +163,14 @@ class Floors:
         warming = self._warming.get(codex)
         return (warming.done, warming.total) if warming and not warming.task.done() else None
 
-    def left_s(self, codex: str) -> float | None:
-        """Seconds that the rest of a floor being computed takes, as predicted; None where nothing is known or computed."""
-        at = self.progress(codex)
-        left = prompt_s(self._client.snapshot.counters, *at) if at else None
-        return None if left is None else round(left, 1)
+    def figures(self, codex: str) -> FloorFigures | None:
+        """What everybody is told of a codex's floor; None where it has none yet."""
+        floor = self.of(codex)
+        if floor is None:
+            return None
+        done, _ = self.progress(codex) or (None, 0)
+        left = None if done is None else prompt_s(self._client.snapshot.counters, done, floor.tokens)
+        return FloorFigures(floor.tokens, done, None if left is None else round(left, 1))
 
     def codex_of(self, name: str) -> str:
         """The codex of a floor by the floor's name; "" where it is none that is kept, or the bare identity's."""

@@ -159,8 +159,7 @@ class CodexLoader:
             standing,
             info.kv_bytes_per_token if info else 0.0,
             replace(self.gauge.of(name), loading=""),
-            self.shelf.floors.progress(name),
-            self.shelf.floors.left_s(name),
+            self.shelf.floors.figures(name),
         )
 
     async def _raised(self, name: str, tier: str | None, told: Callable[[CodexProgress], None]) -> CodexState:

@@ -5,6 +5,7 @@ from typing import Any
 
 from codex.catalog.generations import Codex
 from codex.progress import CodexProgress
+from orchestrator.codices.floors import FloorFigures
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.state import CodexState
 from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
@@ -16,11 +17,9 @@ def codex_report(
     standing: CodexState,
     kv_bytes_per_token: float,
     fresh: Freshness,
-    prefill: tuple[int, int] | None,
-    left_s: float | None = None,
+    floor: FloorFigures | None,
 ) -> dict[str, Any]:
-    """`fresh` says how true it is to its files; `prefill` is tokens done and in all while the floor is computed, `left_s`
-    the seconds that the rest should take."""
+    """`fresh` says how true it is to its files; `floor` how large its floor is and how far."""
     generation, decision, state = standing.now(), standing.decision, standing.state()
     return {
         "name": standing.name,
@@ -38,6 +37,7 @@ def codex_report(
         "estimated": list(standing.sizes.estimated),
         "tier": decision.tier.value,
         "tier_tokens": standing.tokens,
+        "floor_tokens": floor.tokens if floor else 0,
         "reason": decision.reason,
         "hint": decision.hint,
         "kv_bytes": round(standing.tokens * kv_bytes_per_token),
@@ -48,7 +48,9 @@ def codex_report(
         "removed_files": list(state.removed),
         "amended_tokens": standing.amended,
         **fresh_report(fresh),
-        "prefill": {"done": prefill[0], "total": prefill[1], "left_s": left_s} if prefill else None,
+        "prefill": {"done": floor.done, "total": floor.tokens, "left_s": floor.left_s}
+        if floor and floor.done is not None
+        else None,
     }
 
 

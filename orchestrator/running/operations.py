@@ -61,8 +61,8 @@ class Operations:
 
     def codex_report(self, standing: CodexState) -> dict[str, Any]:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
-        floors, name = self.shelf.floors, standing.name
-        told = codex_report(standing, per_token, self.gauge.of(name), floors.progress(name), floors.left_s(name))
+        name = standing.name
+        told = codex_report(standing, per_token, self.gauge.of(name), self.shelf.floors.figures(name))
         identity = self.shelf.identity(standing).model_dump()
         return {**told, "identity": identity, "embedding": self.embedded(standing.name)}
 

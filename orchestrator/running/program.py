@@ -221,7 +221,7 @@ class Program:
     async def floors(self) -> list[Report]:
         """What stands computed: each codex with the tokens of its floor."""
         known = await self.operations.codices(OURSELVES)
-        return [{"name": one["name"], "tokens": one["tier_tokens"]} for one in known if one.get("tier_tokens")]
+        return [{"name": one["name"], "tokens": one["floor_tokens"]} for one in known if one.get("floor_tokens")]
 
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)

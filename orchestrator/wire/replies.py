@@ -200,6 +200,7 @@ class CodexReport(ReplyShape):
     estimated: tuple[str, ...] = Field((), description="tiers whose tokens are no exact count")
     tier: str | None = Field(description="what stands in the cached prefix: full, skeleton+hot, map or none")
     tier_tokens: int = Field(0, description="of what stands there")
+    floor_tokens: int = Field(0, description="of the whole prefix: identity, codex and amendments; 0: not composed yet")
     reason: str = Field("", description="why this tier, with the numbers")
     hint: str = Field("", description="what would give a larger one")
     kv_bytes: int = Field(0, description="of the prefix")

@@ -56,6 +56,7 @@ def codex(name: str, root: str = "/src/demo") -> dict[str, object]:
         "tokens": {"full": 1200, "skeleton": 300, "map": 90},
         "tier": "full",
         "tier_tokens": 1200,
+        "floor_tokens": 1300,
         "reason": "1,200 tokens fit",
         "hint": "",
         "kv_bytes": 4096,

@@ -184,7 +184,7 @@ class SmallService:
         if name == "broken":
             raise InvalidRequest("broken cannot be loaded: it is broken", "builtin:quoter answers again")
         changed = name != self.running
-        cold = [{"name": one["name"], "tokens": one["tier_tokens"]} for one in self.known.values()] if changed else []
+        cold = [{"name": one["name"], "tokens": one["floor_tokens"]} for one in self.known.values()] if changed else []
         self.running = name
         yield {"event": "progress", "phase": "loading", "done": 0, "total": 1, "rate": 0.0, "eta_s": None}
         about = {"name": name, "path": name, "notice": ""}

@@ -1,11 +1,12 @@
 """What can be told of floors: whose one is, and how long the one that is being computed takes."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from formatters.context import IdentityView
-from orchestrator.codices.floors import Floors
+from orchestrator.codices.floors import FloorFigures, Floors
 from orchestrator.codices.state import FloorKey
 from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
 from orchestrator.prompt.assembly import Floor
@@ -41,10 +42,10 @@ async def test_the_rest_of_a_floor_takes_what_was_measured_and_nothing_is_said_b
     for measured, left in (((30.0,), 30.0), ((30.0, 0.1), 100.0), ((), None)):
         engine = Engine(*measured)
         floors = Floors(engine)
-        assert floors.left_s("demo") is None
-        floors.warm(floor("f" * 64), place("demo"))
+        assert floors.figures("demo") is None
+        floors.warm(SimpleNamespace(name="f" * 64, ids=b"", tokens=1200), place("demo"))
         await engine.told.wait()
-        assert floors.left_s("demo") == left
+        assert floors.figures("demo") == FloorFigures(1200, 200, left)
         await floors.stop()
 
 
