@@ -32,7 +32,7 @@ from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.embedding.embedding_model import EmbeddingFile, find_embedding
 from orchestrator.model.embedding.meaning import Bridge, Refusals, embedders
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 
 VARIABLE = "LORE_BENCH_EMBEDDING"
 SAMPLE = 128  # texts that the speed is measured on

@@ -19,6 +19,12 @@ class LoreError(Exception):
         self.retry_after = retry_after
 
 
+class SettingsError(LoreError):
+    """A setting that cannot be used: the message names its origin and key."""
+
+    code = "invalid_settings"
+
+
 class InvalidRequest(LoreError):
     code = "invalid_request"
 

@@ -57,8 +57,8 @@ def is_current(name: str, text: str) -> bool:
 
 
 def settings_page() -> Iterator[str]:
-    from orchestrator.settings.describe import describe
     from orchestrator.settings.model import Settings, SigilRule, TokenRule
+    from orchestrator.settings.sources import describe
 
     # Tables of named entries have a row per entry that exists: one example of each shows their keys.
     example = Settings(sigils={"NAME": SigilRule()}, tokens={"NAME": TokenRule(sha256="0" * 64)})

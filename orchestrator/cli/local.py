@@ -43,7 +43,7 @@ def known_sigil(name: str) -> None:
 def settings_table(config: str | None, socket: str | None) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from orchestrator.settings.describe import describe
+    from orchestrator.settings.sources import describe
 
     loaded = settings(config, {"serve.socket": socket})
     return [asdict(row) for row in describe(loaded.settings, loaded.origins)]

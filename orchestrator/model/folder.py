@@ -11,10 +11,9 @@ from governor.errors import FootprintError, GgufError
 from governor.gguf import Gguf, read_gguf
 from governor.shape import ModelShape, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, recipe_hash
-from orchestrator.errors import Conflict, InvalidRequest, NotFound
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
 from orchestrator.model.model_file import ANOTHER, find_model
 from orchestrator.settings.edit import parsed, with_value
-from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.paths import FILE_MODE, private_folder
 from orchestrator.settings.sources import named_file, user_file
 from orchestrator.wire.places import path_of

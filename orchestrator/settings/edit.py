@@ -9,7 +9,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from orchestrator.settings.errors import SettingsError
+from orchestrator.errors import SettingsError
 
 
 def with_value(text: str, table: str, key: str, value: str) -> str:

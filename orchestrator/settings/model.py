@@ -9,13 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from codex.settings import AmendmentSettings, IngestSettings, SecretSettings, WalkSettings, WatchSettings
 from governor.settings import MemorySettings, PressureSettings, SamplerSettings, StoreSettings
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
-from orchestrator.settings.codex import CodexTable
-from orchestrator.settings.embedding import EmbeddingSettings
-from orchestrator.settings.slices import Slice, unit
-from orchestrator.settings.units import Bytes, BytesOrShare, Seconds
+from orchestrator.settings.units import Bytes, BytesOrShare, Seconds, Slice, unit
 
 GIB = 1024**3
 MIB = 1024**2
@@ -96,6 +94,98 @@ class ModelSettings(Slice):
         if isinstance(value, int) and value < LEAST_CONTEXT:
             raise ValueError(f"is below {LEAST_CONTEXT} tokens; use auto or more")
         return value
+
+
+class CodexTable(Slice):
+    """Which files belong to a codex, and how it follows them."""
+
+    max_file: Bytes = Field(
+        WalkSettings.max_file_bytes,
+        ge=1024,
+        le=GIB,
+        description="larger files are skipped, unread",
+        json_schema_extra=unit("bytes"),
+    )
+    max_files: int = Field(
+        WalkSettings.max_files, ge=1, description="a load of more files is refused", json_schema_extra=unit("files")
+    )
+    skip_vendored: bool = Field(WalkSettings.skip_vendored, description="skip third-party trees and minified copies")
+    skip_lock_files: bool = Field(WalkSettings.skip_lock_files, description="skip files written by package managers")
+    hidden: bool = Field(WalkSettings.hidden, description="take dot-files that git tracks")
+    secrets: bool = Field(
+        SecretSettings.load_secret_names, description="load .env, keys and files in which a key was found"
+    )
+    watch: bool = Field(True, description="follow changes on disk, unless a load says otherwise")
+    debounce: Seconds = Field(
+        WatchSettings.debounce_s,
+        ge=0.01,
+        le=60,
+        description="changes are taken in when nothing has changed for this long",
+        json_schema_extra=unit("s"),
+    )
+    longest_wait: Seconds = Field(
+        WatchSettings.longest_wait_s,
+        ge=0.1,
+        le=600,
+        description="and at the latest this long after the first",
+        json_schema_extra=unit("s"),
+    )
+    longest_hold: Seconds = Field(
+        WatchSettings.longest_hold_s,
+        ge=1,
+        le=3600,
+        description="how long a git that is at work is waited for",
+        json_schema_extra=unit("s"),
+    )
+    poll: Seconds = Field(
+        WatchSettings.poll_s,
+        ge=0.5,
+        le=3600,
+        description="time between comparisons where the kernel gives no watches, or the folder is gone",
+        json_schema_extra=unit("s"),
+    )
+    reconcile: Seconds = Field(
+        WatchSettings.reconcile_s,
+        ge=1,
+        le=86_400,
+        description="time between comparisons of everything, in case a change went unnoticed",
+        json_schema_extra=unit("s"),
+    )
+    whole_file: int = Field(
+        AmendmentSettings.whole_file_tokens,
+        ge=1,
+        description="a larger file that changed is told by what changed in it",
+        json_schema_extra=unit("tokens"),
+    )
+    rebase_share: float = Field(
+        AmendmentSettings.rebase_share,
+        gt=0,
+        le=1,
+        description="share of a codex's tokens that changes may reach before it gets a new generation",
+    )
+    readers: int = Field(IngestSettings.readers, ge=1, le=64, description="threads that read and hash files")
+
+
+class EmbeddingSettings(Slice):
+    """The model that search by meaning goes by; without one search goes by words and names."""
+
+    model: str = Field("", description="a GGUF file that embeds texts; empty: none; builtin:words for trying out")
+    window: int = Field(
+        0,
+        ge=0,
+        le=131_072,
+        description="tokens of a text that are read; 0: what the model was trained for, at most 2048",
+        json_schema_extra=unit("tokens"),
+    )
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: half of the cores")
+    gpu_layers: int = Field(
+        -1,
+        ge=-1,
+        le=10_000,
+        description="layers on the GPU; -1: all where the model that answers leaves room for them, else none",
+    )
+    query_prefix: str = Field("", description="stands before a question, where the model's makers ask for it")
+    text_prefix: str = Field("", description="the same before what is searched; changing it embeds everything anew")
 
 
 class GovernorTable(Slice):

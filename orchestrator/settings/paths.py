@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.settings.errors import SettingsError
+from orchestrator.errors import SettingsError
 from orchestrator.wire.sockets import runtime_folder
 
 SYSTEM_CONFIG = Path("/etc/lorekeep/config.toml")

@@ -1,9 +1,9 @@
-"""Values with units, as people write them: "512 MiB", "90 %", "30 min"."""
+"""What tables of settings are made of: the slice itself, and values with units ("512 MiB", "90 %", "30 min")."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)")
 BYTES = {"": 1, "b": 1} | {
@@ -54,3 +54,19 @@ def as_limit(value: object) -> str:
 Bytes = Annotated[int, BeforeValidator(in_bytes)]
 Seconds = Annotated[float, BeforeValidator(in_seconds)]
 BytesOrShare = Annotated[str, BeforeValidator(as_limit)]
+
+
+class Slice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @field_validator("*")
+    @classmethod
+    def without_nul(cls, value: Any) -> Any:
+        """No path, name or address may hold one, and what first meets it may be far from here."""
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("holds a NUL character; take it out")
+        return value
+
+
+def unit(name: str) -> dict[str, Any]:
+    return {"unit": name}

@@ -12,8 +12,7 @@ from support.turns import told_turns
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
 from orchestrator.service import LoadRequest, Principal
-from orchestrator.settings.embedding import EmbeddingSettings
-from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.model import EmbeddingSettings, ModelSettings, Settings
 from orchestrator.settings.paths import Paths
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))

@@ -15,7 +15,7 @@ from orchestrator.engine.client.embedding import embedding_name
 from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.model.model_file import built_in
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 from orchestrator.wire.places import path_of
 
 

@@ -29,7 +29,7 @@ from orchestrator.errors import EngineFailed, NotFound
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, EmbeddingFile
 from orchestrator.model.embedding.filling import Filling
 from orchestrator.service import Embedded
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 
 SCHEMA = (
     "CREATE TABLE refused (model TEXT NOT NULL, text TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (model, text));",

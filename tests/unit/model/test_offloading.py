@@ -14,7 +14,7 @@ from governor.settings import GIB, MIB, MemorySettings
 from orchestrator.machine.machine import ModelSensors
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.offloading import layers_on, room_beside, room_on
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 
 SHAPE = shape(trained=32_768, vocabulary=32_000)
 MEMORY = MemorySettings(vram_limit="100%")

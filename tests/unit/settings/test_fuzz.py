@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.settings import SettingsError, load
-from orchestrator.settings.describe import leaves
 from orchestrator.settings.model import Settings
+from orchestrator.settings.sources import leaves
 
 KEYS = [key for key, _, _ in leaves(Settings())]
 DEEP = "[" * 5000 + "]" * 5000

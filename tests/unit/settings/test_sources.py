@@ -9,7 +9,7 @@ from governor.settings import GovernorSettings, limit_bytes
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings import Paths, Settings, SettingsError, load, parts, sources
-from orchestrator.settings.describe import describe, nearest
+from orchestrator.settings.sources import describe, nearest
 from orchestrator.settings.units import as_limit, in_bytes, in_seconds
 
 
@@ -254,3 +254,15 @@ def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, capl
     loaded = load(environ)
     assert (loaded.settings, loaded.origins) == (Settings(), {})
     assert caplog.text.count("storage.checkpoint_ram_share has no effect any more") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[model]\nthread = 3", '[model]\nthreads = "x"', '[model]\nkv_type_k = "f99"', "[governor]\ndepth = 0", "model = 3"],
+)
+def test_a_refusal_names_no_address_of_a_library(tmp_path, text):
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load({}, config=file)
+    assert "://" not in f"{refused.value.message} {refused.value.hint}"

@@ -14,7 +14,7 @@ from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.model.embedding.embedding_model import find_embedding
 from orchestrator.model.folder import removal_of
 from orchestrator.model.model_file import find_model
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 from orchestrator.wire import places
 from orchestrator.wire.places import path_of
 from orchestrator.wire.sockets import candidates

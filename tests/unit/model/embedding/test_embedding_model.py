@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.engine.builtin import ensure
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding
-from orchestrator.settings.embedding import EmbeddingSettings
+from orchestrator.settings.model import EmbeddingSettings
 
 
 def found(model, models, **settings):
