@@ -258,7 +258,13 @@ def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, capl
 
 @pytest.mark.parametrize(
     "text",
-    ["[model]\nthread = 3", '[model]\nthreads = "x"', '[model]\nkv_type_k = "f99"', "[governor]\ndepth = 0", "model = 3"],
+    [
+        "[model]\nthread = 3",
+        '[model]\nthreads = "x"',
+        '[model]\nkv_type_k = "f99"',
+        "[governor]\ndepth = 0",
+        "model = 3",
+    ],
 )
 def test_a_refusal_names_no_address_of_a_library(tmp_path, text):
     file = tmp_path / "config.toml"
