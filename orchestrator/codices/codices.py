@@ -28,8 +28,8 @@ from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.successors import IDLE_S, Successors
 from orchestrator.codices.transitions import (
-    CodexDropped,
     CodexFacts,
+    CodexForgotten,
     DiskChanged,
     GrantChanged,
     IdentityChanged,
@@ -258,7 +258,7 @@ class Codices:
         """Raises NotFound, Conflict."""
         async with self._held(name):
             await self._residents.drop(name)
-        self._successors.report(CodexDropped(name))
+        self._successors.report(CodexForgotten(name))
         self._pending.pop(name, None)
         self.loads.forget(name)
 

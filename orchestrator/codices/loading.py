@@ -101,7 +101,7 @@ class CodexLoader:
         was = await self.shelf.before(name)
         try:
             with translated():
-                standing = await self._loaded(wanted, request, load, LoadProgress(name, emit))
+                standing = await self._loaded(wanted, request, load, LoadReporter(name, emit))
                 load.commit()
             await self.shelf.settled(was)
             self.tending.forget(name)
@@ -114,7 +114,7 @@ class CodexLoader:
             raise
 
     async def _loaded(
-        self, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, tell: "LoadProgress"
+        self, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, tell: "LoadReporter"
     ) -> CodexState:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = tell.name
@@ -130,12 +130,12 @@ class CodexLoader:
             await load.unless_cancelled(self._floor_stands(name, tell))
         return self.shelf.seen(name) or standing
 
-    async def _spoken(self, tell: "LoadProgress") -> None:
+    async def _spoken(self, tell: "LoadReporter") -> None:
         async for percent in arriving(self.voice(), self.client):
             tell(progress_at("model", percent, WHOLE, 0.0))
         await asyncio.shield(self.voice())
 
-    async def _floor_stands(self, name: str, tell: "LoadProgress") -> None:
+    async def _floor_stands(self, name: str, tell: "LoadReporter") -> None:
         began = time.monotonic()
         await self.shelf.floors.stands(
             name, lambda done, total: tell(progress_at("prefill", done, total, time.monotonic() - began))
@@ -202,7 +202,7 @@ class CodexLoader:
 
 
 @dataclass(frozen=True)
-class LoadProgress:
+class LoadReporter:
     """Progress of one codex's load, as events with its name."""
 
     name: str

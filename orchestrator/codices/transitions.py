@@ -38,7 +38,7 @@ A floor is urgent when no conversation fits behind the resident one: nobody can 
     QuietBegan          nobody has asked for long enough                         -
     IdentityChanged     identity files were looked at, changed or not            no
     GrantChanged        the memory that may be used is another                   yes
-    CodexDropped             the codex is gone                                        -
+    CodexForgotten           the codex is gone                                        -
     StepEnded           an effect has ended, well or not                         -
     EngineAnswers       a stalled codex may be tried again                       -
 """
@@ -162,7 +162,7 @@ class GrantChanged:
 
 
 @dataclass(frozen=True)
-class CodexDropped:
+class CodexForgotten:
     name: str
 
 
@@ -192,7 +192,7 @@ Event = (
     | QuietBegan
     | IdentityChanged
     | GrantChanged
-    | CodexDropped
+    | CodexForgotten
     | StepEnded
     | EngineAnswers
 )
@@ -251,7 +251,7 @@ def decide(state: TableState, event: Event) -> tuple[TableState, tuple[Effect, .
     """The state behind an event, and what is to be done, in this order."""
     before, state = state, noted(state, event)
     effects: list[Effect] = []
-    if isinstance(event, CodexDropped) and before.of(event.name).phase not in (
+    if isinstance(event, CodexForgotten) and before.of(event.name).phase not in (
         SuccessorPhase.RESTING,
         SuccessorPhase.WAITING,
     ):
@@ -273,7 +273,7 @@ def noted(state: TableState, event: Event) -> TableState:
         case LoadBegan(name):
             codex = state.of(name)
             return state.with_codex(name, replace(codex, held=codex.held + 1, fault="", failed=None))
-        case CodexDropped(name):
+        case CodexForgotten(name):
             return replace(state, codices={one: codex for one, codex in state.codices.items() if one != name})
         case StepEnded() | EngineAnswers():
             return _ended_or_back(state, event)

@@ -13,8 +13,8 @@ from orchestrator.codices.transitions import (
     AT_WORK,
     AwaitEngine,
     CancelStep,
-    CodexDropped,
     CodexFacts,
+    CodexForgotten,
     CommitFloor,
     ComputeFloor,
     DiskChanged,
@@ -77,6 +77,8 @@ class House:
         if isinstance(effect, PrepareFloor):
             assert effect.due, "nothing is made that is not due"
             assert urgent or not self.asking, "only an urgent one begins while somebody asks"
+        if isinstance(effect, ComputeFloor):
+            assert not self.asking, "nothing is computed beside a question"
         if isinstance(effect, CommitFloor):
             computed = self.made[name][1]
             assert computed or urgent, "the resident floor serves until the next one is computed"
@@ -129,7 +131,7 @@ class House:
             self.resident[name] = self.wanted[name]
             self.report(LoadEnded(name, self.facts(name)))
         elif event == "drop" and not self.loads[name]:
-            self.report(CodexDropped(name))
+            self.report(CodexForgotten(name))
             self.resident[name] = self.wanted[name]
         elif event == "ends":
             self.end(name)
