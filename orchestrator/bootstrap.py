@@ -1,8 +1,10 @@
 """Names and wires every part, once. The only place that knows them all."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 from codex.archive.lance import LanceArchive
 from codex.catalog.databases import SqliteBytesCache
@@ -10,7 +12,6 @@ from codex.catalog.tokens import TokenStore
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
 from formatters.registry import Registry, discover
-from orchestrator.answering.agent import Answerer, SearchArchive
 from orchestrator.answering.answer import Answers, ConversationStore
 from orchestrator.answering.conversations import Conversations
 from orchestrator.answering.inference import EngineInference
@@ -30,16 +31,19 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.embedding.filling import Filling
 from orchestrator.model.embedding.meaning import Meaning
-from orchestrator.model.host import Host, host_of
+from orchestrator.model.host import Host
+from orchestrator.program import AwaitedModel, Operations, Program
 from orchestrator.prompt.coverage import Coverage, coverage_named
 from orchestrator.reports.about import About
 from orchestrator.reports.status import prefill_of
-from orchestrator.running.operations import Operations
-from orchestrator.running.program import Awaited, Program
+from orchestrator.service import Report
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.version import VERSION
+
+if TYPE_CHECKING:
+    from orchestrator.answering.agent import Answerer
 
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
@@ -55,14 +59,17 @@ class Disk:
     tokens: TokenStore
 
 
-def build(settings: Settings, paths: Paths) -> Program:
-    """All parts, not yet started. Raises LoreError for a model or a folder that cannot be used."""
-    host = host_of(settings, paths)
+Exchange = Callable[[str], AsyncIterator[Report]]
+"""Puts a program with the model of this setting in the place of the one that runs; tells how far it is."""
+
+
+def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
+    """All parts around `host`, not yet started. Raises LoreError for a folder that cannot be used."""
     archive = LanceArchive(paths.archive)
     meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
     filling = meaning.filling
     disk = disk_of(settings, paths, archive, filling)
-    voice, loads, registry = Awaited(), Loads(), discover()
+    voice, loads, registry = AwaitedModel(), Loads(), discover()
     floors = Floors(host.client)
     shelf = codices_of(settings, paths, host, disk, voice, floors, loads, ArchiveIndexer(archive).chunks)
     watching = CodexWatchers(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
@@ -70,19 +77,34 @@ def build(settings: Settings, paths: Paths) -> Program:
     gauge = FreshnessGauge(shelf, loads, tending, watching)
     blind = joined(gauge.blind, filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, tending.begin, gauge.outdated)
-    answerer = Answerer(SearchArchive(searcher, VoiceCounter(voice)))
+
+    @cache
+    def answerer() -> "Answerer":
+        from orchestrator.answering.agent import Answerer, SearchArchive
+
+        return Answerer(SearchArchive(searcher, VoiceCounter(voice)))
+
     answers = answers_of(settings, host, disk, shelf, gauge, searcher, answerer, voice)
-    operations = Operations(
-        shelf, searcher, disk.sessions, host.machine, host.client, watching, tending, gauge, filling.report, voice
+    service = Operations(
+        answers=answers,
+        about=about_of(paths, host, registry, shelf),
+        shelf=shelf,
+        search_archive=searcher,
+        session_store=disk.sessions,
+        machine=host.machine,
+        client=host.client,
+        watching=watching,
+        tending=tending,
+        gauge=gauge,
+        meaning=meaning,
+        voice=voice,
+        exchange=exchange,
     )
-    about = about_of(paths, host, registry, shelf)
 
     host.machine.bind(host.client, shelf.reconsider, meaning.rest)
     host.client.on_snapshot(host.machine.engine_changed)
     return Program(
-        answers=answers,
-        operations=operations,
-        about=about,
+        service=service,
         client=host.client,
         machine=host.machine,
         shelf=shelf,
@@ -93,6 +115,7 @@ def build(settings: Settings, paths: Paths) -> Program:
         session_store=disk.sessions,
         voice=voice,
         speak=lambda: voice_of(host, disk, registry, answerer),
+        libraries=answerer,
         closing=(disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
 
@@ -105,7 +128,7 @@ def codices_of(
     paths: Paths,
     host: Host,
     disk: Disk,
-    voice: Awaited,
+    voice: AwaitedModel,
     floors: Floors,
     loads: Loads,
     chunks: Callable[[str], int],
@@ -156,8 +179,8 @@ def answers_of(
     shelf: Codices,
     gauge: FreshnessGauge,
     searcher: ArchiveSearch,
-    answerer: Answerer,
-    voice: Awaited,
+    answerer: Callable[[], "Answerer"],
+    voice: AwaitedModel,
 ) -> Answers:
     model, machine, conversations = host.model, host.machine, Conversations()
     preparing = Preparer(
@@ -199,11 +222,13 @@ def about_of(paths: Paths, host: Host, registry: Registry, shelf: Codices) -> Ab
     )
 
 
-def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Answerer) -> ChatModel:
+def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Callable[[], "Answerer"]) -> ChatModel:
     """Once the model is loaded; a built-in one calls no tools."""
     info = host.client.info
     assert info is not None
-    return ChatModel(host.client, info, registry, disk.tokens, () if is_builtin(host.model.setting) else answerer.tools)
+    return ChatModel(
+        host.client, info, registry, disk.tokens, () if is_builtin(host.model.setting) else answerer().tools
+    )
 
 
 # -- the values they take
@@ -221,7 +246,7 @@ def joined(*words: Callable[[str], str]) -> Callable[[str], str]:
 class VoiceCounter:
     """Counts with the voice that there is when somebody counts."""
 
-    def __init__(self, voice: Awaited) -> None:
+    def __init__(self, voice: AwaitedModel) -> None:
         self._voice = voice
 
     async def count(self, texts: Sequence[str]) -> list[int]:

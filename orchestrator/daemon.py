@@ -1,26 +1,29 @@
-"""The daemon's process: folders, socket, signals, systemd; then the program until it is told to stop."""
+"""The daemon's process: folders, socket, signals, systemd; then the program until it is told to stop.
+
+The engine's child is started first: it imports and loads beside what the daemon itself imports. What is imported here is
+what that needs; everything else comes in `live`.
+"""
 
 import asyncio
 import logging
 import os
 import signal
+import sys
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from orchestrator import bootstrap, instance
-from orchestrator.api.app import create_app
-from orchestrator.api.server import serve
-from orchestrator.api.sigils import Sigils
+from orchestrator import instance
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
-from orchestrator.codices.faults import translated
 from orchestrator.logs import set_up
-from orchestrator.model.chat_model import arriving, why_waiting
-from orchestrator.model.host import model_of
-from orchestrator.running.program import Program
-from orchestrator.running.switching import Switch
+from orchestrator.model.host import Host, host_of, model_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.systemd import Notifier
 from orchestrator.wire.version import VERSION
+
+if TYPE_CHECKING:
+    from orchestrator.bootstrap import Exchange
+    from orchestrator.program import Program
 
 log = logging.getLogger("lorekeep")
 
@@ -34,25 +37,35 @@ def run(settings: Settings) -> int:
     path = settings.serve.socket or str(paths.socket)
     # The socket is taken first: who starts a daemon twice is told of the one that serves there.
     listeners = open_all(os.environ, type(paths.socket)(path), settings.serve.socket_group, settings.serve.tcp)
-    with ExitStack() as undo:
+    with ExitStack() as unless_served:
         for listener in listeners:
-            undo.callback(listener.close)
-        # Held until the engine has written its last, long after the sockets are closed. Damage may show late.
-        with instance.held(paths, path), translated():
-            program = bootstrap.build(settings, paths)
-            undo.pop_all()
-            asyncio.run(live(program, settings, paths, listeners))
+            unless_served.callback(listener.close)
+        # Held until the engine has written its last, long after the sockets are closed.
+        with instance.held(paths, path):
+            asyncio.run(live(settings, paths, listeners, unless_served))
     return 0
 
 
-async def live(program: Program, settings: Settings, paths: Paths, listeners: list[Listener]) -> None:
+async def live(settings: Settings, paths: Paths, listeners: list[Listener], unless_served: ExitStack) -> None:
+    """Raises LoreError for what keeps it from starting. `unless_served` closes the listeners where serving does not."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     notifier = Notifier.of(os.environ)
+    tell(f"lore: {where(listeners)}, with {settings.model.path or 'the built-in model'}")
+
+    async def build(wanted: Settings) -> "Program":
+        return await built(wanted, paths, lambda setting: switch.to(setting))
+
+    program = await build(settings)
+    from orchestrator.api.app import create_app
+    from orchestrator.api.server import serve
+    from orchestrator.api.sigils import Sigils
+    from orchestrator.switching import ModelSwitch
+
     app = create_app(
-        program,
+        program.service,
         Sigils.of(settings, os.geteuid()),
         version=VERSION,
         max_body=settings.serve.max_body,
@@ -60,19 +73,20 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
         queue=settings.serve.queue,
         stopping=stop,
     )
-    switch = Switch(
+    switch = ModelSwitch(
         settings,
         app.state.gate,
         check=lambda wanted: model_of(wanted, paths),
-        build=lambda wanted: bootstrap.build(wanted, paths),
-        stands=lambda now: setattr(app.state, "service", now),
+        build=build,
+        stands=lambda now: setattr(app.state, "service", now.service),
     )
     await switch.start(program)
     telling = [
         asyncio.create_task(tell_ready(program, notifier), name="ready"),
         asyncio.create_task(notifier.keep_alive(), name="watchdog"),
     ]
-    log.info("listening", extra={"fields": {"sockets": [str(listener.socket.getsockname()) for listener in listeners]}})
+    log.debug("listening", extra={"fields": {"sockets": where(listeners)}})
+    unless_served.pop_all()
     try:
         await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     finally:
@@ -83,12 +97,51 @@ async def live(program: Program, settings: Settings, paths: Paths, listeners: li
         await switch.stop()
 
 
-async def tell_ready(program: Program, notifier: Notifier) -> None:
-    """systemd hears READY when an answer can be given, or when it is known that none will be."""
+async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Program":
+    """A program whose engine is being loaded already. Raises LoreError, and leaves no engine behind then."""
+    host = host_of(settings, paths)
+    host.client.start()
+    try:
+        await asyncio.sleep(0)  # the child's process is there after it; its imports go on beside ours
+        return assembled(settings, paths, host, exchange)
+    except BaseException:
+        await host.client.stop()
+        raise
+
+
+def assembled(settings: Settings, paths: Paths, host: Host, exchange: "Exchange") -> "Program":
+    from orchestrator import bootstrap
+    from orchestrator.codices.faults import translated
+
+    with translated():
+        return bootstrap.build(settings, paths, host, exchange)
+
+
+async def tell_ready(program: "Program", notifier: Notifier) -> None:
+    """systemd hears READY when an answer can be given, or when it is known that none will be; a person hears it too."""
+    from orchestrator.model.chat_model import arriving, why_waiting
+
     async for percent in arriving(program.voice(), program.client):
         notifier.status(why_waiting(program.client))
         if percent:  # it moves: systemd need not think that it hangs
             notifier.starting()
-    _, why = await program.ready()
+    _, why = await program.service.ready()
     notifier.status(why or "ready")
     notifier.ready()
+    if not why:
+        tell('lore: ready. In another terminal: lore load DIRECTORY, then lore ask "QUESTION"; Ctrl-C ends it')
+
+
+# -- what a person at a terminal sees; elsewhere the log has it
+
+
+def tell(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{line}\n")
+    else:
+        log.info(line.removeprefix("lore: "))
+
+
+def where(listeners: list[Listener]) -> str:
+    names = [str(one.path) if one.path else "{}:{}".format(*one.socket.getsockname()[:2]) for one in listeners]
+    return f"serving {' and '.join(names)}"

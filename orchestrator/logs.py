@@ -14,9 +14,14 @@ PRIORITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR
 
 
 def set_up(level: str, environ: Mapping[str, str], stream: TextIO = sys.stderr) -> None:
-    """Takes over the root logger: lines for a person on a terminal, JSON elsewhere."""
+    """Takes over the root logger: lines for a person on a terminal, JSON elsewhere.
+
+    A person sees warnings, and everything at the level debug; each request at the level info is for the journal.
+    """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(PlainLines() if stream.isatty() else JsonLines(journal="JOURNAL_STREAM" in environ))
+    if stream.isatty() and level == "info":
+        handler.setLevel(logging.WARNING)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping()[level.upper()])

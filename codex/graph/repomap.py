@@ -18,8 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import rustworkx
-
 from codex.graph.modules import Modules
 from codex.outline.symbols import Outline, Symbol
 from codex.trees.roles import share_of
@@ -117,6 +115,8 @@ def centrality(gists: Mapping[str, Gist], personal: Mapping[str, float] | None =
         return {}
     paths = sorted(gists)
     index = {path: at for at, path in enumerate(paths)}
+    import rustworkx
+
     graph = rustworkx.PyDiGraph()
     graph.add_nodes_from(paths)
     graph.add_edges_from([(index[a], index[b], weight) for (a, b), weight in sorted(file_links(gists).items())])

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import rustworkx
 from numpy.typing import NDArray
 
 from codex.archive.archive import ChunkMatch
@@ -159,6 +158,8 @@ class SymbolGraph:
         if not start:
             return {}
         local = {node: at for at, node in enumerate(nodes)}
+        import rustworkx
+
         graph = rustworkx.PyDiGraph()
         graph.add_nodes_from(nodes)
         graph.add_edges_from(

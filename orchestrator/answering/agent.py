@@ -40,7 +40,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 from formatters.blocks import Role
 from formatters.context import ToolView, TurnContext, TurnView
 from orchestrator.answering.answer_text import AnswerParser, ParsedCall, ParsedPart, ParsedThought
-from orchestrator.answering.inference import Inference, InferenceEvent, InferenceRequest
+from orchestrator.answering.inference import Finished, Inference, InferenceEvent, InferenceRequest
 from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Reason
 from orchestrator.engine.text import Chosen
 from orchestrator.engine.token_ids import Ids
@@ -300,20 +300,6 @@ def offered(ours: FunctionToolset[TurnContext], turn: TurnContext) -> list[Abstr
 
 
 MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The last event. `text`: what was said to the user, without thoughts and calls.
-
-    `running`: what the turn said since the question, the last text included, as it was generated; what becomes State.
-    `completions`: one for each request that ran to its end.
-    """
-
-    finish_reason: str  # stop, length, tool_calls
-    text: str
-    running: tuple[TurnView, ...]
-    completions: tuple[Completion, ...]
 
 
 AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished

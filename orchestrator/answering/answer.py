@@ -11,14 +11,13 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formatters.blocks import BlockKind
 from orchestrator.answering import report
-from orchestrator.answering.agent import Answerer, EngineModel, Finished
 from orchestrator.answering.conversations import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
-from orchestrator.answering.inference import EngineInference, InferenceRequest
+from orchestrator.answering.inference import EngineInference, Finished, InferenceRequest
 from orchestrator.answering.preparing import PreparedQuestion, Preparer, refuse_blind, refuse_other_floor
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.sessions import SessionStore
@@ -31,6 +30,9 @@ from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waitin
 from orchestrator.prompt.composing import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
 from orchestrator.wire.lore import Citation, Lore
+
+if TYPE_CHECKING:
+    from orchestrator.answering.agent import Answerer, EngineModel
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Answers:
     `outdated` says, in a worker thread, which of these files differ on disk."""
 
     preparer: Preparer
-    answerer: Answerer
+    answerer: Callable[[], "Answerer"]  # made when it is first asked for: the agent's framework is large
     client: EngineClient
     inference: EngineInference
     store: ConversationStore
@@ -155,7 +157,7 @@ class Answers:
         ids: dict[str, bytes] = {}
         model = self._model(prepared, chat_model, ids)
         with self.preparer.codices.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
-            async with aclosing(self.answerer.answer(prepared.turn, model)) as events:  # type: ignore[type-var]
+            async with aclosing(self.answerer().answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
                     events, deadline, lambda: state.first_token > 0, lambda: self.client.reason
                 ):
@@ -176,7 +178,7 @@ class Answers:
         shown = {one.path for one in prepared.turn.state.evidence}
         return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: PreparedQuestion, chat_model: ChatModel, ids: dict[str, bytes]) -> EngineModel:
+    def _model(self, prepared: PreparedQuestion, chat_model: ChatModel, ids: dict[str, bytes]) -> "EngineModel":
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
             chat_model.tokens.learn(text, generated)

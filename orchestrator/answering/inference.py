@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from formatters.context import TurnView
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     Admitted,
@@ -141,3 +142,17 @@ def _job(request: InferenceRequest, grant: int) -> InferenceJob:
         urgency=request.urgency,
         grant=grant,
     )
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last event. `text`: what was said to the user, without thoughts and calls.
+
+    `running`: what the turn said since the question, the last text included, as it was generated; what becomes State.
+    `completions`: one for each request that ran to its end.
+    """
+
+    finish_reason: str  # stop, length, tool_calls
+    text: str
+    running: tuple[TurnView, ...]
+    completions: tuple[Completion, ...]

@@ -8,11 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import cast
-
-from pydantic_ai import RunContext
-from pydantic_ai.models import Model
-from pydantic_ai.usage import RunUsage
+from typing import TYPE_CHECKING, cast
 
 from formatters.blocks import FLOOR, Block, BlockKind, Prompt
 from formatters.context import TurnContext
@@ -21,6 +17,10 @@ from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, PromptPart, joined, parts
 from orchestrator.prompt.assembly import Assembled, Assembler, Layout
 from orchestrator.wire.lore import Break
+
+if TYPE_CHECKING:
+    from pydantic_ai import RunContext
+    from pydantic_ai.models import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +50,11 @@ class Composer:
         self._placement = placement
         self._assembler = assembler
 
-    def write(self, ctx: RunContext[TurnContext]) -> Prompt:
+    def write(self, ctx: "RunContext[TurnContext]") -> Prompt:
         """The six blocks of this turn. A broken plug-in's items are missing and named in `failures`."""
         return write_prompt(ctx, self._registry)
 
-    async def compose(self, ctx: RunContext[TurnContext], think: bool = True) -> Composed:
+    async def compose(self, ctx: "RunContext[TurnContext]", think: bool = True) -> Composed:
         """The turn's prompt, as it stands. Raises LoreError when the engine that encodes is gone."""
         return await self.tokenised(self.write(ctx), ctx.deps.sigil.uid, think)
 
@@ -71,9 +71,12 @@ class Composer:
         return self._template.layout(prompt.turns, running=prompt.running, way=self._placement.way, think=think)
 
 
-def context_of(turn: TurnContext) -> RunContext[TurnContext]:
+def context_of(turn: TurnContext) -> "RunContext[TurnContext]":
     """The context that formatters are given outside of a run, as for a plan. Formatters read nothing but `deps`."""
-    return RunContext(deps=turn, model=cast(Model, None), usage=RunUsage())
+    from pydantic_ai import RunContext
+    from pydantic_ai.usage import RunUsage
+
+    return RunContext(deps=turn, model=cast("Model", None), usage=RunUsage())
 
 
 TEMPLATE = "template"

@@ -11,6 +11,7 @@ from support.waiting import SOON
 
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
+from orchestrator.model.host import host_of
 from orchestrator.service import Answered, Ask, LoadRequest, Message, Principal, Text
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
@@ -25,19 +26,24 @@ async def small(folder, model):
     yield SmallService()
 
 
+def no_other_model(setting):
+    raise AssertionError("nobody asks for another model")
+
+
 @asynccontextmanager
 async def program(folder, model):
     """The program itself on the built-in model, with a codex of a few lines."""
     paths = Paths.of({f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
     paths.prepare()
-    made = bootstrap.build(Settings(model=ModelSettings(path=str(model), threads=1)), paths)
+    settings = Settings(model=ModelSettings(path=str(model), threads=1))
+    made = bootstrap.build(settings, paths, host_of(settings, paths), exchange=no_other_model)
     code = folder / "demo"
     code.mkdir()
     (code / "run.py").write_text("def run():\n    return 'forever and ever and forever and ever'\n")
     await made.start()
     try:
-        await events_of(made.load(LoadRequest(OWNER, str(code), watch=False)))
-        yield made
+        await events_of(made.service.load(LoadRequest(OWNER, str(code), watch=False)))
+        yield made.service
     finally:
         await made.stop()
 

@@ -9,6 +9,7 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator import bootstrap
+from orchestrator.model.host import host_of
 from orchestrator.service import Ask, LoadRequest, Message, Principal
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
@@ -19,13 +20,18 @@ COMPARED = "vaults: being compared with the disk"
 pytestmark = pytest.mark.anyio
 
 
+def no_other_model(setting):
+    raise AssertionError("nobody asks for another model")
+
+
 @asynccontextmanager
 async def program(home, model, *, held=False, spoilt=False):
     """Started, and stopped behind it. `held`: until `made.released` is called nothing is compared with the disk; `spoilt`:
     the model's file is one no longer when it is loaded."""
     paths = Paths.of({f"XDG_{name}_HOME": str(home / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
     paths.prepare()
-    made = bootstrap.build(Settings(model=ModelSettings(path=str(model), threads=1)), paths)
+    settings = Settings(model=ModelSettings(path=str(model), threads=1))
+    made = bootstrap.build(settings, paths, host_of(settings, paths), exchange=no_other_model)
     if spoilt:
         model.write_bytes(model.read_bytes()[:1000])
     lock = made.shelf.disk("vaults")
@@ -33,7 +39,7 @@ async def program(home, model, *, held=False, spoilt=False):
         await lock.acquire()
     await made.start()
     try:
-        yield made, lock
+        yield made.service, lock
     finally:
         if held and lock.locked():
             lock.release()
@@ -69,7 +75,7 @@ async def taken_in(made):
 
 async def test_a_search_before_the_comparison_says_so_and_after_it_finds_what_stands(left):
     async with program(*left, held=True) as (made, lock):
-        assert made.operations.gauge.of("vaults").word == "being compared with the disk"
+        assert made.gauge.of("vaults").word == "being compared with the disk"
         assert any(COMPARED in notice for notice in (await found(made))["notices"])
         lock.release()
         await taken_in(made)
@@ -82,7 +88,7 @@ async def test_an_answer_that_is_asked_for_before_the_comparison_knows_what_chan
     async with program(*left, held=True) as (made, lock):
         question = Ask(OWNER, (Message("user", "The access code of vault zebra is"),), codex="vaults", max_tokens=8)
         asked = asyncio.ensure_future(events_of(made.ask(question)))
-        assert COMPARED in made.operations.gauge.of("vaults").blind
+        assert COMPARED in made.gauge.of("vaults").blind
         lock.release()
         lore = (await asked)[-1].lore
         told = any(COMPARED in action for action in lore.governor.actions)
@@ -96,7 +102,7 @@ async def events_of(events):
 async def test_codices_are_followed_where_no_model_can_be_loaded(left):
     async with program(*left, spoilt=True) as (made, _):
         await taken_in(made)
-        assert made.operations.gauge.of("vaults").word == "watched"
+        assert made.gauge.of("vaults").word == "watched"
         report = await found(made)
         assert [hit["path"] for hit in report["hits"]] == ["zebra.py"]
         assert report["notices"] == []

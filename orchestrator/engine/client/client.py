@@ -77,6 +77,9 @@ class EngineClient:
     # -- life
 
     def start(self) -> None:
+        """Once: does nothing where it was started."""
+        if self._heart is not None:
+            return
         self._supervisor.start()
         self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
 

@@ -33,8 +33,8 @@ PRIVATE = {
     "dulwich": ("codex/trees/ignore.py", "1.3"),
     "lancedb": ("codex/archive/queries.py", "0.41"),
     "llama_cpp": ("orchestrator/engine/llama/library.py", "0.4"),
-    "pydantic_ai": ("orchestrator/answering/model.py", "2.69"),
-    "uvicorn": ("orchestrator/api/peers.py", "0.55"),
+    "pydantic_ai": ("orchestrator/answering/agent.py", "2.69"),
+    "uvicorn": ("orchestrator/api/server.py", "0.55"),
     "watchdog": ("codex/following/inotify.py", "7.2"),
 }
 # What no import with an underscore shows, as it is spelled in the sources.

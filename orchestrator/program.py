@@ -11,30 +11,35 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
-from orchestrator.answering.sessions import SessionStore
+from orchestrator.answering.sessions import SessionStore, report
 from orchestrator.answering.waiting import own_task
-from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices
+from orchestrator.codices.faults import refusal, translated
+from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.loading import CodexLoader
+from orchestrator.codices.report import bare_report, codex_report
+from orchestrator.codices.state import CodexState
 from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.errors import EngineFailed, LoreError, NotReady
+from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.folder import setting_of
+from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.about import About
-from orchestrator.running.operations import Operations
-from orchestrator.running.waking import Waking
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
 
 log = logging.getLogger("lorekeep")
 
+IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
 OURSELVES = Principal(os.geteuid(), os.getegid(), os.getpid(), scopes=frozenset({"admin"}))
 
 
-class Awaited:
+class AwaitedModel:
     """The voice that everybody waits for: a future that is done when the model is first ready, or is given up."""
 
     def __init__(self) -> None:
@@ -64,11 +69,9 @@ class Awaited:
 
 @dataclass
 class Program:
-    """Implements `service.Service` by handing each call to the part that does it."""
+    """One model with all that was loaded. `service` is what the routes see; the rest starts, stops and is waited for."""
 
-    answers: Answers
-    operations: Operations
-    about: About
+    service: "Operations"
     client: EngineClient
     machine: Machine
     shelf: Codices
@@ -77,12 +80,11 @@ class Program:
     meaning: Meaning
     library: Library
     session_store: SessionStore
-    voice: Awaited
+    voice: AwaitedModel
     speak: Callable[[], ChatModel]
+    libraries: Callable[[], object]  # imports what the first question needs; it may run in a thread
     closing: Sequence[Callable[[], None]] = ()
-    exchange: Callable[[str], AsyncIterator[Report]] | None = None  # to another model; set by who can
-    waking: Waking = field(default_factory=Waking)
-    _silenced: asyncio.Event = field(default_factory=asyncio.Event)
+    waking: "WakeProgress" = field(default_factory=lambda: WakeProgress())
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
     # -- life
@@ -98,7 +100,8 @@ class Program:
         for codex in codices:
             self.tending.begin(codex.name)
         await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
-        self._tasks.append(asyncio.create_task(self._wake(), name="wake"))
+        libraries = asyncio.create_task(self._import_libraries(), name="libraries")
+        self._tasks += [libraries, asyncio.create_task(self._wake(libraries), name="wake")]
 
     async def stop(self) -> None:
         await self.silence()
@@ -107,7 +110,7 @@ class Program:
     async def silence(self, why: str = "the daemon is stopping") -> None:
         """Everything that runs ends, the engine's child last; what is left of loads and answers ends with a retryable
         fault that says why."""
-        self._silenced.set()
+        self.service.silenced.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -125,9 +128,9 @@ class Program:
         for one in self.closing:
             one()
 
-    async def _wake(self) -> None:
+    async def _wake(self, libraries: "asyncio.Task[None]") -> None:
         try:
-            await self._woken()
+            await self._woken(libraries)
         except Exception as fault:  # whatever it is, nobody may wait for ever for a model that is there
             log.critical("the start failed", exc_info=True)
             why = f"the start failed ({type(fault).__name__}: {fault})"
@@ -135,7 +138,7 @@ class Program:
         finally:
             self.waking.end()
 
-    async def _woken(self) -> None:
+    async def _woken(self, libraries: "asyncio.Task[None]") -> None:
         """Once the model is ready: its voice, its real costs, and everything that was loaded before."""
         try:
             info = await self.client.ensure_ready()
@@ -145,9 +148,15 @@ class Program:
                 EngineFailed(f"the model cannot be used: {error}", "see `lore doctor`, or choose another with --model")
             )
             return
+        await libraries
         await self.machine.loaded(info)
         self.voice.succeed(self.speak())
         await self.shelf.wake(self.waking.at)
+
+    async def _import_libraries(self) -> None:
+        """Beside the loading of the model."""
+        await asyncio.sleep(IMPORT_AFTER_S)
+        await asyncio.to_thread(self.libraries)
 
     async def _follow(self, codices: Sequence[Codex]) -> None:
         """All that was loaded, also where no model can be used: searches need none."""
@@ -156,7 +165,27 @@ class Program:
                 wishes = await asyncio.to_thread(self.shelf.ledger.wishes, codex.name)
                 self.watching.follow(codex.name, wishes.watch)
 
-    # -- the service
+
+@dataclass(frozen=True)
+class Operations:
+    """Implements `service.Service`. `exchange` puts a program with another model in this one's place."""
+
+    answers: Answers
+    about: About
+    shelf: Codices
+    search_archive: ArchiveSearch
+    session_store: SessionStore
+    machine: Machine
+    client: EngineClient
+    watching: CodexWatchers
+    tending: ArchiveUpkeep
+    gauge: FreshnessGauge
+    meaning: Meaning
+    voice: AwaitedModel
+    exchange: Callable[[str], AsyncIterator[Report]]
+    silenced: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # -- asking
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
         return own_task(self.answers.ask(ask))
@@ -164,44 +193,103 @@ class Program:
     async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
         return await self.answers.plan(ask, prompt=prompt)
 
+    # -- loading
+
     def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
-        return self.operations.load(request)
-
-    async def cancel_load(self, principal: Principal, name: str) -> Report:
-        return await self.operations.cancel_load(principal, name)
-
-    async def codices(self, principal: Principal) -> list[Report]:
-        return await self.operations.codices(principal)
-
-    async def codex(self, principal: Principal, name: str) -> Report:
-        return await self.operations.codex(principal, name)
+        """Loads or updates a codex. Leaving the stream leaves the load running. Raises LoreError."""
+        return self._loading.load(request)
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
-        return self.operations.reload(principal, name)
+        """Loads a codex again from where it came. Raises NotFound."""
+        return self._loading.reload(principal, name)
+
+    @property
+    def _loading(self) -> CodexLoader:
+        return CodexLoader(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
+
+    async def cancel_load(self, principal: Principal, name: str) -> Report:
+        """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
+        del principal
+        if not self.shelf.loading(name) and await self.shelf.halt(name):
+            return {"cancelled": name, "what": "floor"}
+        await self.shelf.loads.cancel(name)
+        return {"cancelled": name, "what": "load"}
+
+    # -- codices
+
+    def codex_report(self, standing: CodexState) -> dict[str, Any]:
+        per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
+        name = standing.name
+        told = codex_report(standing, per_token, self.gauge.of(name), self.shelf.floors.figures(name))
+        identity = self.shelf.identity(standing).model_dump()
+        return {**told, "identity": identity, "embedding": self.meaning.filling.report(standing.name)}
+
+    async def codices(self, principal: Principal) -> list[Report]:
+        del principal
+        found: list[Report] = []
+        with translated():
+            codices = await asyncio.to_thread(self.shelf.library.codices)
+        for codex in codices:
+            standing = self.shelf.seen(codex.name)
+            bare = bare_report(codex, self.gauge.of(codex.name, stands=codex.newest is not None))
+            found.append(self.codex_report(standing) if standing else bare)
+        return found
+
+    async def codex(self, principal: Principal, name: str) -> Report:
+        del principal
+        with translated():
+            codex = await asyncio.to_thread(self.shelf.library.codex, name)
+        if codex.newest is None:
+            raise refusal(codex, self.shelf.loads.far(name))
+        await asyncio.shield(self.voice())
+        seen = self.shelf.seen(name)  # one that waits for its new generation is told as it is
+        return self.codex_report(seen or await self.shelf.standing(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
-        await self.operations.drop(principal, name)
+        del principal
+        self.watching.forget(name)
+        await self.shelf.drop(name)
+        self.tending.forget(name)
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> Report:
-        return await self.operations.search(principal, query, codex, n, graph, cwd)
+        """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
+        del principal
+        name = choose_codex(codex, cwd, await self.shelf.candidates(codex, cwd))
+        if name is None:
+            raise NotFound("the bare model has no archive", "name a codex with -c")
+        with translated():
+            branch = await self._branch(name)
+            found = await self.search_archive.report(query, name, n, graph=graph)
+        return {**found, "hits": [{**hit, "branch": branch} for hit in found["hits"]]}
+
+    async def _branch(self, name: str) -> str | None:
+        """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
+        standing = self.shelf.seen(name)
+        if standing is not None:
+            return standing.now().state.branch
+        return (await asyncio.to_thread(self.shelf.library.generation, name)).state.branch
 
     async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
         del principal
         return await self.meaning.embed(texts)
 
+    # -- sessions
+
     async def sessions(self, principal: Principal) -> list[Report]:
-        return await self.operations.sessions_of(principal)
+        return [report(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
 
     async def session(self, principal: Principal, name: str) -> Report:
-        return await self.operations.session(principal, name)
+        return await asyncio.to_thread(self.session_store.export, principal.uid, name)
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
-        await self.operations.rename_session(principal, name, new)
+        await asyncio.to_thread(self.session_store.rename, principal.uid, name, new)
 
     async def drop_session(self, principal: Principal, name: str) -> None:
-        await self.operations.drop_session(principal, name)
+        await asyncio.to_thread(self.session_store.drop, principal.uid, name)
+
+    # -- models, and what the daemon says of itself
 
     async def models(self, principal: Principal) -> list[Report]:
         del principal
@@ -212,7 +300,6 @@ class Program:
 
     async def use_model(self, principal: Principal, name: str) -> AsyncIterator[Report]:
         del principal
-        assert self.exchange is not None, "whoever starts a program says how another takes its place"
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
         async with aclosing(cast(Any, self.exchange(setting))) as events:
             async for event in events:
@@ -220,12 +307,12 @@ class Program:
 
     async def floors(self) -> list[Report]:
         """What stands computed: each codex with the tokens of its floor."""
-        known = await self.operations.codices(OURSELVES)
+        known = await self.codices(OURSELVES)
         return [{"name": one["name"], "tokens": one["floor_tokens"]} for one in known if one.get("floor_tokens")]
 
     async def status(self, principal: Principal) -> Report:
         sessions = await asyncio.to_thread(self.session_store.count)
-        report = self.about.status(await self.operations.codices(principal), sessions)
+        report = self.about.status(await self.codices(principal), sessions)
         return {**report, "embedding": self.meaning.report()}
 
     async def cache(self, principal: Principal) -> Report:
@@ -234,7 +321,7 @@ class Program:
 
     def events(self, principal: Principal) -> AsyncIterator[Report]:
         del principal
-        return self.about.events(self._silenced)
+        return self.about.events(self.silenced)
 
     async def ready(self) -> tuple[bool, str]:
         voice = self.voice()
@@ -245,3 +332,30 @@ class Program:
             return False, str(error)
         # What is known of the model outlives a child; an answer needs one that runs.
         return self.client.state is ChildState.READY, self.client.reason
+
+
+@dataclass
+class WakeProgress:
+    """Codices raised of all. One writer, the start; ended once, also by a start that found no model."""
+
+    done: int = 0
+    total: int = 0
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def at(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def end(self) -> None:
+        self._ended.set()
+        self.at(self.done, self.total)
+
+    async def follow(self, told: Callable[[int, int], None]) -> None:
+        """Tells how far it is, now and whenever that changes, until its end."""
+        while True:
+            told(self.done, self.total)
+            if self._ended.is_set():
+                return
+            await self._moved.wait()

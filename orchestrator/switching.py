@@ -10,7 +10,7 @@ What is wrong with a file is found before anything stops. Floors of the old mode
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from orchestrator.codices.report import progress_event
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
 from orchestrator.model.chat_model import WHOLE, arriving
 from orchestrator.model.model_file import ModelFile
-from orchestrator.running.program import Program
+from orchestrator.program import Program
 from orchestrator.service import Report
 from orchestrator.settings.model import Settings
 
@@ -30,7 +30,7 @@ log = logging.getLogger("lorekeep")
 LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
 
 
-class Switch:
+class ModelSwitch:
     """Owns the program that stands. `check` reads a model's file and raises LoreError; `build` makes a program, not yet
     started; `stands` is told of each one that is."""
 
@@ -40,7 +40,7 @@ class Switch:
         gate: Gate,
         *,
         check: Callable[[Settings], ModelFile],
-        build: Callable[[Settings], Program],
+        build: Callable[[Settings], Awaitable[Program]],
         stands: Callable[[Program], None],
     ) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Switch:
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         told: asyncio.Queue[Report | None] = asyncio.Queue()
-        steps = Steps(told.put_nowait)
+        steps = SwitchSteps(told.put_nowait)
         self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
         async with aclosing(told_during(self._work, told)) as events:
             async for event in events:
@@ -88,17 +88,17 @@ class Switch:
             raising.cancel()
             await asyncio.gather(raising, return_exceptions=True)
 
-    async def _change(self, setting: str, steps: "Steps") -> dict[str, Any]:
+    async def _change(self, setting: str, steps: "SwitchSteps") -> dict[str, Any]:
         steps.checking()
         old, before = self._program, self._settings
         assert old is not None
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
-        if found.states == old.about.model.states and (await old.ready())[0]:
+        if found.states == old.service.about.model.states and (await old.service.ready())[0]:
             return {"model": named(old), "changed": False, "cold": []}
         if loads := old.shelf.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
-        cold = await old.floors()
+        cold = await old.service.floors()
         await self._end(old, steps)
         why = await self._begin(wanted, steps.loading)
         if why:
@@ -110,7 +110,7 @@ class Switch:
         assert self._program is not None
         return {"model": named(self._program), "changed": True, "cold": cold}
 
-    async def _end(self, program: Program, steps: "Steps") -> None:
+    async def _end(self, program: Program, steps: "SwitchSteps") -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
         self._gate.close_to_questions()
         steps.stopping(self._gate.inside)
@@ -124,7 +124,7 @@ class Switch:
         """Why its model cannot be loaded; "" when it is. Questions may come while it is loading; how far it is, is told."""
         tell(0)
         try:
-            await self._take(self._build(settings), settings)
+            await self._take(await self._build(settings), settings)
         except LoreError as error:
             return error.message
         finally:
@@ -136,7 +136,7 @@ class Switch:
         fault = voice.exception()
         return "" if fault is None else str(fault)
 
-    async def _back(self, settings: Settings, why: str, steps: "Steps") -> None:
+    async def _back(self, settings: Settings, why: str, steps: "SwitchSteps") -> None:
         log.error("the model was not changed: %s", why)
         if self._program is not None and self._settings is not settings:
             await self._end(self._program, steps)
@@ -144,7 +144,6 @@ class Switch:
 
     async def _take(self, program: Program, settings: Settings) -> None:
         self._program, self._settings = program, settings
-        program.exchange = self.to
         await program.start()
         self._stands(program)
 
@@ -157,7 +156,7 @@ async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None
 
 
 @dataclass(frozen=True)
-class Steps:
+class SwitchSteps:
     """Where a change is, in the shape of a load's progress."""
 
     tell: Callable[[Report], None]
@@ -188,5 +187,5 @@ def with_model(settings: Settings, setting: str) -> Settings:
 
 
 def named(program: Program) -> dict[str, str]:
-    model = program.about.model
+    model = program.service.about.model
     return {"name": model.setting, "path": str(model.path), "notice": model.notice}

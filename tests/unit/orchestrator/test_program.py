@@ -1,5 +1,6 @@
 """The program's start: who waits for the model is told how it went, whatever that was."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
-from orchestrator.running.program import Awaited, Program
+from orchestrator.program import AwaitedModel, Program
 
 pytestmark = pytest.mark.anyio
 
@@ -33,11 +34,13 @@ def program(speak: Any) -> Program:
     meaning: Any = SimpleNamespace(
         bridge=SimpleNamespace(open=lambda: None), filling=SimpleNamespace(start=lambda names: None)
     )
+    service: Any = SimpleNamespace(silenced=asyncio.Event())
     library: Any = SimpleNamespace(codices=list)
     return Program(
-        answers=none, operations=none, about=none, client=EngineClient(EngineSpec("fake")),
+        service=service, client=EngineClient(EngineSpec("fake")),
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan())), shelf=none, watching=none, tending=none,
-        meaning=meaning, library=library, session_store=none, voice=Awaited(), speak=speak,
+        meaning=meaning, library=library, session_store=none, voice=AwaitedModel(), speak=speak,
+        libraries=lambda: None,
     )  # fmt: skip
 
 
@@ -51,6 +54,6 @@ async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> N
         with pytest.raises(EngineFailed, match="a fault of ours"):
             await started.voice()
         await started.waking.follow(lambda done, total: None)
-    assert (await started.ready())[0] is False
+    assert started.voice().done()
     await started.machine.stop()
     await started.client.stop()
