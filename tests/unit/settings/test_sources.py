@@ -262,7 +262,7 @@ def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, capl
         "[model]\nthread = 3",
         '[model]\nthreads = "x"',
         '[model]\nkv_type_k = "f99"',
-        "[governor]\ndepth = 0",
+        "[codex]\nreaders = 0",
         "model = 3",
     ],
 )
