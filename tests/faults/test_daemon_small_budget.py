@@ -30,7 +30,7 @@ def test_a_log_that_no_conversation_fits_behind_is_rebased_at_once_and_a_questio
     assert right(ask(house, "zebra"))
     other = begun(house, "ask", "-c", "none", "tick tock tick tock tick tock tick tock tick", "--max-tokens", "600")
     rewritten(house)
-    until(lambda: "taken in" in house.log.read_text())
+    until(lambda: "change applied" in house.log.read_text())
     answer = ask(house, "zebra", "-c", "vaults")
     assert right(answer)
     assert answer["lore"]["codex"]["generation"] == 2
