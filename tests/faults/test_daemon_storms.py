@@ -48,7 +48,7 @@ def settled(house):
 
 
 def taken_in(house):
-    return [line for line in house.log.read_text().splitlines() if "taken in" in line]
+    return [line for line in house.log.read_text().splitlines() if " applied" in line]
 
 
 def told(house, query):
