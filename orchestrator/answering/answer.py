@@ -179,6 +179,8 @@ class Answers:
         return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
     def _model(self, prepared: PreparedQuestion, chat_model: ChatModel, ids: dict[str, bytes]) -> "EngineModel":
+        from orchestrator.answering.agent import EngineModel
+
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
             chat_model.tokens.learn(text, generated)
