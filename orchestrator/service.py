@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from orchestrator.engine.text import Chosen
 from orchestrator.wire.lore import Lore
 
-BARE = "none"  # the codex that is none: the bare model answers
-
 
 @dataclass(frozen=True)
 class Principal:
@@ -56,7 +54,7 @@ class Ask:
 
     principal: Principal
     messages: tuple[Message, ...]
-    codex: str | None = None  # None: by `client["cwd"]`, else the only one; BARE: no codex
+    codex: str | None = None  # None: by `client["cwd"]`, else the only one; wire.lore.BARE: no codex
     session: str | None = None  # "" starts a new one, None is stateless
     continue_last: bool = False
     identity: str | None = None

@@ -1,7 +1,6 @@
 """The port through which an answer is inferred: a composed prompt in, text out. Who computes it is not known here."""
 
-from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,8 +19,8 @@ from orchestrator.engine.messages import (
     Sampling,
     Urgency,
 )
-from orchestrator.engine.token_ids import Ids
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.model.chat_model import engine_failed
 from orchestrator.prompt.assembly import Assembled
 
 
@@ -58,21 +57,7 @@ STALE_TRIES = 3
 class Engine(Protocol):
     """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
 
-    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
     def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]: ...
-
-
-class EngineEncoder:
-    """`tokens.Encoder` over the engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
-        try:
-            return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
-        except EngineUnavailable as fault:
-            raise _unavailable(fault) from fault
 
 
 class EngineInference:
@@ -101,7 +86,7 @@ class EngineInference:
                         raise _Stale if event.reason is Reason.STALE else fault_of(event)
                     yield event
         except EngineUnavailable as fault:
-            raise _unavailable(fault) from fault
+            raise engine_failed(fault) from fault
 
 
 class _Stale(Exception):
@@ -122,12 +107,6 @@ def fault_of(ended: Completion) -> LoreError:
     if ended.reason is Reason.TOKENS:  # they would be handed over once more
         return EngineFailed(what, "start the daemon again")
     return EngineFailed(what, "ask again", retry_after=1.0)
-
-
-def _unavailable(fault: EngineUnavailable) -> EngineFailed:
-    if fault.broken:
-        return EngineFailed(str(fault), "see what is wrong with: lore doctor")
-    return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
 
 
 def _job(request: InferenceRequest, grant: int) -> InferenceJob:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formatters.context import AttachmentView, IdentityView, ToolView, TurnContext
+from formatters.context import AttachmentView, IdentityView, SigilView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
@@ -42,10 +42,10 @@ from orchestrator.prompt.composing import Composed, context_of
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.situation import SessionCodex as Kept
-from orchestrator.prompt.situation import choose_codex, environment_of, named_documents, renewed, sigil_of
+from orchestrator.prompt.situation import choose_codex, environment_of, named_documents, renewed
 from orchestrator.prompt.strategy import Decision, QuestionFigures, Retrieval, StrategyParameters, coverages_of, decide
 from orchestrator.prompt.tasks import TaskMatch, classify
-from orchestrator.service import Ask, Message
+from orchestrator.service import Ask, Message, Principal
 
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
@@ -264,6 +264,10 @@ class Preparer:
             told,
             graph=decision.retrieval is Retrieval.GRAPH,
         )
+
+
+def sigil_of(principal: Principal) -> SigilView:
+    return SigilView(name=principal.sigil, uid=principal.uid, scopes=principal.scopes)
 
 
 def promised(ask: Ask, window: int) -> int:

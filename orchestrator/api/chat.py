@@ -13,7 +13,8 @@ from orchestrator.api.problems import Reply, problem
 from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import started, while_connected
 from orchestrator.errors import InvalidRequest, NotFound, instead
-from orchestrator.service import BARE, Ask, Embedded, Principal, Service
+from orchestrator.service import Ask, Embedded, Principal, Service
+from orchestrator.wire.lore import BARE
 from orchestrator.wire.requests import ChatRequest, EmbeddingsBody
 
 

@@ -27,8 +27,8 @@ def unusable(loaded: "LoadedSettings") -> list[dict[str, str]]:
     """What `lore serve` would refuse of these settings, or do without: key, origin, message and hint of each."""
     from dataclasses import asdict
 
-    from orchestrator.reports.usable import unusable as found
     from orchestrator.settings import Paths
+    from orchestrator.usable import unusable as found
 
     return [asdict(one) for one in found(loaded, Paths.of(os.environ))]
 

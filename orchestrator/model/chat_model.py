@@ -7,7 +7,7 @@ through a store on disk, so that a restart tokenises nothing twice.
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from codex.catalog.tokens import TokenStore
 from formatters.context import ToolView
@@ -15,9 +15,11 @@ from formatters.conversation import Way
 from formatters.probe import Placement, probe
 from formatters.registry import Registry
 from formatters.template import PLAIN_STOP, ChatTemplate, Literal
-from orchestrator.answering.inference import EngineEncoder
 from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.token_ids import Ids
+from orchestrator.errors import EngineFailed
 from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer
 
@@ -61,6 +63,32 @@ class ChatModel:
         return self._store.counts(self._bridge, texts)
 
 
+class Encodes(Protocol):
+    """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
+
+    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
+
+
+class EngineEncoder:
+    """`assembly.Encoder` over the engine."""
+
+    def __init__(self, engine: Encodes) -> None:
+        self._engine = engine
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
+        try:
+            return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
+        except EngineUnavailable as fault:
+            raise engine_failed(fault) from fault
+
+
+def engine_failed(fault: EngineUnavailable) -> EngineFailed:
+    """What an engine that is gone means to the user."""
+    if fault.broken:
+        return EngineFailed(str(fault), "see what is wrong with: lore doctor")
+    return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
+
+
 def opens_thought(template: ChatTemplate, placement: Placement) -> bool:
     """Whether the template begins the answer inside a thought, as some thinking models' do."""
     last = template.layout(way=placement.way)[-1]
@@ -68,7 +96,7 @@ def opens_thought(template: ChatTemplate, placement: Placement) -> bool:
 
 
 class _Bridge:
-    """The engine's tokeniser for synchronous code in other threads."""
+    """The engine's tokenizer for synchronous code in worker threads."""
 
     def __init__(self, client: EngineClient, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name

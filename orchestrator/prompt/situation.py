@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from formatters.context import EnvironmentView, SigilView, ToolView
 from orchestrator.errors import InvalidRequest, NotFound, instead
-from orchestrator.service import BARE, Principal
+from orchestrator.wire.lore import BARE
 
 SCOPE_OF_TOOLS = "tools:"
 
@@ -32,10 +32,6 @@ class Renewal:
 
     environment: EnvironmentView
     why: str = ""
-
-
-def sigil_of(principal: Principal) -> SigilView:
-    return SigilView(name=principal.sigil, uid=principal.uid, scopes=principal.scopes)
 
 
 def may_use(sigil: SigilView, tool: str) -> bool:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.shapes import ReplyShape
 
+BARE = "none"  # the codex of a question that names none: the bare model answers
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
 Source = Literal["vram", "ram", "disk", "computed"]
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.builtin.noise import tensors
-from orchestrator.engine.builtin.shape import ModelShape, write_tensors
+from orchestrator.engine.builtin.shape import BuiltinShape, write_tensors
 from orchestrator.engine.builtin.tokens import tokens
 from orchestrator.engine.embedding.fake import FakeEmbedding
 from orchestrator.engine.embedding.llama import LlamaEmbedding
@@ -26,7 +26,7 @@ from orchestrator.engine.embedding.port import (
 )
 from orchestrator.engine.model import EmbeddingSpec
 
-ONE_WAY = ModelShape("reads one way", 2, 64, 4, 2, 16, 128, 10_000.0, 1e-5)
+ONE_WAY = BuiltinShape("reads one way", 2, 64, 4, 2, 16, 128, 10_000.0, 1e-5)
 TEXTS = [
     "the socket refuses to connect",
     "retry when a socket refuses",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.engine.builtin import noise, quoter, words
-from orchestrator.engine.builtin.shape import ModelShape, Tensor
+from orchestrator.engine.builtin.shape import BuiltinShape, Tensor
 from orchestrator.engine.builtin.shape import write as write_llama
 from orchestrator.engine.builtin.tokens import Tokens, tokens
 
@@ -48,7 +48,7 @@ class Builtin:
     embeds: bool = False
 
 
-def llama(name: str, shape: ModelShape, recipe: Recipe, size: int) -> Builtin:
+def llama(name: str, shape: BuiltinShape, recipe: Recipe, size: int) -> Builtin:
     return Builtin(name, lambda path, vocabulary: write_llama(path, shape, vocabulary, recipe(vocabulary)), size)
 
 

@@ -10,18 +10,18 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.engine.builtin.shape import ModelShape, Tensor, Weights
+from orchestrator.engine.builtin.shape import BuiltinShape, Tensor, Weights
 from orchestrator.engine.builtin.tokens import Tokens
 
-SMALL = ModelShape(
+SMALL = BuiltinShape(
     "Lorekeep noise s (random weights)", 8, 768, 12, 2, 64, 3072, 500_000.0, 1e-5
 )  # 148 MB, KV 4 KiB a token
-MEDIUM = ModelShape(
+MEDIUM = BuiltinShape(
     "Lorekeep noise m (random weights)", 12, 1280, 20, 4, 64, 5120, 500_000.0, 1e-5
 )  # 588 MB, KV 12 KiB
 
 
-def tensors(shape: ModelShape, vocabulary: Tokens) -> Iterator[Tensor]:
+def tensors(shape: BuiltinShape, vocabulary: Tokens) -> Iterator[Tensor]:
     """All tensors in file order. Each is drawn from its own name, so none depends on what was drawn before."""
     words, width, feed = len(vocabulary.texts), shape.width, shape.feed_forward
     queries, keys = shape.heads * shape.head, shape.kv_heads * shape.head

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 
 from orchestrator.engine.builtin import golay
-from orchestrator.engine.builtin.shape import N_CTX_TRAIN, ModelShape, Tensor, Weights
+from orchestrator.engine.builtin.shape import N_CTX_TRAIN, BuiltinShape, Tensor, Weights
 from orchestrator.engine.builtin.tokens import Tokens
 
 PART = golay.LENGTH
@@ -36,7 +36,7 @@ WINDOW = 8  # tokens that are compared
 TOKEN, ANSWER, EXTRA = 0, (WINDOW + 1) * PART, (WINDOW + 2) * PART
 CONSTANT, IS_LINE_END, ANSWER_ENDS = EXTRA, EXTRA + 1, EXTRA + 2
 
-SHAPE = ModelShape(
+SHAPE = BuiltinShape(
     title="Lorekeep quoter (self-test: quotes its context, and nothing else)",
     layers=3,
     width=12 * PART,

@@ -18,7 +18,7 @@ N_CTX_TRAIN = 131072
 
 
 @dataclass(frozen=True)
-class ModelShape:
+class BuiltinShape:
     """Sizes of a model; `rope_base` and widths in llama.cpp's own terms."""
 
     title: str
@@ -54,7 +54,7 @@ class ModelShape:
         writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
 
 
-def write(path: Path, shape: ModelShape, vocabulary: Tokens, tensors: Iterable[Tensor]) -> None:
+def write(path: Path, shape: BuiltinShape, vocabulary: Tokens, tensors: Iterable[Tensor]) -> None:
     """Writes a model of architecture `llama`. Raises OSError."""
 
     def describe(writer: gguf.GGUFWriter) -> None:

@@ -18,7 +18,7 @@ from orchestrator.engine.cache.releasing import Idle, leaving, release, room
 from orchestrator.engine.cache.time_budget import TimeBudget, endless
 from orchestrator.engine.cache.transfer import move
 from orchestrator.engine.messages import Grant, InferenceJob
-from orchestrator.engine.scheduler.refusals import Floor, Refusal, refused
+from orchestrator.engine.scheduler.refusals import FloorIds, Refusal, refused
 from orchestrator.engine.scheduler.ticket import Ticket
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
@@ -44,7 +44,7 @@ class Admission:
         price: Callable[[], Price],
     ) -> None:
         self.grant = Grant(0, 0, 0)
-        self.floors: dict[str, Floor] = {}
+        self.floors: dict[str, FloorIds] = {}
         self.pools: dict[str, Pool] = {}
         self._backend = backend
         self._sequences = sequences
@@ -179,7 +179,7 @@ class Admission:
         idle = [pool for pool in self.pools.values() if pool.idle() and pool is not spared]
         return leaving(idle, self._lost_ms, self._entries)
 
-    def forget(self, name: str) -> Floor | None:
+    def forget(self, name: str) -> FloorIds | None:
         """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
         Nothing of it may run. The tiers keep what they have of it."""
         floor = self.floors.pop(name, None)

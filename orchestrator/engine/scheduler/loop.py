@@ -41,7 +41,7 @@ from orchestrator.engine.scheduler.entry import Entry
 from orchestrator.engine.scheduler.outbox import Outbox, Post
 from orchestrator.engine.scheduler.planner import Limits, Planning, Step
 from orchestrator.engine.scheduler.recovery import Recovery
-from orchestrator.engine.scheduler.refusals import Floor, Refusal, out_of_range
+from orchestrator.engine.scheduler.refusals import FloorIds, Refusal, out_of_range
 from orchestrator.engine.scheduler.reporting import Counters, Reporting, per_token, pictured
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.step import Stepping
@@ -107,7 +107,7 @@ class Loop:
             self._cancel(message.ticket)
         elif isinstance(message, PutFloor):
             self.admission.floors.setdefault(
-                message.name, Floor(bytes_to_ids(message.ids), message.pool or message.name)
+                message.name, FloorIds(bytes_to_ids(message.ids), message.pool or message.name)
             )
         elif isinstance(message, DropFloor):
             self._drop(message.name)

@@ -15,7 +15,7 @@ from orchestrator.engine.messages import Grant, InferenceJob, Reason, Sampling
 
 
 @dataclass(frozen=True)
-class Floor:
+class FloorIds:
     """A floor's ids, and the name of the pool that it stands in."""
 
     ids: "array[int]"
@@ -33,7 +33,7 @@ class Refusal:
     detail: str
 
 
-def refused(job: InferenceJob, floors: Mapping[str, Floor], grant: Grant, tokens: int) -> Refusal | None:
+def refused(job: InferenceJob, floors: Mapping[str, FloorIds], grant: Grant, tokens: int) -> Refusal | None:
     """Why a job can never run under this grant; None when it may wait for its turn. `tokens`: of the vocabulary."""
     if job.floor not in floors:
         return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
@@ -46,7 +46,7 @@ def highest(ids: "array[int] | bytes") -> int:
     return int(found.max()) if found.size else -1
 
 
-def _foreign(job: InferenceJob, floor: Floor, tokens: int) -> Refusal | None:
+def _foreign(job: InferenceJob, floor: FloorIds, tokens: int) -> Refusal | None:
     """llama.cpp fails a whole step for an id without a token, and ends the process where it is asked for its text."""
     for what, token in ((f"floor {job.floor[:12]}", floor.highest), ("the prompt", highest(job.tail))):
         if token >= tokens:
@@ -55,7 +55,7 @@ def _foreign(job: InferenceJob, floor: Floor, tokens: int) -> Refusal | None:
     return None
 
 
-def _too_long(job: InferenceJob, floor: Floor, grant: Grant) -> Refusal | None:
+def _too_long(job: InferenceJob, floor: FloorIds, grant: Grant) -> Refusal | None:
     prompt = len(floor.ids) + len(job.tail) // 4
     need = prompt + job.max_tokens
     if need > grant.window:

@@ -10,7 +10,6 @@ import pytest
 from formatters.context import TurnContext
 from orchestrator.answering.inference import (
     STALE_TRIES,
-    EngineEncoder,
     EngineInference,
     InferenceEvent,
     InferenceRequest,
@@ -19,6 +18,7 @@ from orchestrator.answering.inference import (
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, Reason
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.model.chat_model import EngineEncoder
 from orchestrator.prompt.composing import Composer, context_of
 
 pytestmark = pytest.mark.anyio

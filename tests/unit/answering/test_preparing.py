@@ -2,11 +2,13 @@
 
 import pytest
 
-from orchestrator.answering.preparing import refuse_other_floor
+from formatters.context import SigilView
+from orchestrator.answering.preparing import refuse_other_floor, sigil_of
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
 from orchestrator.prompt.tasks import Task
+from orchestrator.service import Principal
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)
 ROOM = FloorRoom(window=131_072, identity=100, kv_tokens=500_000)
@@ -27,3 +29,8 @@ def test_cag_on_a_map_is_refused_and_names_the_tier_it_needs():
 def test_a_forced_strategy_that_the_floor_allows_is_not_refused():
     refuse_other_floor(decided(Coverage.FULL, 60_000, "cag"))
     refuse_other_floor(decided(Coverage.MAP, 2_000, "rag"))
+
+
+def test_a_sigil_is_who_the_kernel_says() -> None:
+    peer = Principal(uid=1001, gid=100, pid=7, sigil="guest", scopes=frozenset({"query"}))
+    assert sigil_of(peer) == SigilView(name="guest", uid=1001, scopes=frozenset({"query"}))

@@ -13,9 +13,7 @@ from orchestrator.prompt.situation import (
     may_use,
     named_documents,
     renewed,
-    sigil_of,
 )
-from orchestrator.service import Principal
 
 OWNER = SigilView(name="owner", uid=1000, scopes=frozenset({"admin"}))
 GUEST = SigilView(name="guest", uid=1001, scopes=frozenset({"query", "tools:search_archive"}))
@@ -36,11 +34,6 @@ def test_the_owner_may_use_every_tool() -> None:
 
 def test_a_model_without_tools_is_told_of_none() -> None:
     assert environment_of(CALM, OWNER).available_tools is None
-
-
-def test_a_sigil_is_who_the_kernel_says() -> None:
-    peer = Principal(uid=1001, gid=100, pid=7, sigil="guest", scopes=frozenset({"query"}))
-    assert sigil_of(peer) == SigilView(name="guest", uid=1001, scopes=frozenset({"query"}))
 
 
 def test_a_pinned_environment_is_kept_while_it_holds() -> None:

@@ -12,7 +12,7 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant, InferenceJob, Outcome, Reason
-from orchestrator.engine.scheduler.refusals import Floor, refused
+from orchestrator.engine.scheduler.refusals import FloorIds, refused
 from orchestrator.engine.token_ids import ids_to_bytes
 
 GRANT, TOKENS = Grant(1, 4096, 2048), 100
@@ -25,13 +25,13 @@ def test_a_job_is_refused_if_and_only_if_a_token_of_its_prompt_is_not_in_the_voc
     floor: list[int], tail: list[int]
 ) -> None:
     job = InferenceJob(1, "code", ids_to_bytes(tail), 1, 5)
-    found = refused(job, {"code": Floor(array("I", floor), "code")}, GRANT, TOKENS)
+    found = refused(job, {"code": FloorIds(array("I", floor), "code")}, GRANT, TOKENS)
     assert (found is not None) == any(token >= TOKENS for token in (*floor, *tail))
     assert found is None or found.reason is Reason.TOKENS
 
 
 def test_a_refusal_says_which_token_and_where_it_stands() -> None:
-    floors = {"code": Floor(array("I", [1, 2]), "code"), "odd": Floor(array("I", [1, 100]), "odd")}
+    floors = {"code": FloorIds(array("I", [1, 2]), "code"), "odd": FloorIds(array("I", [1, 100]), "odd")}
     details = []
     for floor, tail in (("code", [7, 4_000_000_000]), ("odd", [7])):
         found = refused(InferenceJob(1, floor, ids_to_bytes(tail), 1, 5), floors, GRANT, TOKENS)
