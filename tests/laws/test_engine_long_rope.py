@@ -11,7 +11,7 @@ import pytest
 from support import odd_models
 from support.driven import Driven, View
 
-from orchestrator.engine.checkpoints.fingerprint import fingerprint
+from orchestrator.engine.llama.fingerprint import fingerprint
 from orchestrator.engine.llama.long_rope import factors
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant

@@ -6,10 +6,10 @@ import threading
 
 from support.waiting import SOON
 
-from orchestrator.engine.child.watchdog import unwatched
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import Embed, Holds
+from orchestrator.engine.watchdog import unwatched
 
 
 class Gated(FakeEmbedding):

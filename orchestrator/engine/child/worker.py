@@ -27,18 +27,18 @@ from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
 from orchestrator.engine.child.frontend import Frontend
-from orchestrator.engine.child.loading import STILL_SECONDS, LoadProgress, telling
-from orchestrator.engine.child.threads import ThreadCount
-from orchestrator.engine.child.watchdog import OVERRUN_STATUS, Watchdog
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.messages import ToEmbedder
 from orchestrator.engine.embedding.port import EmbeddingBackend
+from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, telling
+from orchestrator.engine.llama.threads import ThreadCount
 from orchestrator.engine.messages import EngineReady, LoadFailed, Shutdown
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.transport import Wire
+from orchestrator.engine.watchdog import OVERRUN_STATUS, Watchdog
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = (

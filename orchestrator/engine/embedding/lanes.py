@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.child.watchdog import Watch, unwatched
 from orchestrator.engine.embedding.messages import (
     CallOff,
     Embed,
@@ -39,6 +38,7 @@ from orchestrator.engine.embedding.port import (
     normalised,
     pieces,
 )
+from orchestrator.engine.watchdog import Watch, unwatched
 
 NICE = 10
 LATENT_SECONDS = 60.0  # beside the tokens: a nice thread on a busy machine, weights that are paged in again

@@ -12,10 +12,10 @@ import llama_cpp as lib
 import numpy as np
 
 from orchestrator.engine.backend import BackendError, Batch
-from orchestrator.engine.child.threads import default_threads
 from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows, read_metadata
+from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.vocab.native import tokenized
 from orchestrator.engine.vocab.vocabulary import well_formed

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
-from orchestrator.engine.checkpoints.fingerprint import fingerprint
-from orchestrator.engine.child.loading import LoadProgress
-from orchestrator.engine.child.threads import default_threads
 from orchestrator.engine.llama import grammars, native
+from orchestrator.engine.llama.fingerprint import fingerprint
+from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.llama.sampling import LlamaSampler
+from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.vocab import Vocabulary

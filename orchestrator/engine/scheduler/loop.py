@@ -20,7 +20,6 @@ from orchestrator.engine.cache.time_budget import OutOfTime, endless
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.child.watchdog import Watch, unwatched
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
     Cancel,
@@ -50,6 +49,7 @@ from orchestrator.engine.scheduler.timing import Timing, answered, timing_of
 from orchestrator.engine.scheduler.write_behind import Behind
 from orchestrator.engine.text import TextStream
 from orchestrator.engine.token_ids import bytes_to_ids
+from orchestrator.engine.watchdog import Watch, unwatched
 
 log = logging.getLogger("lorekeep.engine.loop")
 

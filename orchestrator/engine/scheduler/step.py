@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
 from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.child.watchdog import Watch
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import AnswerDelta, Outcome, Reason
 from orchestrator.engine.scheduler.planner import Step
@@ -21,6 +20,7 @@ from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
 from orchestrator.engine.text import Chance, Chosen
 from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.watchdog import Watch
 
 
 class Stepping:

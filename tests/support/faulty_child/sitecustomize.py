@@ -16,8 +16,8 @@ MEASURING = 2  # sequences of the context in which a model is measured when it i
 SLOW_SECONDS = 4.0  # longer than the watchdog takes to look twice
 
 if "FAULT_FILE" in os.environ:
+    from orchestrator.engine import watchdog
     from orchestrator.engine.backend import BackendError, Batch
-    from orchestrator.engine.child import watchdog
     from orchestrator.engine.embedding.llama import LlamaEmbeddingContext
     from orchestrator.engine.embedding.port import Vectors
     from orchestrator.engine.llama.memory import LlamaMemory

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.checkpoints.fingerprint import fingerprint
 from orchestrator.engine.llama import library
+from orchestrator.engine.llama.fingerprint import fingerprint
 from orchestrator.engine.llama.weights import shards
 from orchestrator.engine.model import EngineSpec
 

@@ -13,12 +13,12 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator.engine.child import worker
-from orchestrator.engine.child.loading import PAGE, LoadProgress, faults, telling
-from orchestrator.engine.child.watchdog import Watchdog
+from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, telling
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.transport import Wire
+from orchestrator.engine.watchdog import Watchdog
 
 MIB = 1 << 20
 
@@ -110,7 +110,7 @@ def test_a_thread_that_there_is_not_has_no_faults() -> None:
 
 
 def test_what_is_new_is_told_until_the_load_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.engine.child.loading.TELL_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.engine.llama.loading.TELL_SECONDS", 0.001)
     progress, told = LoadProgress(), queue.SimpleQueue[ModelLoading]()
     progress.place(0.25)
     with telling(progress, lambda messages: [told.put(message) for message in messages] and None):
@@ -124,8 +124,8 @@ def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_af
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of a slow disk that takes minutes, in which it would be taken for one that hangs."""
-    monkeypatch.setattr("orchestrator.engine.child.loading.TELL_SECONDS", 0.001)
-    monkeypatch.setattr("orchestrator.engine.child.loading.HEARTBEAT", 1)
+    monkeypatch.setattr("orchestrator.engine.llama.loading.TELL_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.engine.llama.loading.HEARTBEAT", 1)
     ours, theirs = socket.socketpair()
     ours.settimeout(SOON)
     wire, looked = Wire(ours), list[object]()

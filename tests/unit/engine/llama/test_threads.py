@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.child.threads import CoreTimes, ThreadCount, core_times, cores, default_threads, threads_beside
+from orchestrator.engine.llama.threads import CoreTimes, ThreadCount, core_times, cores, default_threads, threads_beside
 
 
 def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int]:
