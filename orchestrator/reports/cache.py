@@ -1,6 +1,7 @@
 """`lore stats cache`: what the caches held, gave back and saved since the engine started. Pure.
 
-A prompt's tokens are counted once each: standing in the pool's cells, restored from RAM or disk, or computed.
+Counts the prompts of answered questions, and each token of them once: resident in the pool's cells, restored from disk, or
+computed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> dic
     counted = snapshot.counters
     prompt, cached = figure(counted, "prompt_tokens"), figure(counted, "cached_tokens")
     ram, disk = figure(counted, "ram_tokens"), figure(counted, "disk_tokens")
-    saved = cached * counted.get("ms_per_token", 0.0) - counted.get("tier_restored_ms", 0.0)
+    saved = cached * counted.get("ms_per_token", 0.0) - counted.get("restored_ms", 0.0)
     return {
         "tiers": {
             "vram": tier(max(0, cached - ram - disk), prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
@@ -64,7 +65,7 @@ def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> dic
         "tokens": {
             "prompt": prompt,
             "cached": cached,
-            "computed": figure(counted, "computed_tokens"),
+            "computed": prompt - cached,
             "generated": figure(counted, "generated_tokens"),
             "padded": figure(counted, "padded_tokens"),
         },

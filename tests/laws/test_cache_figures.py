@@ -4,7 +4,7 @@ from support.machine import END_EVERY, Machine
 
 from orchestrator.cli.status import cache_page
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Grant
+from orchestrator.engine.messages import Cancel, Grant
 from orchestrator.reports.cache import cache_report
 
 CODE = [n % 50 for n in range(1000)]  # four segments: 256, 256, 256, 232
@@ -57,6 +57,41 @@ def test_what_is_restored_is_counted_in_the_tier_it_came_from(tmp_path):
     assert again["tiers"]["ram"]["tokens"] + again["tiers"]["disk"]["tokens"] == 1000 + 1002
     assert again["tokens"]["computed"] == 2
     assert again["restores"]["ram_segments"] + again["restores"]["disk_segments"] == 4 + 5
+
+
+def test_only_what_was_answered_is_counted():
+    """Both wait for the floor, which the first computes; neither gets its answer."""
+    machine = Machine(folder=None)
+    machine.floor("code", CODE)
+    for ticket in (1, 2):
+        machine.ask(ticket, "code", [ticket], 5)
+    for _ in range(4):
+        machine.round()
+    for ticket in (1, 2):
+        machine.loop.handle(Cancel(ticket))
+    machine.finish()
+    computed = machine.loop.snapshot().counters["computed_tokens"]
+    assert computed > 0
+    found = report(machine)
+    assert (found["tokens"]["prompt"], found["tokens"]["cached"], found["tokens"]["computed"]) == (0, 0, 0)
+    assert (found["saved_ms"], found["hit_rate"]) == (0, None)
+    asked(machine, 3, [7, 8], most=5)
+    found = report(machine)
+    assert [found["tokens"][name] for name in ("prompt", "cached", "computed")] == [1002, computed, 1002 - computed]
+
+
+def test_a_restore_for_a_question_that_was_cancelled_is_no_cost_of_the_answered_ones(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    asked(machine, 1, [1])
+    machine.restart()
+    machine.ask(2, "code", [2], 50)
+    machine.round()
+    machine.loop.handle(Cancel(2))
+    machine.finish()
+    counters = machine.loop.snapshot().counters
+    assert counters["tier_restored_ms"] > 0 == counters["restored_ms"]
+    assert report(machine)["tiers"]["disk"]["tokens"] == 0
 
 
 def test_restored_bytes_are_those_of_the_states(tmp_path):

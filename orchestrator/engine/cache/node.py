@@ -84,13 +84,25 @@ class Path:
     owner: int
 
 
+@dataclass
+class Restored:
+    """What of one prompt came back from checkpoints, and the milliseconds that it took."""
+
+    parts: list[Reuse] = field(default_factory=list)
+    milliseconds: float = 0.0
+
+    def add(self, part: Reuse, seconds: float) -> None:
+        self.parts.append(part)
+        self.milliseconds += seconds * 1000
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A prompt of which [0, limit) may come back from the tiers; what did is noted in `restored`."""
 
     path: Path
     limit: int
-    restored: list[Reuse]
+    restored: Restored
 
 
 def path_of(tip: Node) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.node import Boundary, Node, Path, Wanted, common_prefix, deepest, path_of
+from orchestrator.engine.cache.node import Boundary, Node, Path, Restored, Wanted, common_prefix, deepest, path_of
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.time_budget import TimeBudget, endless
 from orchestrator.engine.cache.transfer import restore_range, save_range
@@ -225,8 +225,9 @@ class SegmentManager(CheckpointManager):
         node.filled += end - start
         if node.whole:
             node.filler = None
-        wanted.restored.append(Reuse(start, end, Tier.DISK))
-        self.store.restored(end - start, self._clock() - began)
+        took = self._clock() - began
+        wanted.restored.add(Reuse(start, end, Tier.DISK), took)
+        self.store.restored(end - start, took)
         return True
 
     def _expect(self, path: Path, found: Onward) -> None:
@@ -352,7 +353,7 @@ class PieceManager(CheckpointManager):
                 self.store.forget_chain([piece.name for piece in pieces], theirs)
 
     def _restore(
-        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: TimeBudget, restored: list[Reuse]
+        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: TimeBudget, restored: Restored
     ) -> bool:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end
@@ -369,7 +370,7 @@ class PieceManager(CheckpointManager):
         finally:
             pool.tree.release(node, -1)
 
-    def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: list[Reuse]) -> bool:
+    def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: Restored) -> bool:
         began = self._clock()
         state = self.store.load(piece)
         if state is None:
@@ -379,8 +380,9 @@ class PieceManager(CheckpointManager):
             self.store.forget(piece.name)
             return False
         node.filled += piece.end - piece.start
-        restored.append(Reuse(piece.start, piece.end, Tier.DISK))
-        self.store.restored(piece.end - piece.start, self._clock() - began)
+        took = self._clock() - began
+        restored.add(Reuse(piece.start, piece.end, Tier.DISK), took)
+        self.store.restored(piece.end - piece.start, took)
         return True
 
     # -- pieces

@@ -132,7 +132,6 @@ class Entry:
         ticket.reuse = reporting.reuse_of(ticket)
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
-        self._reporting.counters.admitted(ticket.reuse)
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
         self._reporting.tell(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
         if ticket.unfinished() is None:

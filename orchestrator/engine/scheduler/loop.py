@@ -240,6 +240,8 @@ class Loop:
         """A ticket's one outcome: what it held is given back, and the daemon is told."""
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
+        if outcome is Outcome.DONE:
+            self.counters.answered(ticket)
         if ticket.tip is not None and ticket.pool is not None:
             standing = deepest(ticket.tip)
             ticket.pool.release(ticket.number, ticket.tip)

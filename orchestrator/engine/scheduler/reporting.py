@@ -23,12 +23,17 @@ from orchestrator.engine.scheduler.ticket import Phase, Ticket
 
 @dataclass
 class Counters:
-    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer."""
+    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer.
+
+    Prompts, what of them was cached and what restoring that took are those of answered questions; `computed_tokens` are
+    all that were computed, for whatever came of it.
+    """
 
     steps: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     disk_tokens: int = 0  # of the cached ones: restored from checkpoints
+    restored_ms: float = 0.0
     computed_tokens: int = 0
     generated_tokens: int = 0
     evicted_tokens: int = 0
@@ -38,13 +43,13 @@ class Counters:
     pool_failures: int = 0  # made anew after a step that failed
     broken_pools: int = 0  # thrown away because a law of theirs was broken
 
-    def admitted(self, parts: Iterable[Reuse]) -> None:
-        """Takes a prompt in: `parts` cover it without gaps."""
-        for part in parts:
-            size = part.end - part.start
-            self.prompt_tokens += size
-            self.cached_tokens += size if part.tier is not Tier.COMPUTED else 0
-            self.disk_tokens += size if part.tier is Tier.DISK else 0
+    def answered(self, ticket: Ticket) -> None:
+        """Counts the prompt of a ticket that is done: its cached and its computed tokens are the whole of it."""
+        cached = len(ticket.ids) - ticket.computed
+        self.prompt_tokens += len(ticket.ids)
+        self.cached_tokens += cached
+        self.disk_tokens += min(cached, sum(part.end - part.start for part in ticket.reuse if part.tier is Tier.DISK))
+        self.restored_ms += ticket.restored.milliseconds
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
             end = node.stands
             break
         end = node.end
-    return covering(ticket.restored, end, len(ticket.ids))
+    return covering(ticket.restored.parts, end, len(ticket.ids))
 
 
 def foretold(

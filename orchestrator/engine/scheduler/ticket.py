@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.backend import Sampler
-from orchestrator.engine.cache.node import Node, Path, Wanted
+from orchestrator.engine.cache.node import Node, Path, Restored, Wanted
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.messages import InferenceJob, PrefillProgress, Reuse, Urgency
 from orchestrator.engine.scheduler.drafts import Drafting
@@ -72,7 +72,7 @@ class Ticket:
     text: TextStream = field(default_factory=TextStream)
     beside: ChosenBeside = field(default_factory=ChosenBeside)
     pending: int | None = None  # sampled, not yet evaluated
-    restored: list[Reuse] = field(default_factory=list)
+    restored: Restored = field(default_factory=Restored)
     reuse: tuple[Reuse, ...] = ()
     drafting: Drafting | None = None
     drafts: list[int] = field(default_factory=list)  # found for the next step
@@ -137,7 +137,7 @@ class Ticket:
         if self.sampler is not None:
             self.sampler.close()
         self.again, self.sampler, self.drafting, self.pending = True, None, None, None
-        self.restored, self.reuse, self.drafts, self.awaited = [], (), [], []
+        self.restored, self.reuse, self.drafts, self.awaited = Restored(), (), [], []
         self.computed, self.admitted_at = 0, 0.0
 
     def progress(self) -> PrefillProgress:

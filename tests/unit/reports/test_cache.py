@@ -1,10 +1,13 @@
 """What the caches did, told from the engine's counters."""
 
+from array import array
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import EngineSnapshot, Reuse, Tier
+from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
 from orchestrator.engine.scheduler.reporting import Counters
+from orchestrator.engine.scheduler.ticket import Ticket
 from orchestrator.reports.cache import WHOLE, cache_report, metrics
 
 
@@ -14,28 +17,30 @@ def told(counted, **options):
     )
 
 
-@given(st.lists(st.tuples(st.integers(1, 500), st.sampled_from(list(Tier)))))
+@given(st.lists(st.tuples(st.integers(1, 500), st.sampled_from([Tier.VRAM, Tier.DISK, Tier.COMPUTED]))))
 def test_every_token_of_a_prompt_is_counted_once_in_the_tier_it_came_from(parts):
     counters, at, reuse = Counters(), 0, []
     for size, tier in parts:
         reuse.append(Reuse(at, at + size, tier))
         at += size
-    counters.admitted(reuse)
-    tiers = told(vars(counters))["tiers"]
     naive = {tier: sum(size for size, of in parts if of is tier) for tier in Tier}
-    assert [tiers[name]["tokens"] for name in ("vram", "ram", "disk")] == [
+    ticket = Ticket(InferenceJob(1, "", b"", 1, 1), array("I", range(at)), 0, 1, 0.0)
+    ticket.reuse, ticket.computed = tuple(reuse), naive[Tier.COMPUTED]
+    counters.answered(ticket)
+    found = told(vars(counters))
+    assert [found["tiers"][name]["tokens"] for name in ("vram", "ram", "disk")] == [
         naive[Tier.VRAM],
-        naive[Tier.RAM],
+        0,
         naive[Tier.DISK],
     ]
-    assert told(vars(counters))["tokens"]["prompt"] == at
+    assert (found["tokens"]["prompt"], found["tokens"]["computed"]) == (at, naive[Tier.COMPUTED])
 
 
 def test_saved_time_is_what_the_cached_tokens_would_have_cost_less_what_bringing_them_back_did():
     counted = {"cached_tokens": 900, "prompt_tokens": 1000, "ms_per_token": 2.5}
     assert told(counted)["saved_ms"] == 2250
-    assert told(counted | {"tier_restored_ms": 250.0})["saved_ms"] == 2000
-    assert told(counted | {"tier_restored_ms": 9000.0})["saved_ms"] == 0
+    assert told(counted | {"restored_ms": 250.0})["saved_ms"] == 2000
+    assert told(counted | {"restored_ms": 9000.0})["saved_ms"] == 0
 
 
 def test_before_the_first_question_there_is_no_rate_rather_than_a_zero():
