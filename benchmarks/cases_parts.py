@@ -30,8 +30,16 @@ from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
-from orchestrator.engine.messages import AnswerDelta, Completion, Encode, Encoded, Outcome, Reason
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
+from orchestrator.engine.messages import (
+    AnswerDelta,
+    Completion,
+    Encode,
+    Encoded,
+    Outcome,
+    Reason,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import read_ranks

@@ -25,9 +25,10 @@ from orchestrator.engine.messages import (
     Outcome,
     PutFloor,
     Shutdown,
+    bytes_to_ids,
+    ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from orchestrator.engine.text import Chosen
+from orchestrator.engine.messages import Chosen
 from orchestrator.wire.lore import Lore
 
 

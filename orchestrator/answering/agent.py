@@ -41,9 +41,7 @@ from formatters.blocks import Role
 from formatters.context import ToolView, TurnContext, TurnView
 from orchestrator.answering.answer_text import AnswerParser, ParsedCall, ParsedPart, ParsedThought
 from orchestrator.answering.inference import Finished, Inference, InferenceEvent, InferenceRequest
-from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, PrefillProgress, Reason
-from orchestrator.engine.text import Chosen
-from orchestrator.engine.token_ids import Ids
+from orchestrator.engine.messages import Admitted, AnswerDelta, Chosen, Completion, Ids, PrefillProgress, Reason
 from orchestrator.errors import LoreError
 from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
 from orchestrator.prompt.situation import may_use

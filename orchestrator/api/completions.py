@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from orchestrator.api.streams import DONE, closing, comment, data
-from orchestrator.engine.text import Chance, Chosen
+from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.service import Answered, AskEvent, Text, Thought, ToolCall, Waiting
 
 LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity

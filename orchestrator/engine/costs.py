@@ -1,18 +1,28 @@
-"""What a step costs on this machine, learned from every step that it runs.
+"""What work costs on this machine, learned from every step; and the time budget of a round.
 
-    milliseconds = step + row · rows + walk · cells + pair · rows · cells
+    milliseconds of a step = step + row · rows + walk · cells + pair · rows · cells
 
 Every query attends to all used cells of its pool. The terms minimise the squared relative error over recent steps of
-each kind, and start from a prior, so that the first plan is sensible and a throttled machine is followed.
+each kind. They start from a prior, so that the first plan is sensible and a throttled machine is followed.
 
-They are kept from one process to the next beside the checkpoints of the same model and settings. Each way to compute has
-a file, and who tries settings leaves many: the few that were used last are kept.
+`CostFile` keeps them beside the checkpoints of the same model and settings. Each way to compute has a file; the few files
+used last are kept.
+
+A `TimeBudget` is one deadline for the restores, evictions and moves of a round:
+
+    restore a segment ┐
+    save an evicted   ├─ each piece asks first ─▶ time is left: done ─▶ spent: OutOfTime; the next round goes on
+    open a context    ┘
+
+The first piece of a round is always granted, so that every restore ends; a round overruns by at most one piece.
 """
 
 import hashlib
 import json
 import logging
+import math
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +33,6 @@ from numpy.typing import NDArray
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 Vector = NDArray[np.float64]
-
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps. The first
 # steps must not be predicted as shorter than they are: of two measured costs of a row and a cell it is the larger one.
 PRIOR = np.array([8.0, 1.0, 1e-3, 4e-4])
@@ -35,9 +44,8 @@ FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come t
 SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew before the next prompt is cut by it
 MANY = 1 << 20  # cells, where nothing but their walk counts
 PATIENCE = 16  # steps before it is fitted anew in any case: fitting takes 0.1 ms
-
-
 Kinds = dict[str, list[list[float]]]
+log = logging.getLogger("lorekeep.engine")
 
 
 @dataclass
@@ -134,12 +142,39 @@ class Costs:
         self._curve, self._surprised = tuple((PRIOR * weights).tolist()), False
 
 
-log = logging.getLogger("lorekeep.engine")
+class OutOfTime(Exception):
+    """This round has no time for another piece. What was done stays done; whoever is told asks again in the next round."""
+
+
+class TimeBudget:
+    """`clock` gives seconds; a piece is granted that ends by `until` of it if it takes as long as the one before."""
+
+    def __init__(self, clock: Callable[[], float], until: float) -> None:
+        self._clock = clock
+        self._until = until
+        self.taken = False
+        self._began = 0.0  # the last piece
+
+    def left(self) -> bool:
+        """Whether another piece would be granted."""
+        now = self._clock()
+        return not self.taken or now + (now - self._began) < self._until
+
+    def take(self) -> None:
+        """Raises OutOfTime."""
+        if not self.left():
+            raise OutOfTime
+        self.taken, self._began = True, self._clock()
+
+
+def endless() -> TimeBudget:
+    """For what has to be done now, or where nobody is answered."""
+    return TimeBudget(lambda: 0.0, math.inf)
+
 
 # Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows and used cells of the pool.
 PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
 MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
-
 PREFIX = "costs-"
 KEPT = 32  # files; each has a few kilobytes
 

@@ -1,18 +1,28 @@
 """What crosses between the daemon and the engine's child process, and nothing else does.
 
-Every message is a frozen value of plain Python; token ids travel as bytes (`token_ids`).
+Every message is a frozen value of plain Python; token ids travel as bytes of uint32 in native order.
 The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp. This file knows no transport.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.engine.model import ModelInfo
-from orchestrator.engine.text import Chosen
-from orchestrator.engine.token_ids import Ids
 
 GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn
+Ids = bytes
+
+
+def ids_to_bytes(ids: Iterable[int]) -> Ids:
+    return array("I", ids).tobytes()
+
+
+def bytes_to_ids(data: Ids) -> "array[int]":
+    ids = array("I")
+    ids.frombytes(data)
+    return ids
 
 
 class Urgency(StrEnum):
@@ -27,9 +37,6 @@ class Tier(StrEnum):
     RAM = "ram"
     DISK = "disk"
     COMPUTED = "computed"
-
-
-# ---- daemon to child -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -136,9 +143,6 @@ class Shutdown:
     pass
 
 
-# ---- child to daemon -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ModelLoading:
     fraction: float  # of the model that is there, from 0 to 1
@@ -201,6 +205,23 @@ class PrefillProgress:
     ticket: int
     done: int
     total: int
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A token, as bytes of text, and its natural log-probability by the model, before anything is cut off or drawn."""
+
+    token: int
+    text: bytes
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A token of an answer, and the likeliest ones in its place, likeliest first."""
+
+    token: Chance
+    likeliest: tuple[Chance, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from formatters.registry import Registry
 from formatters.template import PLAIN_STOP, ChatTemplate, Literal
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.messages import Ids
 from orchestrator.engine.model import ModelInfo
-from orchestrator.engine.token_ids import Ids
 from orchestrator.errors import EngineFailed
 from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer

@@ -14,7 +14,7 @@ import anyio
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, Prompt
 from formatters.template import Literal, Piece, PromptPart, parts
-from orchestrator.engine.token_ids import Ids
+from orchestrator.engine.messages import Ids
 
 ID_BYTES = 4
 BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens

@@ -30,9 +30,9 @@ from orchestrator.engine.messages import (
     PutFloor,
     Sampling,
     Tier,
+    ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,7 @@ from support import odd_models
 from support.real_engine import ask, code, collected, engine, load, next_child, said
 
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import Completion, InferenceJob, Outcome
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
+from orchestrator.engine.messages import Completion, InferenceJob, Outcome, bytes_to_ids, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,7 @@ from support.real_engine import ask, code, collected, engine, load, next_child, 
 
 from orchestrator.engine.checkpoints.file import read_header, read_state
 from orchestrator.engine.client import client as client_module
-from orchestrator.engine.messages import Admitted, InferenceJob, Outcome, PrefillProgress, Reason, Urgency
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Admitted, InferenceJob, Outcome, PrefillProgress, Reason, Urgency, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

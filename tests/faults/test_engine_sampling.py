@@ -9,9 +9,7 @@ from support.real_engine import ask, code, collected, engine, load, question, sa
 
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import AnswerDelta, InferenceJob, Outcome, Reason, Sampling
-from orchestrator.engine.text import Chosen
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import AnswerDelta, Chosen, InferenceJob, Outcome, Reason, Sampling, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

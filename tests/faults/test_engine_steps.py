@@ -17,8 +17,7 @@ from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import AnswerDelta, Grant, InferenceJob, Outcome, Reason
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import AnswerDelta, Grant, InferenceJob, Outcome, Reason, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 

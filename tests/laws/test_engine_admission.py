@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.cache.pool import ROUND
-from orchestrator.engine.messages import Admitted, Cancel, Completion, Grant, InferenceJob, Outcome, Reason, Urgency
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import (
+    Admitted,
+    Cancel,
+    Completion,
+    Grant,
+    InferenceJob,
+    Outcome,
+    Reason,
+    Urgency,
+    ids_to_bytes,
+)
 
 FLOORS = {"": 0, "small": 40, "code": 300, "large": 900}
 

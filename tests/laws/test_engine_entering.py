@@ -9,10 +9,9 @@ from support.charging import ChargedMachine, Prices
 from support.machine import Machine
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency
+from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.scheduler.ticket import Phase
-from orchestrator.engine.token_ids import ids_to_bytes
 
 PIECES = 16
 LONG = [at % 47 for at in range(PIECES * 256)]

@@ -9,7 +9,7 @@ from orchestrator.engine.backend import Batch
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.file import SegmentHeader
+from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.index import Index
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore
@@ -131,7 +131,7 @@ def chain(kind: int, length: int, start: int = 0, parent: str = "root") -> Segme
 
 def leaving(index: Index, price: Price) -> list[str]:
     names = []
-    for kept in index.leaving(lambda _: True, price):
+    for kept in index.leaving(price):
         names.append(kept.header.name)
         index.remove(kept.header.name)
     return names
@@ -173,12 +173,15 @@ def test_what_lies_behind_a_gap_leaves_before_all_others():
     assert leaving(index, UNSEEN) == [second.name, third.name, other.name]
 
 
-def test_a_tier_over_its_budget_keeps_the_deep_and_lets_the_shallow_go_where_depth_is_dear():
+def test_a_store_over_its_budget_keeps_the_deep_and_evicts_the_shallow_where_depth_is_dear(tmp_path):
     for price, kept in ((Price(1.0, 1.0), "deep"), (Price(1.0, 0.0), "shallow")):
-        tiers = CheckpointStore("root", None, 2500, 0, price=lambda price=price: price)
-        deep, shallow, newest = chain(1, 3000), chain(2, 10), chain(3, 10)
+        deep, shallow, newest = chain(1, 10, start=3000), chain(2, 10), chain(3, 10)
+        folder = tmp_path / kept
+        assert usable(folder)
+        store = CheckpointStore("root", folder, 5 * file_size(newest, b"s" * 1000) // 2)
         for header in (deep, shallow, newest):
-            tiers.keep(header, b"s" * 1000, through=False)
-        assert tiers.holds({"deep": deep, "shallow": shallow}[kept].name)
-        assert not tiers.holds({"deep": shallow, "shallow": deep}[kept].name)
-        tiers.close()
+            store.keep(header, b"s" * 1000, price)
+        assert store.holds(newest.name)
+        assert store.holds({"deep": deep, "shallow": shallow}[kept].name)
+        assert not store.holds({"deep": shallow, "shallow": deep}[kept].name)
+        store.close()

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Admitted, DropFloor, Grant, Matched, PrefixMatch, Reuse, Tier
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Admitted, DropFloor, Grant, Matched, PrefixMatch, Reuse, Tier, ids_to_bytes
 
 KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}
 CODICES = {"code": [n % 50 for n in range(600)], "more": [n % 50 for n in range(700)], "other": [9] * 300}

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.eviction import Price, aged
-from orchestrator.engine.cache.releasing import Idle, Room, in_order, room
-from orchestrator.engine.messages import Grant, PutFloor
+from orchestrator.engine.cache.eviction import Idle, Price, Room, aged, in_order, room
+from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import InferenceJob as Asked
-from orchestrator.engine.token_ids import ids_to_bytes
 
 pools = st.lists(
     st.builds(Idle, st.sampled_from("abcdefgh"), st.integers(1, 40), st.floats(0, 1e6), st.integers(0, 30)),

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, PrefillProgress
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
+from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, PrefillProgress, bytes_to_ids, ids_to_bytes
 
 FLOORS = {
     "": [],

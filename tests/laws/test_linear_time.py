@@ -40,7 +40,7 @@ from orchestrator.api.requests import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
-from orchestrator.engine.text import TextStream
+from orchestrator.engine.scheduler.ticket import TextStream
 from orchestrator.errors import LoreError
 from orchestrator.prompt.budget import Reach, losses_reported, within_reach
 from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind

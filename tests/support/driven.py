@@ -9,10 +9,19 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import AnswerDelta, Completion, DropFloor, Grant, InferenceJob, PutFloor, Sampling
+from orchestrator.engine.messages import (
+    AnswerDelta,
+    Completion,
+    DropFloor,
+    Grant,
+    InferenceJob,
+    PutFloor,
+    Sampling,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 LIKELIEST = 16
 NEAR = 0.05  # nats; shapes of batches cause 0.01, another prompt is nats away

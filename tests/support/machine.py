@@ -8,10 +8,18 @@ from pathlib import Path
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import END, FakeBackend, FakeSampler
-from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
+from orchestrator.engine.messages import (
+    AnswerDelta,
+    Completion,
+    Grant,
+    InferenceJob,
+    PutFloor,
+    Sampling,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 END_EVERY = 12
 

@@ -9,9 +9,8 @@ from support.vaults import code, line
 
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Sampling
+from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Sampling, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.token_ids import ids_to_bytes
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ import re
 from array import array
 from collections.abc import Sequence
 
-from orchestrator.engine.token_ids import Ids
+from orchestrator.engine.messages import Ids
 
 CONTROL = {"<|im_start|>": 1_000, "<|im_end|>": 1_001}
 _TOKEN = re.compile(r"<\|im_start\|>|<\|im_end\|>|\w+|\W", re.DOTALL)

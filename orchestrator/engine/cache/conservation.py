@@ -11,8 +11,8 @@ Raised, not asserted: the running engine must notice a broken law under `python 
 
 from collections.abc import Container, Iterable
 
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.tree import Node
 
 COUNTED = 1 << 18  # cells looked at in one idle moment, which then takes about 10 ms; whose turn it was not comes next
 

@@ -1,11 +1,15 @@
-"""What is lost when cells, a whole pool or a checkpoint go: one rule for every tier. Pure.
+"""What is given up first when cells, a pool or a checkpoint must make room. Pure.
 
-    worth = milliseconds to have one of its tokens again / (1 + age)
+    retention value of a tip    = milliseconds to compute one of its tokens / (1 + age)
+    retention value of a pool   = milliseconds to rebuild its content / cells that it frees / (1 + age)
 
-What goes makes room, and room is counted in tokens: hence the cost of one token and not of them all. It grows with the
-tokens before it. Age is counted in uses of others since its own last one. What is worth least goes first.
+The lowest value goes first. Room is counted in tokens, hence the cost of one token and not of all; it grows with the
+tokens before it. The age of a tip or a checkpoint is the number of uses of others since its own last use; the age of a pool
+is the number of tickets that entered other pools since. A pool frees all its cells, so a large pool with little in it goes
+early. Content that a checkpoint holds costs its restore; other content is computed again.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 CARRIED_IN_A_SECOND = 500e6  # bytes between cells and tiers: what a restore ought to reach
@@ -32,3 +36,34 @@ def worth(price: Price, start: int, end: int, age: int) -> float:
 
 def aged(milliseconds: float, age: int) -> float:
     return milliseconds / (1 + age)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A pool that nobody runs in. `lost_ms`: to have again what stands in it; `used`: number of the last entry."""
+
+    name: str
+    cells: int
+    lost_ms: float
+    used: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """So many cells are free once these pools are closed."""
+
+    closing: tuple[Idle, ...]
+    free: int
+
+
+def in_order(pools: Iterable[Idle], now: int) -> list[Idle]:
+    """As they leave; of equal worth the one goes first that was unused for longer. `now`: number of the last entry."""
+    return sorted(pools, key=lambda pool: (aged(pool.lost_ms / pool.cells, now - pool.used), pool.used, pool.name))
+
+
+def room(free: int, leaving: Sequence[Idle], least: int) -> Room | None:
+    """As few of `leaving` as make `least` cells free, in their order; None where all of them do not."""
+    for count in range(len(leaving) + 1):
+        if free + sum(pool.cells for pool in leaving[:count]) >= least:
+            return Room(tuple(leaving[:count]), free + sum(pool.cells for pool in leaving[:count]))
+    return None

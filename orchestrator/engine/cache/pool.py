@@ -1,20 +1,35 @@
-"""A pool: one llama.cpp context with its tree, and the arithmetic of its cells.
+"""A pool: one llama.cpp context with its tree, the arithmetic of its cells, and their way in and out.
 
-free + reserved + evictable + leased = cells: so `free` is counted, and the law (`conservation`) is that it is never below
-0. Reserved are the prompt tokens still to compute and what running answers may still grow by. A ticket is admitted with
-all it may ever need, or not at all. What this file does not know: who comes first, and what a token means.
+free + reserved + evictable + leased = cells: `free` is computed from the rest, and the law (`conservation`) is that it is
+never below 0. Reserved are the prompt tokens still to compute and the room for running answers. A ticket is admitted with
+all the cells it may ever need, or not at all.
+
+`save_range` copies a range to the scratch sequence and saves it from there; `restore_range` is the reverse, so llama.cpp
+carries the cells of the range alone. Each restore is checked: the number of cells must be the length of the range, or,
+where memory cannot be cut, the position must be its end.
+
+`release` evicts what only a dropped floor could use:
+
+    floors of one pool   ├──── shared ────┬── dropped ──┬── its conversations       evicted
+                                          └── another ──┴── its conversations       kept
+
+A node belongs to a floor where it lies on it; right of the floors it belongs to the longest that its path begins with.
+This file knows no order of tickets.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from orchestrator.engine.backend import Backend, Memory
+from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cache.eviction import UNSEEN, Price
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.state_tree import AnchoredTree
-from orchestrator.engine.cache.time_budget import OutOfTime
-from orchestrator.engine.cache.tree import Tree
+from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
+from orchestrator.engine.costs import OutOfTime
 from orchestrator.engine.messages import PoolState
+
+ROUND = 256  # llama.cpp pads a context to a multiple of this
+LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own
 
 
 class Pool:
@@ -159,10 +174,6 @@ class Pool:
         )
 
 
-ROUND = 256  # llama.cpp pads a context to a multiple of this
-LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own
-
-
 def rounded(cells: int) -> int:
     """Up to what llama.cpp makes of it."""
     return -(-cells // ROUND) * ROUND
@@ -174,3 +185,88 @@ def sequences_of(backend: Backend, sequences: int, batch: int) -> int:
     Without ranges nobody would ever be let in with fewer than three.
     """
     return max(LEAST_ANCHORED if not backend.info.ranges else 2, min(sequences, batch))
+
+
+def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
+    """The state of a node's filled cells, or of its path's from `start` on. Leaves the pool as it was."""
+    memory = pool.memory
+    memory.copy(pool.tree.covering(node), pool.scratch, node.start if start is None else start, node.stands)
+    try:
+        return memory.save(pool.scratch)
+    finally:
+        memory.remove(pool.scratch, 0, -1)
+
+
+def restore_range(
+    memory: Memory, scratch: int, state: bytes, stands: int, wanted: tuple[int, int], into: list[int]
+) -> bool:
+    """Loads a state, after which `stands` is told, and makes `into` members of its cells in the half-open range `wanted`.
+
+    False, with nothing left behind, when another number is told.
+    """
+    sound = memory.restore(scratch, state) == stands
+    if sound:
+        for sequence in into:
+            memory.copy(scratch, sequence, *wanted)
+    memory.remove(scratch, 0, -1)
+    return sound
+
+
+def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
+    """Re-creates a pool's context in another size, through host memory, because both sizes need not fit at once.
+
+    Sequences keep their numbers, so running tickets go on. False when a context of that size cannot be had: then the pool
+    has its former size again. Raises BackendError when that fails too, or a range does not survive.
+    """
+    kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.filled]
+    former = pool.memory.cells
+    pool.memory.close()
+    try:
+        memory, moved = open_memory(cells), True
+    except BackendError:
+        memory, moved = open_memory(former), False
+    pool.rebind(memory)
+    for node, state in kept:
+        put_back(pool, node, state)
+    return moved
+
+
+def put_back(pool: Pool, node: Node, state: bytes) -> None:
+    """Restores a node's cells behind those of the nodes above it. Raises BackendError when they do not stand afterwards."""
+    memory, into = pool.memory, pool.tree.members(node)
+    if pool.tree.ranges:
+        stands = node.filled
+    else:
+        stands, into = node.stands, into[:1]
+        above = node.parent
+        if above is not None and above.sequence is not None:
+            memory.copy(above.sequence, into[0], 0, above.end)
+    if not restore_range(memory, pool.scratch, state, stands, (node.start, node.stands), into):
+        raise BackendError(f"a range of {node.filled} cells did not survive its move")
+
+
+Ids: TypeAlias = "array[int]"
+
+
+def release(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> int:
+    """Evicts what nobody leases of it, and returns the cells that became free. No tier takes anything."""
+    freed = 0
+    for node in reversed(list(pool.tree.nodes())):  # each after all that lie below it
+        if node.leases == 0 and not node.children and is_forsaken(node, dropped, others):
+            node.handed = node.stands
+            freed += pool.tree.evict(node)
+    return freed
+
+
+def is_forsaken(node: Node, dropped: Ids, others: Sequence[Ids]) -> bool:
+    """Whether it was the dropped floor's alone; `others` are those that the pool still has."""
+    ids = path_of(node).ids
+    if node.owner is None:
+        return reaches(node, ids, dropped) and not any(reaches(node, ids, other) for other in others)
+    mine = [floor for floor in (*others, dropped) if common_prefix(floor, ids, 0) == len(floor)]
+    return bool(mine) and max(mine, key=len) is dropped
+
+
+def reaches(node: Node, ids: Ids, floor: Ids) -> bool:
+    """Whether some of the node's own tokens lie on this floor; `ids` are those of its path."""
+    return common_prefix(floor, ids, 0) > node.start

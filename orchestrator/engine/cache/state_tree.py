@@ -7,8 +7,7 @@ Every node with cells has an anchor of its own. A prompt shares a path up to an 
 split. Laws beside those of `tree`: a sequence is copied at its end and removed as a whole; it is never cut.
 """
 
-from orchestrator.engine.cache.node import Node, Tokens, common_prefix
-from orchestrator.engine.cache.tree import Tree
+from orchestrator.engine.cache.tree import Node, Tokens, Tree, common_prefix
 
 
 class AnchoredTree(Tree):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.engine.token_ids import bytes_to_ids
+from orchestrator.engine.messages import bytes_to_ids
 
 SUFFIX = ".kv"
 MAGIC = b"LOREKV"

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.cache.node import Boundary, Path, common_prefix
+from orchestrator.engine.cache.tree import Boundary, Path, common_prefix
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import boundary, ground, named
 

@@ -16,15 +16,23 @@ from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.node import Boundary, Node, Path, Restored, Wanted, common_prefix, deepest, path_of
-from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.time_budget import TimeBudget, endless
-from orchestrator.engine.cache.transfer import restore_range, save_range
-from orchestrator.engine.cache.tree import NoSequence
+from orchestrator.engine.cache.pool import Pool, restore_range, save_range
+from orchestrator.engine.cache.tree import (
+    Boundary,
+    Node,
+    NoSequence,
+    Path,
+    Restored,
+    Wanted,
+    common_prefix,
+    deepest,
+    path_of,
+)
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.lookup import Onward, behind, chains, end_of, meeting, onward, reaching
 from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, ground, named, segments, segments_from
 from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.costs import TimeBudget, endless
 from orchestrator.engine.messages import Reuse, Tier
 
 

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.engine.cache.node import Boundary
+from orchestrator.engine.cache.tree import Boundary
 
 CUT = 256
 

@@ -12,8 +12,9 @@ from orchestrator.engine.messages import (
     Encode,
     Encoded,
     InferenceJob,
+    bytes_to_ids,
+    ids_to_bytes,
 )
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 from orchestrator.engine.transport import Wire
 
 

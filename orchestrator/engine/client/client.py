@@ -37,9 +37,9 @@ from orchestrator.engine.messages import (
     Reason,
     Shutdown,
     Urgency,
+    bytes_to_ids,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
-from orchestrator.engine.token_ids import bytes_to_ids
 
 TicketMessage = Admitted | PrefillProgress | AnswerDelta | Completion
 

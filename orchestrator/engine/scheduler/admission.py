@@ -1,29 +1,61 @@
-"""Who may come in: floors, pools and their growth, under the governor's grant.
+"""Which jobs may run: floors, pools and their size under the governor's grant, and what is refused.
 
-A ticket enters when its pool holds its whole prompt and all it may answer, and has a sequence for it; until then it waits,
-and what could not even fit an empty machine is refused. Pools are opened per floor, moved into a larger context while
-nobody is answered, and closed when idle and another floor needs their cells. While somebody is answered all of it is done
-in pieces that the round has time for (`time_budget`). One writer calls all of it.
+A ticket enters when its pool has room for its whole prompt and for all it may answer, and a sequence; until then it waits.
+What could not fit in an empty machine is refused, and so are foreign token ids and settings out of range: llama.cpp takes
+any setting, fails a whole step for one foreign id, and the API checks its own clients only.
+
+Pools are opened per floor, moved into a larger context while nobody is answered, and closed when idle and another floor
+needs their cells. While somebody is answered this happens in pieces within the round's time budget. One writer calls
+all of it.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Price
-from orchestrator.engine.cache.node import Node
-from orchestrator.engine.cache.pool import ROUND, Pool, rounded
-from orchestrator.engine.cache.releasing import Idle, leaving, release, room
-from orchestrator.engine.cache.time_budget import TimeBudget, endless
-from orchestrator.engine.cache.transfer import move
-from orchestrator.engine.messages import Grant, InferenceJob
-from orchestrator.engine.scheduler.refusals import FloorIds, Refusal, refused
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, Price, in_order, room
+from orchestrator.engine.cache.pool import ROUND, Pool, move, release, rounded
+from orchestrator.engine.cache.tree import Node
+from orchestrator.engine.costs import TimeBudget, endless
+from orchestrator.engine.messages import Grant, InferenceJob, Reason, Sampling
 from orchestrator.engine.scheduler.ticket import Ticket
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
-
+# Name, least, most; both are allowed.
+RANGES = (
+    ("temperature", 0.0, 2.0),
+    ("top_k", 0, 2**31 - 1),
+    ("top_p", 1e-6, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("repeat_penalty", 0.1, 10.0),
+)
+WHOLE = ("top_k", "seed", "logprobs")
+MOST_LOGPROBS = 100
 log = logging.getLogger("lorekeep.engine")
+
+
+@dataclass(frozen=True)
+class FloorIds:
+    """A floor's ids, and the name of the pool that it stands in."""
+
+    ids: "array[int]"
+    pool: str
+
+    @cached_property
+    def highest(self) -> int:
+        """Of its ids; -1 where it has none."""
+        return highest(self.ids)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    reason: Reason
+    detail: str
 
 
 class Admission:
@@ -177,7 +209,9 @@ class Admission:
     def _leaving(self, spared: Pool | None = None) -> list[Idle]:
         """Idle pools, worth least first."""
         idle = [pool for pool in self.pools.values() if pool.idle() and pool is not spared]
-        return leaving(idle, self._lost_ms, self._entries)
+        judge = self._lost_ms if len(idle) > 1 else lambda _: 0.0  # the value of one alone decides nothing
+        pools = (Idle(pool.name, pool.memory.cells, judge(pool), pool.used) for pool in idle)
+        return in_order(pools, self._entries)
 
     def forget(self, name: str) -> FloorIds | None:
         """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
@@ -231,3 +265,67 @@ class Admission:
     def held(self) -> int:
         """Cells of the grant."""
         return sum(pool.memory.cells for pool in self.pools.values())
+
+
+def refused(job: InferenceJob, floors: Mapping[str, FloorIds], grant: Grant, tokens: int) -> Refusal | None:
+    """Why a job can never run under this grant; None when it may wait for its turn. `tokens`: of the vocabulary."""
+    if job.floor not in floors:
+        return Refusal(Reason.UNKNOWN_FLOOR, f"the engine does not know floor {job.floor[:12]}")
+    return _foreign(job, floors[job.floor], tokens) or _too_long(job, floors[job.floor], grant)
+
+
+def highest(ids: "array[int] | bytes") -> int:
+    """The highest of these ids; -1 where there are none."""
+    found = np.frombuffer(ids, np.uint32)
+    return int(found.max()) if found.size else -1
+
+
+def _foreign(job: InferenceJob, floor: FloorIds, tokens: int) -> Refusal | None:
+    """llama.cpp fails a whole step for an id without a token, and ends the process where it is asked for its text."""
+    for what, token in ((f"floor {job.floor[:12]}", floor.highest), ("the prompt", highest(job.tail))):
+        if token >= tokens:
+            why = f"{what} has token {token}, the vocabulary {tokens} tokens: its ids are damaged or another model's"
+            return Refusal(Reason.TOKENS, why)
+    return None
+
+
+def _too_long(job: InferenceJob, floor: FloorIds, grant: Grant) -> Refusal | None:
+    prompt = len(floor.ids) + len(job.tail) // 4
+    need = prompt + job.max_tokens
+    if need > grant.window:
+        return Refusal(Reason.WINDOW, f"{prompt} + {job.max_tokens} tokens exceed the window of {grant.window}")
+    if need > grant.cells:
+        stale = job.grant not in (0, grant.number)
+        reason = Reason.STALE if stale else Reason.CELLS
+        return Refusal(reason, f"{need} tokens of KV are needed, {grant.cells} are granted")
+    return None
+
+
+def out_of_range(job: InferenceJob) -> Refusal | None:
+    """What is wrong with a job's settings, in words; None when nothing is."""
+    fault = _sampling_fault(job.sampling) or _ending_fault(job)
+    return Refusal(Reason.SAMPLING, fault) if fault else None
+
+
+def _ending_fault(job: InferenceJob) -> str | None:
+    if not isinstance(job.max_tokens, int):
+        return f"max_tokens {job.max_tokens!r} is no whole number"
+    if job.max_tokens < 0:
+        return f"max_tokens {job.max_tokens} is below 0"
+    odd = [stop for stop in job.stop if not isinstance(stop, str)]
+    return f"the stop string {odd[0]!r} is no text" if odd else None
+
+
+def _sampling_fault(sampling: Sampling) -> str | None:
+    for name, least, most in RANGES:
+        value = getattr(sampling, name)
+        if not least <= value <= most:  # NaN fails it too; a whole number may be too large for isfinite
+            return f"{name} {value} is not between {least} and {most}"
+    for name in WHOLE:
+        value = getattr(sampling, name)
+        if value is not None and not isinstance(value, int):
+            return f"{name} {value!r} is no whole number"
+    wanted = sampling.logprobs
+    if wanted is not None and not 0 <= wanted <= MOST_LOGPROBS:
+        return f"logprobs {wanted} is not between 0 and {MOST_LOGPROBS}"
+    return None

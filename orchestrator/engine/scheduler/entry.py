@@ -1,27 +1,84 @@
-"""How a waiting ticket comes in: the first in line enters or waits for room, and nobody overtakes it.
+"""How a waiting ticket enters a pool, and what follows when llama.cpp fails in one.
 
-    refused at the door? ─▶ sampler ─▶ pool ─▶ cells reserved ─▶ what is kept of the prompt comes back ─▶ it is computed
+    refused? ─▶ sampler ─▶ pool ─▶ cells reserved ─▶ checkpoints of the prompt restored ─▶ the rest computed
 
-In line stand interactive tickets before background ones, the older before the younger. Inside, a prompt that comes back
-piece by piece holds up nobody who needs nothing brought: it has its cells. Memories without ranges bring theirs back
-before, in one go. Knows no steps.
+The first ticket in line enters or waits for room; nobody overtakes it. Interactive tickets stand before background ones,
+older before younger. A prompt that is restored piece by piece has its cells already and holds up nobody else. Memories
+that cannot be cut restore before they enter, at once.
+
+    failure ─▶ the context is freed, its KV is lost ─▶ tickets that had begun to answer fail, the others wait again
+       │
+       ├─ again, before a step of that pool succeeded:  a ticket that was there before fails; it then was alone in it
+       └─ and again, or with nobody who was there before: the error is raised, which ends the process
+
+A new context helps where a ticket or a context was at fault; where neither was, only a new process may help. A ticket that
+waits again enters alone, so that it fails no other ticket twice. Floors computed in the background do not enter alone,
+because no question may wait for them.
 """
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 
 from orchestrator.engine.backend import Backend, BackendError, SchemaRefused
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.time_budget import OutOfTime, TimeBudget
+from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.manager import CheckpointManager
-from orchestrator.engine.messages import Admitted, Outcome, Reason
+from orchestrator.engine.costs import OutOfTime, TimeBudget
+from orchestrator.engine.messages import Admitted, Outcome, Reason, Urgency
 from orchestrator.engine.scheduler import reporting
 from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.recovery import Recovery
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Due, Phase, Ticket, claim, restored_by_another
+
+MOST_IN_A_ROW = 2  # failures of one pool
+log = logging.getLogger("lorekeep.engine")
+
+
+class Recovery:
+    """`tickets` are all there are, by number."""
+
+    def __init__(self, admission: Admission, tickets: Mapping[int, Ticket], reporting: Reporting) -> None:
+        self._admission = admission
+        self._tickets = tickets
+        self._reporting = reporting
+        self._in_a_row: dict[str, int] = {}
+
+    def succeeded(self, pool: Pool) -> None:
+        self._in_a_row.pop(pool.name, None)
+
+    def failed(self, pool: Pool, error: BackendError) -> None:
+        """Gives the pool up; it is opened anew when somebody enters it. Raises the error where that will not help."""
+        inside = [ticket for ticket in self._tickets.values() if ticket.pool is pool]
+        row = self._in_a_row[pool.name] = self._in_a_row.get(pool.name, 0) + 1
+        if row > MOST_IN_A_ROW or (row == MOST_IN_A_ROW and not any(ticket.suspect for ticket in inside)):
+            raise error
+        log.error("pool %s failed and is opened anew, %d tickets were in it: %s", pool.name, len(inside), error)
+        self._reporting.counters.pool_failures += 1
+        self._admission.discard(pool.name)
+        for ticket in inside:
+            ticket.pool = ticket.tip = None
+            if ticket.generated or ticket.suspect:
+                self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, f"the engine failed ({error})")
+            else:
+                ticket.wait_again()
+
+    def unopened(self, name: str, error: BackendError) -> None:
+        """No context could be made for a ticket: its own fault, unless one that had failed is to be replaced."""
+        if name in self._in_a_row:
+            raise error
+        log.error("pool %s could not be opened: %s", name, error)
+
+    def free_for(self, ticket: Ticket, pool: Pool) -> bool:
+        """Whether the ticket may enter now: one that saw a failure enters alone."""
+        if alone(ticket):
+            return pool.idle()
+        return not any(other.pool is pool and alone(other) for other in self._tickets.values())
+
+
+def alone(ticket: Ticket) -> bool:
+    return ticket.again and ticket.phase is not Phase.ENDED and ticket.job.urgency is Urgency.INTERACTIVE
 
 
 class Entry:

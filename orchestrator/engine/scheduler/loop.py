@@ -14,13 +14,12 @@ from contextlib import suppress
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.node import Path, deepest
 from orchestrator.engine.cache.pool import Pool, sequences_of
-from orchestrator.engine.cache.time_budget import OutOfTime, endless
+from orchestrator.engine.cache.tree import Path, deepest
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import Costs, OutOfTime, endless
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -33,22 +32,17 @@ from orchestrator.engine.messages import (
     PrefixMatch,
     PutFloor,
     Reason,
+    bytes_to_ids,
 )
 from orchestrator.engine.scheduler import reporting
-from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.entry import Entry
-from orchestrator.engine.scheduler.outbox import Outbox, Post
-from orchestrator.engine.scheduler.planner import Limits, Planning, Step
-from orchestrator.engine.scheduler.recovery import Recovery
-from orchestrator.engine.scheduler.refusals import FloorIds, Refusal, out_of_range
-from orchestrator.engine.scheduler.reporting import Counters, Reporting, per_token, pictured
+from orchestrator.engine.scheduler.admission import Admission, FloorIds, Refusal, out_of_range
+from orchestrator.engine.scheduler.entry import Entry, Recovery
+from orchestrator.engine.scheduler.planner import Limits, Planning, Step, Timing, answered, timing_of
+from orchestrator.engine.scheduler.reporting import Counters, Outbox, Post, Reporting, per_token, pictured
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.step import Stepping
-from orchestrator.engine.scheduler.ticket import Phase, Ticket
-from orchestrator.engine.scheduler.timing import Timing, answered, timing_of
+from orchestrator.engine.scheduler.ticket import Phase, TextStream, Ticket
 from orchestrator.engine.scheduler.write_behind import Behind
-from orchestrator.engine.text import TextStream
-from orchestrator.engine.token_ids import bytes_to_ids
 from orchestrator.engine.watchdog import Watch, unwatched
 
 log = logging.getLogger("lorekeep.engine.loop")

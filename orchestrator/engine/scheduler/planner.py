@@ -1,4 +1,4 @@
-"""What to compute next: `Planning` gathers the tickets, and `plan_round` decides over numbers, pure.
+"""What a round computes, and how it shares its time. `plan_round` and `Timing` decide over numbers.
 
     1. every running answer gets its token, in every pool that has one;
     2. prefill goes to one pool a round: interactive before background, then the shortest remaining prefill, with ageing;
@@ -16,19 +16,46 @@ one of `due`: the tokens that the engine had computed when the prefill began, an
    29,990        14   30,004   another one: the floor is finished before it
 
 Law: a prefill of n tokens is overtaken by none of its class that begins once n further tokens were computed.
+
+The time of a round beside running answers:
+
+    ├─ restores, evictions, moves ─┼─ the step: answers, and prefill in what is left ─┼─ write-behind ─┤
+    └──────────────────────────────── budget_ms ─────────────────────────────────────────────────────┘
+
+While nobody is answered nobody waits for a round, and each part has a time of its own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from orchestrator.engine.cache.node import Node
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.cache.tree import Node
+from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.messages import Outcome, Reason
 from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.drafts import Draft
 from orchestrator.engine.scheduler.reporting import Reporting
-from orchestrator.engine.scheduler.speculation import Speculation
-from orchestrator.engine.scheduler.ticket import Phase, Ticket, claim
+from orchestrator.engine.scheduler.speculation import Draft, Speculation
+from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket, claim
+from orchestrator.engine.scheduler.write_behind import SLICE_SECONDS
+
+PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside what is carried
+FIRST_SHARE = 0.75  # of a round without answers has who came first: a prompt that is restored, or one that is computed
+
+
+@dataclass(frozen=True)
+class Limits:
+    """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences (`sizes`).
+    logits: rows of a step that may have them. drafts: whether answers have any.
+
+    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a quarter is for predictions that
+    are off. alone_ms: while nobody is being answered, until the next one comes.
+    """
+
+    batch: int
+    budget_ms: float = 220.0
+    alone_ms: float = 1000.0
+    logits: int = 64
+    drafts: bool = True
 
 
 @dataclass(frozen=True, order=True)
@@ -57,20 +84,56 @@ class Step:
         return len(self.answering) + _tokens(self.prefill) + _tokens(self.drafts)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences (`sizes`).
-    logits: rows of a step that may have them. drafts: whether answers have any.
+class Planning:
+    """`tickets` are all there are, by number."""
 
-    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a quarter is for predictions that
-    are off. alone_ms: while nobody is being answered, until the next one comes.
-    """
+    def __init__(
+        self,
+        admission: Admission,
+        speculation: Speculation,
+        tickets: Mapping[int, Ticket],
+        costs: Costs,
+        reporting: Reporting,
+    ) -> None:
+        self._admission = admission
+        self._speculation = speculation
+        self._tickets = tickets
+        self._costs = costs
+        self._reporting = reporting
 
-    batch: int
-    budget_ms: float = 220.0
-    alone_ms: float = 1000.0
-    logits: int = 64
-    drafts: bool = True
+    def steps(self, limits: Limits) -> tuple[Step, ...]:
+        """One in each pool that has something to do, at most. Their `pool` is its place among the admission's."""
+        pools = list(self._admission.pools.values())
+        index = {id(pool): place for place, pool in enumerate(pools)}
+        answering: dict[int, list[int]] = {}
+        found: list[tuple[Ticket, int, int]] = []
+        drafts: dict[int, Draft] = {}
+        # In the order of service, so that of two who may compute a node the first in line gets it.
+        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+            place = index.get(id(ticket.pool), 0)
+            if ticket.phase is Phase.ANSWERING:
+                answering.setdefault(place, []).append(ticket.number)
+                if (draft := self._speculation.find(ticket)) is not None:
+                    drafts[ticket.number] = draft
+            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
+                found.append((ticket, place, len(node.ids) - node.filled))
+        # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
+        wants = [Want(*ticket.prefill_order, ticket.number, place, tokens) for ticket, place, tokens in found]
+        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
+        return plan_round(answering, wants, cells, limits, self._costs, drafts)
+
+    def _next(self, ticket: Ticket) -> Node | None:
+        """The node that this ticket may compute now; None while another ticket computes it."""
+        node = ticket.unfinished()
+        if node is None:
+            # What it waited for was finished by another ticket and nothing of its own is left.
+            assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
+            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
+            return None
+        if claim(ticket, node, self._tickets):
+            return node
+        self._reporting.tell(ticket.progress())  # of what another one computes for it too
+        return None
 
 
 def plan_round(
@@ -138,53 +201,72 @@ def _tokens(counts: Sequence[tuple[int, int]]) -> int:
     return sum(count for _, count in counts)
 
 
-class Planning:
-    """`tickets` are all there are, by number."""
+class Timing:
+    """One round. `answers_ms`: predicted for the tokens of running answers, None where there are none.
+
+    `restores`: what share of a round without answers is for prompts that come back; 1 where nothing is computed beside.
+    """
 
     def __init__(
         self,
-        admission: Admission,
-        speculation: Speculation,
-        tickets: Mapping[int, Ticket],
-        costs: Costs,
-        reporting: Reporting,
+        clock: Callable[[], float],
+        limits: Limits,
+        answers_ms: float | None,
+        *,
+        prefilling: bool,
+        writing: bool,
+        restores: float,
     ) -> None:
-        self._admission = admission
-        self._speculation = speculation
-        self._tickets = tickets
-        self._costs = costs
-        self._reporting = reporting
+        self._clock = clock
+        self._limits = limits
+        self._began = clock()
+        self.answering = answers_ms is not None
+        self._writing_ms = 1000 * SLICE_SECONDS * writing
+        left = limits.budget_ms - self._writing_ms - (answers_ms or 0.0)
+        share = left * (PREFILL_SHARE if prefilling else 1.0)
+        self.carrying = TimeBudget(clock, self._began + share / 1000) if self.answering else endless()
+        # Short, so that who comes next does not wait long for the end of another's restore.
+        self.entering = (
+            self.carrying if self.answering else TimeBudget(clock, self._began + restores * limits.budget_ms / 1000)
+        )
+        self._computed_ms = (1 - restores) * limits.budget_ms if 0 < restores < 1 else limits.alone_ms
 
-    def steps(self, limits: Limits) -> tuple[Step, ...]:
-        """One in each pool that has something to do, at most. Their `pool` is its place among the admission's."""
-        pools = list(self._admission.pools.values())
-        index = {id(pool): place for place, pool in enumerate(pools)}
-        answering: dict[int, list[int]] = {}
-        found: list[tuple[Ticket, int, int]] = []
-        drafts: dict[int, Draft] = {}
-        # In the order of service, so that of two who may compute a node the first in line gets it.
-        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            place = index.get(id(ticket.pool), 0)
-            if ticket.phase is Phase.ANSWERING:
-                answering.setdefault(place, []).append(ticket.number)
-                if (draft := self._speculation.find(ticket)) is not None:
-                    drafts[ticket.number] = draft
-            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                found.append((ticket, place, len(node.ids) - node.filled))
-        # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
-        wants = [Want(*ticket.prefill_order, ticket.number, place, tokens) for ticket, place, tokens in found]
-        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
-        return plan_round(answering, wants, cells, limits, self._costs, drafts)
+    def limits(self) -> Limits:
+        """Those of the step, after what was carried."""
+        if not self.answering:
+            return replace(self._limits, alone_ms=self._computed_ms)
+        return replace(self._limits, budget_ms=max(0.0, self._left_ms() - self._writing_ms))
 
-    def _next(self, ticket: Ticket) -> Node | None:
-        """The node that this ticket may compute now; None while another ticket computes it."""
-        node = ticket.unfinished()
-        if node is None:
-            # What it waited for was finished by another ticket and nothing of its own is left.
-            assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
-            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
-            return None
-        if claim(ticket, node, self._tickets):
-            return node
-        self._reporting.tell(ticket.progress())  # of what another one computes for it too
-        return None
+    def may_write(self) -> bool:
+        """Whether there is time to write: a piece a round in any case, but not beside another that overran it."""
+        return not (self.answering and self.carrying.taken) or self._left_ms() > 0
+
+    def _left_ms(self) -> float:
+        return self._limits.budget_ms - 1000 * (self._clock() - self._began)
+
+
+def answered(tickets: Mapping[int, Ticket]) -> bool:
+    """Whether anybody's answer runs, who would notice that a round takes long."""
+    return any(ticket.phase is Phase.ANSWERING for ticket in tickets.values())
+
+
+def timing_of(
+    clock: Callable[[], float], limits: Limits, tickets: Mapping[int, Ticket], costs: Costs, *, writing: bool
+) -> Timing:
+    """The timing of the round that begins now."""
+    answers = Counter(ticket.pool for ticket in tickets.values() if ticket.phase is Phase.ANSWERING)
+    each = [costs.milliseconds(count, pool.cells_used()) for pool, count in answers.items() if pool is not None]
+    restores = share_of_restores(first_of(tickets, Phase.RESTORING), first := first_of(tickets, Phase.PREFILL))
+    answers_ms = sum(each) if each else None
+    return Timing(clock, limits, answers_ms, prefilling=first is not None, writing=writing, restores=restores)
+
+
+def first_of(tickets: Mapping[int, Ticket], phase: Phase) -> Order | None:
+    return min((ticket.order for ticket in tickets.values() if ticket.phase is phase), default=None)
+
+
+def share_of_restores(restored: Order | None, computed: Order | None) -> float:
+    """Of a round without answers, by who is first of those whose prompts come back and of those that are computed."""
+    if restored is None or computed is None:
+        return 1.0
+    return FIRST_SHARE if restored < computed else 1 - FIRST_SHARE

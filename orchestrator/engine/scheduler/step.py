@@ -10,16 +10,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import AnswerDelta, Outcome, Reason
+from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, ids_to_bytes
 from orchestrator.engine.scheduler.planner import Step
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
-from orchestrator.engine.text import Chance, Chosen
-from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.watchdog import Watch
 
 

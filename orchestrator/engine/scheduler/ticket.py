@@ -6,28 +6,34 @@
        │                     │            │           │           ▲
        └─────────────────────┴────────────┴───────────┴───────────┘   refused, cancelled or failed at any point
 
-From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. What a ticket does not
-know: pools of others, and the order in which it is served.
+From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. A ticket knows no other
+pools, and not the order in which it is served.
 
-A node that several tickets wait for is filled by one of them, restored or computed:
+A node that several tickets wait for has one owner, the ticket that restores or computes it:
 
-    question ──waits──▶ node ◀──fills── background ticket, which is served in the question's place until it is complete
+    question ──waits──▶ node ◀──owns── background ticket, which is served in the question's place until the node is complete
 
-Who has begun goes on, whatever its class: the last node of a prompt that wants an answer is its own ticket's to fill,
-because the answer begins with its logits. Who fills a node is served in the best place of those who wait for it.
+A ticket that has begun goes on, whatever its class: the last node of a prompt that wants an answer is computed by its own
+ticket, because the answer begins with its logits. The owner of a node is served in the best place of those who wait for it.
+
+Text leaves an answer as whole characters only, and never with a stop string in it (`TextStream`).
 """
 
+import codecs
 from array import array
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from orchestrator.engine.backend import Sampler
-from orchestrator.engine.cache.node import Node, Path, Restored, Wanted
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.messages import InferenceJob, PrefillProgress, Reuse, Urgency
-from orchestrator.engine.scheduler.drafts import Drafting
-from orchestrator.engine.text import ChosenBeside, TextStream
+from orchestrator.engine.cache.tree import Node, Path, Restored, Wanted
+from orchestrator.engine.messages import Chosen, InferenceJob, PrefillProgress, Reuse, Urgency
+
+if TYPE_CHECKING:
+    from orchestrator.engine.scheduler.speculation import Drafting
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
 Due = tuple[int, int]  # tokens computed by the engine when a prefill began, and its own; then by arrival
@@ -48,6 +54,71 @@ ALLOWED = {
     Phase.ANSWERING: {Phase.ENDED, Phase.WAITING},
     Phase.ENDED: set[Phase](),
 }
+
+
+class TextStream:
+    """Pieces of an answer in, what may be shown out. `stopped` once a stop string has appeared."""
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._stop = tuple(text for text in stop if text)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, piece: bytes) -> str:
+        """The text that this piece makes certain."""
+        return self._release(self._decoder.decode(piece))
+
+    def finish(self) -> str:
+        """What was held back and turned out to be plain text; an unfinished character becomes U+FFFD."""
+        if self.stopped:
+            return ""
+        rest = self._release(self._decoder.decode(b"", final=True))
+        rest, self._held = rest + ("" if self.stopped else self._held), ""
+        return rest
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was pushed has been shown."""
+        return not self._held and not self._decoder.getstate()[0]
+
+    def _release(self, text: str) -> str:
+        if self.stopped:
+            return ""
+        self._held += text
+        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        if found:
+            self.stopped = True
+            return self._held[: min(found)]
+        keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
+        out, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return out
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The longest end of `text` that begins `stop`."""
+    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
+
+
+class ChosenBeside:
+    """Holds what is told of tokens until their text is shown, so that nothing is told of a stop string's."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Chosen] = deque()
+        self._shown = 0  # bytes of text shown that belong to tokens still waiting
+
+    def push(self, chosen: Chosen) -> None:
+        self._waiting.append(chosen)
+
+    def shown(self, text: str, *, settled: bool) -> tuple[Chosen, ...]:
+        """The tokens whose text begins within what has been shown; all of them once everything was."""
+        self._shown += len(text.encode())
+        out = []
+        while self._waiting and (settled or self._shown > 0):
+            out.append(self._waiting.popleft())
+            self._shown -= len(out[-1].token.text)
+        self._shown = 0 if settled else self._shown
+        return tuple(out)
 
 
 @dataclass(frozen=True)
@@ -74,7 +145,7 @@ class Ticket:
     pending: int | None = None  # sampled, not yet evaluated
     restored: Restored = field(default_factory=Restored)
     reuse: tuple[Reuse, ...] = ()
-    drafting: Drafting | None = None
+    drafting: "Drafting | None" = None
     drafts: list[int] = field(default_factory=list)  # found for the next step
     drafted: int = 0
     accepted: int = 0

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterable
 
 from orchestrator.engine.cache.eviction import Price
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.time_budget import TimeBudget
+from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.manager import CheckpointManager
+from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.scheduler.reporting import Counters
 

@@ -2,11 +2,12 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.costs import FEWEST, Costs
+from orchestrator.engine.costs import FEWEST, Costs, OutOfTime, TimeBudget, endless
 
 
 def cpu(rows: int, cells: int, slower: float = 1.0) -> float:
@@ -86,3 +87,34 @@ def test_a_chunk_keeps_to_its_budget_unless_it_is_of_the_fewest_tokens(
     costs = taught(cpu, steps=60)
     size = costs.chunk(beside, cells, wanted, batch, budget)
     assert size <= FEWEST or costs.milliseconds(beside + size, cells) <= budget
+
+
+class Clock:
+    now = 10.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_first_piece_is_granted_also_when_the_time_is_over() -> None:
+    slack = TimeBudget(Clock(), until=3.0)
+    slack.take()
+    with pytest.raises(OutOfTime):
+        slack.take()
+
+
+def test_pieces_are_granted_while_one_as_long_as_the_last_still_ends_in_time() -> None:
+    clock = Clock()
+    slack, granted = TimeBudget(clock, until=11.0), 0
+    while slack.left():
+        slack.take()
+        granted += 1
+        clock.now += 0.3
+    assert granted == 3
+
+
+def test_what_must_be_done_now_is_always_granted() -> None:
+    slack = endless()
+    for _ in range(5):
+        slack.take()
+    assert slack.left()

@@ -11,10 +11,9 @@ from support.waiting import SOON
 
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.fake import FakeBackend, FakeMemory
-from orchestrator.engine.messages import Grant, InferenceJob, PutFloor
+from orchestrator.engine.messages import Grant, InferenceJob, PutFloor, ids_to_bytes
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.watchdog import FACTOR, LEAST_SECONDS, Watchdog
 
 

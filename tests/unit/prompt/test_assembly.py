@@ -9,7 +9,7 @@ from support.word_encoder import WordEncoder
 
 from formatters.blocks import ORDER, BlockKind, Role
 from formatters.context import AmendmentView, IdentityView, StateView, TurnContext, TurnView
-from orchestrator.engine.token_ids import bytes_to_ids
+from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.prompt.assembly import Assembled, Assembler, BlockIds, Encoder, TokenCache, floor_name
 from orchestrator.prompt.composing import Composer, context_of
 

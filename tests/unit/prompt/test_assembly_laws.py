@@ -9,7 +9,7 @@ from support.prompts import prompt_of
 
 from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role
 from formatters.template import ChatTemplate, parts
-from orchestrator.engine.token_ids import Ids, bytes_to_ids
+from orchestrator.engine.messages import Ids, bytes_to_ids
 from orchestrator.prompt.assembly import Assembled, Assembler, TokenCache
 
 

@@ -11,7 +11,7 @@ from support.wire_shapes import unlike
 
 from governor.readings import HostReading, Reading, SensorSnapshot
 from orchestrator.api.completions import Chunks, completed
-from orchestrator.engine.text import Chance, Chosen
+from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.reports.status import sensors_report
 from orchestrator.service import Answered, Text, Thought, ToolCall
 from orchestrator.wire.completions import CompletionChunk, CompletionReply

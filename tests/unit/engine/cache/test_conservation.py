@@ -15,9 +15,16 @@ from orchestrator.engine.cache.conservation import LawBroken, broken, check, tur
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.worker import Worker, overrun
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Completion, EngineSnapshot, Grant, InferenceJob, PutFloor, Shutdown
+from orchestrator.engine.messages import (
+    Completion,
+    EngineSnapshot,
+    Grant,
+    InferenceJob,
+    PutFloor,
+    Shutdown,
+    ids_to_bytes,
+)
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire
 from orchestrator.engine.watchdog import Watchdog
 

@@ -8,8 +8,7 @@ from support.driven import Driven
 from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Grant, InferenceJob, Outcome, PutFloor, Urgency
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 
 POOL = "lorekeep@v1/vaults"
 SMALL, LARGE = Grant(1, 2048, 2048), Grant(2, 8192, 2048)

@@ -5,9 +5,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.cache.node import Node
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.cache.tree import Tree
+from orchestrator.engine.cache.tree import Node, Tree
 from orchestrator.engine.fake import FakeBackend
 
 

@@ -11,7 +11,7 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.transfer import move
+from orchestrator.engine.cache.pool import move
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Grant, Outcome
 from orchestrator.engine.model import EngineSpec

@@ -9,8 +9,7 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import PutFloor
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import PutFloor, ids_to_bytes
 
 POOL = "lorekeep@v1/vaults"
 

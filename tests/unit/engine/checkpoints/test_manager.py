@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.node import path_of
 from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.tree import path_of
 from orchestrator.engine.checkpoints import segments as segments_module
 from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints.segments import CUT, named, segments
-from orchestrator.engine.messages import PutFloor
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import PutFloor, ids_to_bytes
 
 CODE = [n % 50 for n in range(10 * CUT)]
 

@@ -15,8 +15,8 @@ from orchestrator.engine.messages import (
     PrefixMatch,
     PutFloor,
     Sampling,
+    ids_to_bytes,
 )
-from orchestrator.engine.token_ids import ids_to_bytes
 from orchestrator.engine.transport import Wire, pack
 
 FLOOR = array("I", range(10))

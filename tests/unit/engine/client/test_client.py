@@ -21,9 +21,9 @@ from orchestrator.engine.messages import (
     Outcome,
     Reason,
     Sampling,
+    ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 FLOOR = ids_to_bytes([n % 50 for n in range(600)])

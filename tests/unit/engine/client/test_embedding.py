@@ -14,9 +14,8 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.client.supervision import ChildState
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Urgency
+from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
-from orchestrator.engine.token_ids import ids_to_bytes
 
 pytestmark = pytest.mark.anyio
 MANY = ["a chunk of a file with some words in it " * 12] * 20_000  # minutes of work

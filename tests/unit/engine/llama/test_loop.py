@@ -9,11 +9,19 @@ from support import odd_models
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, PutFloor
+from orchestrator.engine.messages import (
+    AnswerDelta,
+    Completion,
+    Grant,
+    InferenceJob,
+    Outcome,
+    PutFloor,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 FLOOR = [random.Random(1).randrange(4000) for _ in range(700)]
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency
+from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
-from orchestrator.engine.token_ids import ids_to_bytes
 
 CODE = [n % 50 for n in range(300)]
 MOST = 9

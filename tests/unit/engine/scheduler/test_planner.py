@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.scheduler.drafts import Draft
 from orchestrator.engine.scheduler.planner import Limits, Step, Want, plan_round
+from orchestrator.engine.scheduler.speculation import Draft
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:

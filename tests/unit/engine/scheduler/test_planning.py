@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Urgency
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Urgency, ids_to_bytes
 
 CODE = [at % 47 for at in range(300)]
 

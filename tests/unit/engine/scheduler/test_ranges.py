@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.messages import InferenceJob, Outcome, Reason, Sampling
-from orchestrator.engine.scheduler.refusals import MOST_LOGPROBS, RANGES, out_of_range
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import InferenceJob, Outcome, Reason, Sampling, ids_to_bytes
+from orchestrator.engine.scheduler.admission import MOST_LOGPROBS, RANGES, out_of_range
 
 JOB = InferenceJob(1, "code", ids_to_bytes([1]), 1, 5)
 NAN, INF = float("nan"), float("inf")

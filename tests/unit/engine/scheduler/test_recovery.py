@@ -9,8 +9,7 @@ from support.failing import POISON, FailingBackend, FailingMemory
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Outcome, Reason, Urgency
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Outcome, Reason, Urgency, ids_to_bytes
 
 CODE, OTHER = [n % 50 for n in range(300)], [n % 40 + 50 for n in range(200)]
 

@@ -11,9 +11,8 @@ from support.driven import Driven
 from support.vaults import code, line, quoting
 
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Grant, InferenceJob, Outcome, Reason
-from orchestrator.engine.scheduler.refusals import FloorIds, refused
-from orchestrator.engine.token_ids import ids_to_bytes
+from orchestrator.engine.messages import Grant, InferenceJob, Outcome, Reason, ids_to_bytes
+from orchestrator.engine.scheduler.admission import FloorIds, refused
 
 GRANT, TOKENS = Grant(1, 4096, 2048), 100
 FOREIGN = [2**31 - 1, 2**31, 2**32 - 1]

@@ -18,14 +18,21 @@ from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
-from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, PutFloor, Sampling
+from orchestrator.engine.messages import (
+    AnswerDelta,
+    Completion,
+    Grant,
+    InferenceJob,
+    PutFloor,
+    Sampling,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.scheduler.drafts import GRAM, Draft, Drafting
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits, plan_round
-from orchestrator.engine.scheduler.speculation import recent
+from orchestrator.engine.scheduler.speculation import GRAM, Draft, Drafting, recent
 from orchestrator.engine.scheduler.ticket import Ticket
-from orchestrator.engine.token_ids import bytes_to_ids, ids_to_bytes
 
 CODE = "".join(
     f"def area_{name}(width, height, depth, unit): return convert(width * height * depth + {name}, unit)\n"

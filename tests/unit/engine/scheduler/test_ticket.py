@@ -4,7 +4,7 @@ from array import array
 
 import pytest
 
-from orchestrator.engine.cache.node import Node
+from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.messages import InferenceJob, Urgency
 from orchestrator.engine.scheduler.ticket import ALLOWED, Phase, Ticket
 

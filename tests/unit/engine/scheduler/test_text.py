@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.text import Chance, Chosen, ChosenBeside, TextStream
+from orchestrator.engine.messages import Chance, Chosen
+from orchestrator.engine.scheduler.ticket import ChosenBeside, TextStream
 
 
 def streamed(data: bytes, cuts: list[int], stop: tuple[str, ...] = ()) -> list[str]:
