@@ -196,17 +196,19 @@ def _bodies(batch: Iterable[_Found]) -> dict[str, bytes]:
 def _taken(scan: Scan, known: dict[str, KnownFile], read: int) -> IngestResult:
     skipped = scan.reasons()
     entries: list[FileEntry] = []
-    told = _named_secrets(scan.skipped)
+    notices = _named_secrets(scan.skipped)
     for candidate in scan.candidates:
         found = known[candidate.path]
         if found.notice:
-            told.append(found.notice)
+            notices.append(found.notice)
         if found.digest is not None:
             entries.append(FileEntry(candidate.path, found.digest, found.size))
         elif found.reason is not None:
             skipped[str(found.reason)] = skipped.get(str(found.reason), 0) + 1
-    more = [f"… and {len(told) - _NAMED_AT_MOST} more such notices"] if len(told) > _NAMED_AT_MOST else []
-    return IngestResult(tuple(entries), scan.candidates, skipped, (*scan.notices, *told[:_NAMED_AT_MOST], *more), read)
+    more = [f"… and {len(notices) - _NAMED_AT_MOST} more such notices"] if len(notices) > _NAMED_AT_MOST else []
+    return IngestResult(
+        tuple(entries), scan.candidates, skipped, (*scan.notices, *notices[:_NAMED_AT_MOST], *more), read
+    )
 
 
 def _named_secrets(skipped: Iterable[Skipped]) -> list[str]:

@@ -151,10 +151,10 @@ class Library:
         """The same without its entries: what is known of it in microseconds. Raises like `generation`."""
         return self._catalog.bare_generation(name, number)
 
-    def standing(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
+    def file_digests(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
         """Digest, and size where it is known, of those of these files that the newest generation and its log hold. Costs
         what the paths cost. Raises like `generation`."""
-        return self._catalog.standing(name, paths)
+        return self._catalog.file_digests(name, paths)
 
     def generations(self, name: str) -> tuple[int, ...]:
         """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
@@ -172,9 +172,9 @@ class Library:
         """One document. Raises CatalogError when its bytes are no longer kept."""
         return next(self._catalog.documents([entry]))
 
-    def told_document(self, path: str, digest: str) -> Document:
+    def document_by_digest(self, path: str, digest: str) -> Document:
         """A document by name and digest, of any generation or log that is kept. Raises CatalogError."""
-        return self._catalog.told_document(path, digest)
+        return self._catalog.document_by_digest(path, digest)
 
     def changes(self, name: str, number: int | None = None, cancelled: Cancelled = never) -> Changes:
         """What differs on disk from a generation (default: the newest); contents are stored, no generation is made.
@@ -206,8 +206,8 @@ class Library:
             self._loader.bring_index_up_to(job, changes.current)
             log = self._catalog.amendments(name, base.number)
             limit = self.settings.amendments.whole_file_tokens
-            teller = AmendmentWriter(self._catalog.told_document, count, changed_definitions, limit)
-            new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, teller)
+            writer = AmendmentWriter(self._catalog.document_by_digest, count, changed_definitions, limit)
+            new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, writer)
             self._catalog.append(name, base.number, new)
             if self.codex(name).source != job.source.key:
                 self._register(job)  # a link leads elsewhere

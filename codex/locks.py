@@ -64,11 +64,11 @@ def load_lock(
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 file = held.enter_context(path.open("ab+", buffering=0))
             while not _locked(file):
-                other = _said(file)
+                other = _holder_in(file)
                 if other is not None and other.asked:
                     raise other.refusal()
                 _wait(cancelled, "it waited for an update of the same files")
-            _say(file, me)
+            _write_holder(file, me)
         yield
 
 
@@ -98,14 +98,14 @@ def _locked(file: IO[bytes]) -> bool:
     return True
 
 
-def _say(file: IO[bytes], me: LoadHolder) -> None:
+def _write_holder(file: IO[bytes], me: LoadHolder) -> None:
     """A full disk must not keep a codex from being dropped: a holder that is not known is waited for."""
     with suppress(OSError):
         file.truncate(0)
         file.write(json.dumps(asdict(me)).encode())
 
 
-def _said(file: IO[bytes]) -> LoadHolder | None:
+def _holder_in(file: IO[bytes]) -> LoadHolder | None:
     """What the holder wrote; None where it has not, or not yet."""
     try:
         file.seek(0)

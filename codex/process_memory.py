@@ -43,9 +43,9 @@ def give_back_at_once() -> None:
 
     Of 60,000 chunks a fold peaks at 261 MB instead of 384 and takes as long. Nothing where the C library has no such call.
     """
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tell is not None:
-        tell(_MMAP_THRESHOLD, _LARGE)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 def give_back() -> None:

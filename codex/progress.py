@@ -49,15 +49,15 @@ class Meter:
         self._total = total
         self._report = report
         self._clock = clock
-        self._started = self._told = clock()
+        self._started = self._reported = clock()
         self._done = 0
         report(progress_at(phase, 0, total, 0.0))
 
     def advance(self, count: int = 1) -> None:
         self._done += count
         now = self._clock()
-        if now - self._told >= _REPORT_EVERY_S:
-            self._told = now
+        if now - self._reported >= _REPORT_EVERY_S:
+            self._reported = now
             self._report(progress_at(self._phase, self._done, self._total, now - self._started))
 
     def finish(self) -> None:

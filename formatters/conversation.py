@@ -51,16 +51,16 @@ _HEAD: tuple[Slot, ...] = tuple(Slot(kind) for kind in ORDER[:4])
 
 
 def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[MessageLayout, ...]:
-    """The messages of a prompt with these earlier turns and what the running one has said. Raises InvalidPrompt."""
+    """The messages of a prompt with these earlier turns and what the running one has appended. Raises InvalidPrompt."""
     if running and running[-1] is Role.ASSISTANT:
         raise InvalidPrompt("a running turn waits for an answer: it cannot end with the assistant's own words")
-    said = _opened(turns, way)
+    messages = _opened(turns, way)
     for index, role in enumerate(turns):
-        _say(said, side(role), Slot(BlockKind.STATE, index))
-    _say(said, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
+        _say(messages, side(role), Slot(BlockKind.STATE, index))
+    _say(messages, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
     for index, role in enumerate(running, start=1):
-        _say(said, side(role), Slot(BlockKind.QUERY, index))
-    return tuple(MessageLayout(role, tuple(parts)) for role, parts in said)
+        _say(messages, side(role), Slot(BlockKind.QUERY, index))
+    return tuple(MessageLayout(role, tuple(parts)) for role, parts in messages)
 
 
 def side(role: Role) -> str:
@@ -87,10 +87,10 @@ def _opened(turns: Sequence[Role], way: Way) -> _Growing:
     return [system, ("user", [_BEGAN_EARLIER])] if begins_late else [system]
 
 
-def _say(said: _Growing, role: str, *slots: Slot) -> None:
-    last, parts = said[-1]
+def _say(messages: _Growing, role: str, *slots: Slot) -> None:
+    last, parts = messages[-1]
     if last != role:
-        said.append((role, [*slots]))
+        messages.append((role, [*slots]))
     elif parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
         parts.extend(slots)
     else:

@@ -81,7 +81,7 @@ class ChatTemplate:
     def layout(
         self, turns: Sequence[Role] = (), *, running: Sequence[Role] = (), way: Way = Way.SYSTEM, think: bool = True
     ) -> tuple[Piece, ...]:
-        """The prompt's pieces in order, for these earlier turns and what the running turn has said since the question.
+        """The prompt's pieces in order, for these earlier turns and what the running turn has appended since the question.
 
         think: False tells the template not to let the model think; see `probe.Placement.no_think` before using it.
         Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
@@ -91,9 +91,9 @@ class ChatTemplate:
 
     def reference(self, prompt: Prompt, *, way: Way = Way.SYSTEM, think: bool = True) -> str:
         """The whole prompt as the template itself would write it, contents and all: the oracle for `joined`."""
-        said = conversation(prompt.turns, prompt.running, way)
+        layouts = conversation(prompt.turns, prompt.running, way)
         return self._render(
-            said, lambda slot: "".join(item.text for item in prompt.at(slot.block, slot.index)), way, think
+            layouts, lambda slot: "".join(item.text for item in prompt.at(slot.block, slot.index)), way, think
         )
 
     @cached_property
@@ -101,14 +101,14 @@ class ChatTemplate:
         return lru_cache(maxsize=512)(self._layout)
 
     def _layout(self, turns: tuple[Role, ...], running: tuple[Role, ...], way: Way, think: bool) -> tuple[Piece, ...]:
-        said = conversation(turns, running, way)
-        marks = _Marks(part for one in said for part in one.parts if isinstance(part, Slot))
-        pieces = tuple(marks.cut(self._render(said, marks.of, way, think)))
+        layouts = conversation(turns, running, way)
+        marks = _Marks(part for one in layouts for part in one.parts if isinstance(part, Slot))
+        pieces = tuple(marks.cut(self._render(layouts, marks.of, way, think)))
         pieces = _parted(pieces, lambda slot: speaker(slot, turns, running))
         return _begun(pieces, self.bos) if self.add_bos else pieces
 
-    def _render(self, said: Sequence[MessageLayout], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
-        messages = [{"role": one.role, "content": _content(one, text_of)} for one in said]
+    def _render(self, layouts: Sequence[MessageLayout], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
+        messages = [{"role": one.role, "content": _content(one, text_of)} for one in layouts]
         variables: dict[str, object] = {"bos_token": self.bos, "eos_token": self.eos}
         if not think:
             variables |= {"enable_thinking": False, "thinking": False}  # the two names that templates know
@@ -155,8 +155,8 @@ def joined(layout: Iterable[Piece], prompt: Prompt) -> str:
     return "".join(part.text for part in parts(layout, prompt))
 
 
-def _content(said: MessageLayout, text_of: Callable[[Slot], str]) -> str:
-    return "".join(part if isinstance(part, str) else text_of(part) for part in said.parts)
+def _content(message: MessageLayout, text_of: Callable[[Slot], str]) -> str:
+    return "".join(part if isinstance(part, str) else text_of(part) for part in message.parts)
 
 
 class _Marks:

@@ -139,10 +139,10 @@ class Folders:
     def mark(self, codex: str) -> ReadingMark:
         """The mark of a folder that exists."""
         with self._lock:
-            known = self._marks.get(codex)
-            if known is None:
-                known = self._marks[codex] = ReadingMark(self.of(codex))
-            return known
+            cached = self._marks.get(codex)
+            if cached is None:
+                cached = self._marks[codex] = ReadingMark(self.of(codex))
+            return cached
 
     def close(self) -> None:
         """Lets go of all marks; `mark` makes them anew."""

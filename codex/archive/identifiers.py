@@ -130,12 +130,12 @@ def split(word: str) -> tuple[str, ...]:
 
 def _cached_split(word: str) -> tuple[str, ...]:
     """A codebase has few distinct words and many of each: remembering them makes indexing four times faster."""
-    known = _splits.get(word)
-    if known is None:
+    cached = _splits.get(word)
+    if cached is None:
         if len(_splits) > 200_000:
             _splits.clear()
-        known = _splits[word] = split(word)
-    return known
+        cached = _splits[word] = split(word)
+    return cached
 
 
 @lru_cache(maxsize=100_000)

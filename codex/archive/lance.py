@@ -210,9 +210,9 @@ class LanceArchive:
         self._defined.pop(codex, None)
 
     def _opened(self, codex: str) -> tables.Tables | None:
-        known = self._open.get(codex)
-        if known is not None:
-            return known
+        cached = self._open.get(codex)
+        if cached is not None:
+            return cached
         with self._writing:
             if codex not in self._open:
                 folder = self._folders.of(codex)
@@ -237,9 +237,9 @@ class LanceArchive:
 
     def _definitions(self, codex: str, opened: tables.Tables) -> Definitions:
         """Where names are defined, read from the table once and then kept up to date by every write."""
-        known = self._defined.get(codex)
-        if known is not None:
-            return known
+        cached = self._defined.get(codex)
+        if cached is not None:
+            return cached
         with self._writing:
             if codex not in self._defined:
                 self._defined[codex] = queries.defined(queries.encoded_rows(opened.chunks))

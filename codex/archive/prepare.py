@@ -67,8 +67,8 @@ def prepare(documents: Sequence[Document], remembered: BytesCache | None = None)
     fresh: list[tuple[str, bytes]] = []
     for document in documents:
         key = _key(document)
-        known = remembered.get(key) if remembered is not None else None
-        rows = _unpacked(known) if known is not None else None
+        cached = remembered.get(key) if remembered is not None else None
+        rows = _unpacked(cached) if cached is not None else None
         if rows is None:
             rows = _rows(document)
             if remembered is not None:

@@ -92,9 +92,9 @@ def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: st
     """What is shown of the `n` best rows, with their scores."""
     if shown:
         rows = _searched(table, query, n, ("_score", "_rowid"), where)
-        known = [] if rows is None else shown.of(values_of(rows, "_rowid"))
-        if known is not None:
-            return list(zip(known, values_of(rows, "_score"), strict=True)) if known else []
+        cached = [] if rows is None else shown.of(values_of(rows, "_rowid"))
+        if cached is not None:
+            return list(zip(cached, values_of(rows, "_score"), strict=True)) if cached else []
     rows = _searched(table, query, n, (shown.column, "_score", "_rowid"), where)
     if rows is None:
         return []

@@ -30,12 +30,12 @@ _SCANNED = 8_192
 def encode_row(one: PreparedChunk) -> str:
     """The card of a chunk that is to be stored."""
     chunk = one.chunk
-    said = json.dumps(
+    encoded = json.dumps(
         [*(chunk.path, chunk.start, chunk.end, chunk.symbol, chunk.kind, chunk.signature), chunk.names, one.references],
         ensure_ascii=False,
         separators=(",", ":"),
     )
-    return _check(said) + said
+    return _check(encoded) + encoded
 
 
 def decode_match(card: str, score: float = 0.0) -> ChunkMatch:
@@ -103,5 +103,5 @@ def _decoded(card: str) -> Any:
     return json.loads(card[_CHECK:])
 
 
-def _check(said: str) -> str:
-    return f"{zlib.crc32(said.encode('utf-8', errors='replace')):08x}"
+def _check(encoded: str) -> str:
+    return f"{zlib.crc32(encoded.encode('utf-8', errors='replace')):08x}"

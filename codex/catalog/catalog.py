@@ -189,7 +189,7 @@ class Catalog:
         """The same without its entries, of which there may be 100,000. Raises like `generation`."""
         return self._bare(name, number)[1]
 
-    def standing(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
+    def file_digests(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
         """Digest, and size in bytes where it is known, of these files as the newest generation and its log have them;
         without what is not there. Costs what the paths cost. Raises like `generation`."""
         key, _ = self._bare(name, None)
@@ -225,7 +225,7 @@ class Catalog:
             for entry in page:
                 yield self._document(entry, bodies.get(entry.digest))
 
-    def told_document(self, path: str, digest: str) -> Document:
+    def document_by_digest(self, path: str, digest: str) -> Document:
         """A document by name and digest. Raises CatalogError when its bytes are not here."""
         return self._document(FileEntry(path, digest, 0), self._bodies([digest]).get(digest))
 
@@ -252,7 +252,7 @@ class Catalog:
                 "INSERT INTO amendment (generation, number, path, told, digest, text, whole, source) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (generation, one.number, one.path, one.told, one.digest, one.text, one.whole, one.source)
+                    (generation, one.number, one.path, one.kind, one.digest, one.text, one.whole, one.source)
                     for one in entries
                 ],
             )

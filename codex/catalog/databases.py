@@ -196,7 +196,7 @@ class Cache:
         self._schema = schema
         self._lost = lost
         self._file: Renewable | None = None
-        self._told = False
+        self._warned = False
         self._lock = threading.RLock()
         self._done(self._opened)
 
@@ -224,9 +224,9 @@ class Cache:
             try:
                 return work()
             except CatalogError as fault:
-                if not self._told:
+                if not self._warned:
                     log.warning("done without: %s", fault)
-                self._told = True  # it is met again with every text
+                self._warned = True  # it is met again with every text
                 return None
 
 

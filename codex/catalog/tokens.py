@@ -93,13 +93,13 @@ class TokenStore:
         return self._file.write(drop) or 0
 
     def _page_of_ids(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, "array[int]"]:
-        known = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
-        return known | self._tokenise(tokenizer, [text for text in page if text not in known])
+        cached = {text: _unpack(body) for text, body in self._fetch("ids", tokenizer.name, page).items()}
+        return cached | self._tokenise(tokenizer, [text for text in page if text not in cached])
 
     def _page_of_counts(self, tokenizer: Tokenizer, page: Sequence[str]) -> dict[str, int]:
-        known: dict[str, int] = self._fetch("count", tokenizer.name, page)
-        fresh = self._tokenise(tokenizer, [text for text in page if text not in known])
-        return known | {text: len(ids) for text, ids in fresh.items()}
+        cached: dict[str, int] = self._fetch("count", tokenizer.name, page)
+        fresh = self._tokenise(tokenizer, [text for text in page if text not in cached])
+        return cached | {text: len(ids) for text, ids in fresh.items()}
 
     def _fetch(self, column: str, tokenizer: str, page: Sequence[str]) -> dict[str, Any]:
         """What a column, `ids` or `count`, has of those texts that are there undamaged."""

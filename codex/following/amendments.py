@@ -49,7 +49,7 @@ class Amendment:
 
     number: int  # from 1, without gaps
     path: str
-    told: ChangeKind
+    kind: ChangeKind
     digest: str | None  # of the file's bytes from here on; None: removed
     text: str = ""
     whole: bool = True  # False: `text` holds the changed definitions alone
@@ -78,7 +78,7 @@ class AmendmentWriter:
 
 
 def new_entries(
-    base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], teller: AmendmentWriter
+    base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], writer: AmendmentWriter
 ) -> tuple[Amendment, ...]:
     """What must be appended so that `effective(base, log + new)` is `current`; empty: nothing to tell.
 
@@ -90,7 +90,7 @@ def new_entries(
     for path in (*sorted(current), *sorted(last.keys() - current.keys())):
         if last.get(path) != current.get(path):
             number = len(log) + len(made) + 1
-            made.append(_entry(number, path, base, last.get(path), current.get(path), gone, teller))
+            made.append(_entry(number, path, base, last.get(path), current.get(path), gone, writer))
     return tuple(made)
 
 
@@ -101,7 +101,7 @@ def _entry(
     before: str | None,
     now: str | None,
     gone: Mapping[str, str],
-    teller: AmendmentWriter,
+    writer: AmendmentWriter,
 ) -> Amendment:
     if now is None:
         return Amendment(number, path, ChangeKind.REMOVED, None)
@@ -109,11 +109,11 @@ def _entry(
         return Amendment(number, path, ChangeKind.RESTORED, now)
     if before is None and now in gone:
         return Amendment(number, path, ChangeKind.MOVED, now, source=gone[now])
-    whole = teller.read(path, now)
+    whole = writer.read(path, now)
     if before is None:
         return Amendment(number, path, ChangeKind.ADDED, now, whole.text)
-    if teller.count(whole.text) > teller.whole_file_tokens:
-        part = teller.changed_definitions(teller.read(path, before), whole)
+    if writer.count(whole.text) > writer.whole_file_tokens:
+        part = writer.changed_definitions(writer.read(path, before), whole)
         if part is not None and len(part) < len(whole.text):
             return Amendment(number, path, ChangeKind.CHANGED, now, part, whole=False)
     return Amendment(number, path, ChangeKind.CHANGED, now, whole.text)
@@ -147,20 +147,21 @@ def should_rebase(case: RebaseCase, share: float) -> RebaseDecision:
     5  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill would
     6  otherwise                                          no
     """
-    told, limit, spent = case.amendments, share * case.codex, case.amendments * case.questions
-    if told == 0:
+    amended, limit, spent = case.amendments, share * case.codex, case.amendments * case.questions
+    if amended == 0:
         return RebaseDecision(False, "there are no amendments")
     if not case.idle:
-        return RebaseDecision(False, f"{told:,} amended tokens, but answers are running")
+        return RebaseDecision(False, f"{amended:,} amended tokens, but answers are running")
     if case.overfull:
-        return RebaseDecision(True, f"{told:,} amended tokens behind {case.codex:,} are more than fits")
-    if told > limit:
-        return RebaseDecision(True, f"{told:,} amended tokens are more than {share * 100:g}% of {case.codex:,}")
+        return RebaseDecision(True, f"{amended:,} amended tokens behind {case.codex:,} are more than fits")
+    if amended > limit:
+        return RebaseDecision(True, f"{amended:,} amended tokens are more than {share * 100:g}% of {case.codex:,}")
     if spent > case.to_compute:
         return RebaseDecision(
-            True, f"{told:,} amended tokens in {case.questions} questions outweigh {case.to_compute:,} to compute anew"
+            True,
+            f"{amended:,} amended tokens in {case.questions} questions outweigh {case.to_compute:,} to compute anew",
         )
-    return RebaseDecision(False, f"{told:,} amended tokens cost less than {case.to_compute:,} to compute anew")
+    return RebaseDecision(False, f"{amended:,} amended tokens cost less than {case.to_compute:,} to compute anew")
 
 
 def changed_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:

@@ -39,7 +39,7 @@ def differing(library: Library, name: str, paths: Iterable[str]) -> tuple[str, .
     roots = [root for root in roots_of(library, name) if root.url is None]
     if not roots:
         return ()
-    known = library.standing(name, set(paths))
+    known = library.file_digests(name, set(paths))
     places = ((path, place_of(path, roots)) for path in sorted(known))
     return tuple(path for path, place in places if place is not None and not is_same(place, *known[path]))
 
@@ -75,7 +75,7 @@ class Comparing:
         self._running: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def known(self, name: str, state: object) -> Differences:
+    def latest(self, name: str, state: object) -> Differences:
         """What was found last of a codex in this state, which is told apart by `==`; nothing where nobody looked."""
         kept = self._kept.get(name)
         return kept.found if kept is not None and kept.state == state else Differences()

@@ -28,7 +28,7 @@ class Differences:
     removed: int = 0
     unread: int = 0
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """'12 files differ, 3 are new, 1 is gone', at least, where some were not read; '' where nothing does."""
         words = {"differs": "differ", "is new": "are new", "is gone": "are gone"}
         numbers = zip((self.changed, self.added, self.removed), words.items(), strict=True)

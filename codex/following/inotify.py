@@ -50,11 +50,11 @@ class Happened:
 
 
 class FolderWatches:
-    """Watches of one codex. `tell` is called in the reader's thread, for one event at a time."""
+    """Watches of one codex. `report` is called in the reader's thread, for one event at a time."""
 
-    def __init__(self, tell: Callable[[Happened], None]) -> None:
+    def __init__(self, report: Callable[[Happened], None]) -> None:
         """Raises WatchLimit."""
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self._folder_of: dict[WatchDescriptor, str] = {}
         self._only: dict[WatchDescriptor, Collection[str]] = {}
@@ -78,11 +78,11 @@ class FolderWatches:
         try:
             with self._lock:  # an event of the new watch must find its folder
                 watch = self._reader.add_callback(path, _MASK, self, number)
-                known = watch in self._folder_of  # two roots of one repository, or a folder that was found twice
-                if known:
+                is_watched = watch in self._folder_of  # two roots of one repository, or a folder that was found twice
+                if is_watched:
                     self._reader.remove_callbacks([(watch, number)])
                 self._folder_of[watch] = os.fsdecode(path)
-                self._restrict(watch, only, known=known)
+                self._restrict(watch, only, is_watched=is_watched)
         except OSError as error:
             if error.errno in _LIMITS:
                 raise _translated(error) from error
@@ -96,7 +96,7 @@ class FolderWatches:
         with self._lock:
             folder, only = self._folder_of.get(event.wd), self._only.get(event.wd)
         if folder is not None and (only is None or not event.name or os.fsdecode(event.name) in only):
-            self._tell(_happened(folder, event))
+            self._report(_happened(folder, event))
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         with self._lock:
@@ -104,12 +104,12 @@ class FolderWatches:
             self._only.pop(wd, None)
 
     def on_queue_overflow(self) -> None:
-        self._tell(Happened("", overflow=True))
+        self._report(Happened("", overflow=True))
 
-    def _restrict(self, watch: WatchDescriptor, only: Collection[str] | None, *, known: bool) -> None:
+    def _restrict(self, watch: WatchDescriptor, only: Collection[str] | None, *, is_watched: bool) -> None:
         if only is None:
             self._only.pop(watch, None)
-        elif not known:
+        elif not is_watched:
             self._only[watch] = frozenset(only)
         elif watch in self._only:
             self._only[watch] = frozenset((*self._only[watch], *only))

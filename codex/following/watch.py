@@ -66,7 +66,7 @@ class _Watched:
 
     label: str
     tree: DiskTree
-    standing: Folder | None
+    folder: Folder | None
     git_folder: Path | None  # git's own
     excludes: set[str] = field(default_factory=set)
     way: set[str] = field(default_factory=set)  # entries that decide where the path leads
@@ -115,7 +115,7 @@ class Watcher:
         """
         if self._polling:
             return not all(leads_there(root.tree) for root in self._roots)
-        return any(not leads_there(root.tree) or folder_at(root.tree) != root.standing for root in self._roots)
+        return any(not leads_there(root.tree) or folder_at(root.tree) != root.folder for root in self._roots)
 
     def look_again(self) -> None:
         """Have everything watched and compared anew; from any thread."""

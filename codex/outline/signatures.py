@@ -119,8 +119,8 @@ def _docstring(body: Node | None, raw: bytes) -> str:
         first = first.named_child(0)
     if first is None or first.type != "string":
         return ""
-    said = _first_line(_STRING_MARKS.sub("", text_of(first, raw).strip()).split("\n"))
-    return "" if said in _MODES else said
+    doc = _first_line(_STRING_MARKS.sub("", text_of(first, raw).strip()).split("\n"))
+    return "" if doc in _MODES else doc
 
 
 def _comment_above(node: Node, raw: bytes) -> str:
@@ -135,7 +135,7 @@ def _comment_above(node: Node, raw: bytes) -> str:
         elif above.type not in _ANNOTATIONS and not _is_attribute(above, raw):
             break
         line, above = above.start_point[0], above.prev_sibling
-    return next((said for comment in reversed(found) if (said := _first_said(comment, raw))), "")
+    return next((doc for comment in reversed(found) if (doc := _first_said(comment, raw))), "")
 
 
 def _above(node: Node) -> Node | None:
@@ -153,8 +153,8 @@ def _first_said(comment: Node, raw: bytes) -> str:
     text = raw[comment.start_byte : min(comment.end_byte, comment.start_byte + _COMMENT_BYTES)]
     if text.startswith((b"#!", b"@doc false")):
         return ""
-    said = _first_line(_said(line) for line in text.decode("utf-8", errors="replace").split("\n"))
-    return "" if _PART.match(said) else said
+    doc = _first_line(_said(line) for line in text.decode("utf-8", errors="replace").split("\n"))
+    return "" if _PART.match(doc) else doc
 
 
 def _doc_attribute(node: Node, raw: bytes) -> bool:
@@ -180,8 +180,8 @@ def _said(line: str) -> str:
     """A line of a comment without marks and tags; of `<see cref="Name"/>` the name."""
     if "<" in line:
         line = _TAG.sub("", _NAMED_TAG.sub(r"\1", line))
-    said = _BRIEF.sub("", _bare(line))
-    return "" if _DIRECTIVE.match(said) else said
+    doc = _BRIEF.sub("", _bare(line))
+    return "" if _DIRECTIVE.match(doc) else doc
 
 
 def _bare(line: str) -> str:

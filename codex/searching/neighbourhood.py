@@ -168,17 +168,17 @@ class Neighbourhoods:
 
     def _at_hand(self, codex: str) -> tuple[SymbolGraph | None, str]:
         """A graph without a long wait, and what is to be said of it or of there being none."""
-        known = self._kept.get(codex)
-        if known is not None and known.revision == self._archive.revision(codex):
-            return known.graph, ""
+        kept = self._kept.get(codex)
+        if kept is not None and kept.revision == self._archive.revision(codex):
+            return kept.graph, ""
         chunks = self._archive.stats(codex).chunks
         if chunks > self._most_chunks:
             self.forget(codex)
             return None, too_many(chunks, self._most_chunks)
-        if (chunks <= self._at_once) if known is None else (known.seconds <= _PATIENCE_S):
+        if (chunks <= self._at_once) if kept is None else (kept.seconds <= _PATIENCE_S):
             return self.graph(codex), ""
         self._grow(codex)
-        return (None, COMING) if known is None else (known.graph, BEHIND)
+        return (None, COMING) if kept is None else (kept.graph, BEHIND)
 
     def _grow(self, codex: str) -> None:
         """Beside the searches. Raises what the last try did."""
@@ -199,11 +199,11 @@ class Neighbourhoods:
 
     def _current(self, codex: str) -> _Built | None:
         with self._lock:
-            known = self._kept.get(codex)
-            if known is None or known.revision != self._archive.revision(codex):
+            kept = self._kept.get(codex)
+            if kept is None or kept.revision != self._archive.revision(codex):
                 return None
             self._kept[codex] = self._kept.pop(codex)  # the last used stand last
-            return known
+            return kept
 
     def _build(self, codex: str) -> _Built:
         revision, began = self._archive.revision(codex), self._clock()  # read first: a write meanwhile makes it stale

@@ -64,8 +64,8 @@ class Git:
             raise GitError(f"git cannot be run in {self.folder}: {error.strerror}; is git installed?") from error
         out, err = _communicate(child, fed, cancelled)
         if child.returncode != 0:
-            said = err.decode("utf-8", errors="replace").strip()[-_TAIL:] or f"exit status {child.returncode}"
-            raise GitError(f"git {arguments[0]} failed in {self.folder}: {said}")
+            message = err.decode("utf-8", errors="replace").strip()[-_TAIL:] or f"exit status {child.returncode}"
+            raise GitError(f"git {arguments[0]} failed in {self.folder}: {message}")
         return out
 
     def records(self, *arguments: str, cancelled: Callable[[], bool] | None = None) -> list[str]:
@@ -228,8 +228,8 @@ def _from_afar(git: Git, url: str, *arguments: str, cancelled: Callable[[], bool
     try:
         git.run(*arguments, cancelled=cancelled)
     except GitError as fault:
-        said = str(fault).removeprefix(f"git {arguments[0]} failed in {git.folder}: ")
-        why = (said.splitlines() or [said])[0].removeprefix("fatal: ")
+        message = str(fault).removeprefix(f"git {arguments[0]} failed in {git.folder}: ")
+        why = (message.splitlines() or [message])[0].removeprefix("fatal: ")
         shown = re.sub(r"^(https?://)[^/@]*@", r"\1", url)  # what stands before the @ may be a password
         hint = f"see whether the daemon's user can read it, without being asked for anything: git ls-remote {shown}"
         raise GitError(f"{shown} cannot be read: {why}; {hint}") from fault

@@ -104,10 +104,10 @@ def is_generated(text: str, *, prose: bool = False) -> bool:
     """Whether the comments at a text's beginning say so. In `prose` only comments that are not shown count."""
     made = ordered = False
     for line in _comments(text[:_HEAD_CHARS], prose):
-        said = line[_end_of(_LEADS.match(line)) :]
-        if _AT_GENERATED.match(line) or _SAYS.match(said) or _LOUD.match(said):
+        rest = line[_end_of(_LEADS.match(line)) :]
+        if _AT_GENERATED.match(line) or _SAYS.match(rest) or _LOUD.match(rest):
             return True
-        made = made or bool(_MADE.match(said))
+        made = made or bool(_MADE.match(rest))
         ordered = ordered or bool(_ORDER.search(line))
     return made and ordered
 

@@ -37,7 +37,7 @@ class Filled:
         return self.embedded == self.texts
 
 
-Heard = Callable[[Filled], None]
+OnBatch = Callable[[Filled], None]
 
 
 def fill(
@@ -46,11 +46,11 @@ def fill(
     embedder: Embedder,
     codex: str,
     *,
-    heard: Heard = lambda filled: None,  # noqa: ARG005
+    on_batch: OnBatch = lambda filled: None,  # noqa: ARG005
     stopped: Callable[[], bool] = lambda: False,
     batch: int = _BATCH,
 ) -> Filled:
-    """Embeds every text of the codex's chunks that has no vector, sources first, and tells `heard` after each batch.
+    """Embeds every text of the codex's chunks that has no vector, sources first, and tells `on_batch` after each batch.
 
     Returns early, not `complete`, when `stopped()`; asked before each batch. When all is embedded, what nobody uses is
     swept. A text that the model refuses is passed over, and asked for again by the next fill. Raises EmbeddingFailed
@@ -63,7 +63,7 @@ def fill(
     adopted = vectors.adopt(codex, space, missing) if missing else frozenset()
     missing -= adopted
     filled = Filled(codex, len(texts), len(texts) - len(missing), len(adopted))
-    heard(filled)
+    on_batch(filled)
     order = _in_order(missing, texts, archive.generated(codex) if missing else frozenset())
     for at in range(0, len(order), batch):
         if stopped():
@@ -74,7 +74,7 @@ def fill(
         if made:
             vectors.add(codex, space, made)
         filled = Filled(codex, filled.texts, filled.embedded + len(current), len(adopted))
-        heard(filled)
+        on_batch(filled)
     vectors.sweep(codex, space, texts.keys())
     return filled
 

@@ -104,19 +104,19 @@ class Background:
         space = space_of(embedder)
         held = vectors.count(codex, space)
         with self._lock:
-            known = self._nearest.get(codex)
-        if known is None or (known.space, known.held) != (space, held):
+            cached = self._nearest.get(codex)
+        if cached is None or (cached.space, cached.held) != (space, held):
             near = [vectors.nearest(codex, space, asked, 1) for asked in self._vectors(embedder)]
-            known = _Measured(space, held, tuple(cosine for one in near for _, cosine in one))
+            cached = _Measured(space, held, tuple(cosine for one in near for _, cosine in one))
             with self._lock:
-                self._nearest[codex] = known
-        return known.cosines
+                self._nearest[codex] = cached
+        return cached.cosines
 
     def _vectors(self, embedder: Embedder) -> list[list[float]]:
         with self._lock:
-            known = self._asked.get(embedder.name)
-        if known is not None:
-            return known
+            cached = self._asked.get(embedder.name)
+        if cached is not None:
+            return cached
         made = embedder.embed(UNRELATED)
         wrong = fault(made, len(UNRELATED), embedder.dimensions)
         if wrong:

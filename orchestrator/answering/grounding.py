@@ -135,7 +135,7 @@ def passages_of(ground: AnswerSources) -> list[Passage]:
 
 
 def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
-    if entry.told in (ChangeKind.RESTORED, ChangeKind.MOVED):
+    if entry.kind in (ChangeKind.RESTORED, ChangeKind.MOVED):
         source = base.get(entry.source or entry.path)
         if source is not None:
             yield Passage(entry.path, 1, source)
@@ -160,9 +160,9 @@ def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str
     now = base.get(path)
     try:
         for entry in log:
-            if entry.path == path and entry.told in (ChangeKind.REMOVED, ChangeKind.MOVED):
+            if entry.path == path and entry.kind in (ChangeKind.REMOVED, ChangeKind.MOVED):
                 now = None
-            elif entry.path == path and entry.told is ChangeKind.RESTORED:
+            elif entry.path == path and entry.kind is ChangeKind.RESTORED:
                 now = base.get(path)
             elif entry.path == path:
                 now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)

@@ -216,7 +216,7 @@ class Preparer:
         return turn, renewal.why
 
     def _text_now(self, path: str, digest: str) -> str:
-        return self.codices.library.told_document(path, digest).text
+        return self.codices.library.document_by_digest(path, digest).text
 
     # -- how
 

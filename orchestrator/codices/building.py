@@ -129,7 +129,7 @@ class CodexBuilder:
         moved = moved_heads(standing.view.pieces, log)
         told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
         counts = await self.model().tokens.count([one.text for one in told])
-        files = Files(Lines(effective(standing.generation.digests(), log), self.library.told_document))
+        files = Files(Lines(effective(standing.generation.digests(), log), self.library.document_by_digest))
         view = standing.view.model_copy(update={"amendments": told})
         return replace(standing, view=view, log=log, files=files, amended=sum(counts))
 
@@ -303,7 +303,7 @@ def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
         ChangeKind.REMOVED: "This file was removed.",
         ChangeKind.RESTORED: "This file is again as it stands above.",
         ChangeKind.MOVED: f"This is the file that was {entry.source}.",
-    }.get(entry.told, "")
+    }.get(entry.kind, "")
     parts = "\n".join([CHANGED_PARTS, entry.text, *([moved] if moved else [])])
     told = said or (entry.text if entry.whole else parts)
     return AmendmentView(number=entry.number, path=entry.path, text=told)

@@ -125,7 +125,7 @@ class FreshnessGauge:
             rebasing=self.shelf.rebasing(name),
             stands=stands,
             since=since,
-            outside=self.comparing.known(name, since).said(),
+            outside=self.comparing.latest(name, since).in_words(),
             lost=self.shelf.library.misplaced(),
         )
 

@@ -206,9 +206,9 @@ def known_after(base: Base, log: Iterable[Amendment]) -> Iterator[tuple[Amendmen
     states: dict[str, KnownText] = {}
     for entry in log:
         before = states[entry.path] if entry.path in states else base(entry.path)
-        if entry.told is ChangeKind.MOVED and entry.source:
+        if entry.kind is ChangeKind.MOVED and entry.source:
             after = states[entry.source] if entry.source in states else base(entry.source)
-        elif entry.told is ChangeKind.RESTORED:
+        elif entry.kind is ChangeKind.RESTORED:
             after = base(entry.path)
         else:
             after = known_behind(before, entry)
@@ -229,14 +229,14 @@ def lineage(path: str, log: Sequence[Amendment]) -> set[str]:
     """The file's name, and those that it had before."""
     names = {path}
     for entry in reversed(log):
-        if entry.path in names and entry.told is ChangeKind.MOVED and entry.source:
+        if entry.path in names and entry.kind is ChangeKind.MOVED and entry.source:
             names.add(entry.source)
     return names
 
 
 def known_behind(before: KnownText, entry: Amendment) -> KnownText:
     """What is known behind an entry that says what the file holds, or that it is gone."""
-    if entry.told is ChangeKind.REMOVED:
+    if entry.kind is ChangeKind.REMOVED:
         return KnownText()
     if entry.whole:
         return KnownText(whole=True)
@@ -282,7 +282,7 @@ def spans_now(span: Span, entries: Iterable[Amendment]) -> list[Span]:
     """The same behind entries of one file that were told later."""
     spans = [span]
     for entry in entries:
-        if entry.told in (ChangeKind.CHANGED, ChangeKind.ADDED) and not entry.whole:
+        if entry.kind in (ChangeKind.CHANGED, ChangeKind.ADDED) and not entry.whole:
             parts = entry_parts(entry)
             spans = [now for one in spans for now in span_now(one, parts)]
         else:
@@ -314,7 +314,7 @@ def moved_heads(pieces: Iterable[CodexPiece], log: Sequence[Amendment]) -> Mappi
     """
     told: dict[int, str] = {}
     for entry, before, _ in known_after(base_of(pieces), log):
-        parts = entry_parts(entry) if entry.told is ChangeKind.CHANGED and not entry.whole else None
+        parts = entry_parts(entry) if entry.kind is ChangeKind.CHANGED and not entry.whole else None
         if before.heads and parts and (text := moved_text(before.heads, parts)):
             told[entry.number] = text
     return told

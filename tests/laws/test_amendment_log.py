@@ -20,11 +20,11 @@ def as_read(base: dict[str, str], log: list[Amendment]) -> dict[str, str]:
     now = {path: f"text of {digest}" for path, digest in base.items()}
     for number, entry in enumerate(log, start=1):
         assert entry.number == number
-        if entry.told is ChangeKind.REMOVED:
+        if entry.kind is ChangeKind.REMOVED:
             del now[entry.path]
-        elif entry.told is ChangeKind.RESTORED:
+        elif entry.kind is ChangeKind.RESTORED:
             now[entry.path] = f"text of {base[entry.path]}"
-        elif entry.told is ChangeKind.MOVED:
+        elif entry.kind is ChangeKind.MOVED:
             assert entry.source is not None
             now[entry.path] = now[entry.source]
         else:

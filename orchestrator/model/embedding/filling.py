@@ -189,4 +189,4 @@ class Filling:
             over = len(told) > 1 and bool(self._line) and monotonic() > end
             return over or bool(self.resting()) or self._stopping.is_set() or name not in self._work
 
-        return fill(self.archive, self.vectors, counting, name, heard=heard, stopped=stopped)
+        return fill(self.archive, self.vectors, counting, name, on_batch=heard, stopped=stopped)

@@ -122,7 +122,7 @@ def test_following_appends_to_the_log_and_brings_the_index_along(
 ) -> None:
     def follow() -> list[tuple[int, str, ChangeKind]]:
         followed = library.follow("project", count=len, changed_definitions=lambda old, new: None)
-        return [(one.number, one.path, one.told) for one in followed.log[len(followed.log) - followed.new :]]
+        return [(one.number, one.path, one.kind) for one in followed.log[len(followed.log) - followed.new :]]
 
     library.load(request(project))
     fill(project, {"src/a.py": "a = 10\n"})

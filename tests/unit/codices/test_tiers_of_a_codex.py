@@ -80,6 +80,6 @@ def test_the_most_telling_files_are_source_near_the_top_within_the_bytes():
 
 
 def test_lines_are_counted_when_somebody_asks(library):
-    lines = Lines(library.generation("demo").digests(), library.told_document)
+    lines = Lines(library.generation("demo").digests(), library.document_by_digest)
     assert (lines["core.py"], "nope.py" in lines, len(lines)) == (53, False, 6)
-    assert Lines({"core.py": "0" * 64}, library.told_document)["core.py"] == 0
+    assert Lines({"core.py": "0" * 64}, library.document_by_digest)["core.py"] == 0

@@ -201,7 +201,7 @@ def test_files_that_are_asked_for_stand_as_the_whole_generation_and_its_log_have
         log = [Amendment(at, path, ChangeKind.CHANGED, digest) for at, (path, digest) in enumerate(told, start=1)]
         catalog.append("one", 2, log)
         every, amended = effective(made.digests(), log), {path for path, _ in told}
-        assert catalog.standing("one", asked) == {
+        assert catalog.file_digests("one", asked) == {
             path: (every[path], None if path in amended else 7) for path in asked if path in every
         }
 
@@ -212,7 +212,7 @@ def test_of_more_files_than_fit_one_question_all_are_told(tmp_path: Path) -> Non
     catalog.freeze(
         "one", TreeState(), [FileEntry(f"{number:03}", str(number), number) for number in range(600)], {}, []
     )
-    found = catalog.standing("one", [f"{number:03}" for number in range(700)])
+    found = catalog.file_digests("one", [f"{number:03}" for number in range(700)])
     assert found == {f"{number:03}": (str(number), number) for number in range(600)}
     catalog.close()
 

@@ -63,7 +63,7 @@ def test_a_file_that_only_moved_is_told_without_its_text() -> None:
 
 def test_a_copy_is_no_move() -> None:
     (only,) = new_entries({"old": "abc"}, (), {"old": "abc", "new": "abc"}, TELLER)
-    assert (only.told, only.text) == (ChangeKind.ADDED, "a b c")
+    assert (only.kind, only.text) == (ChangeKind.ADDED, "a b c")
 
 
 def test_a_file_that_is_as_it_was_is_told_to_be_restored() -> None:

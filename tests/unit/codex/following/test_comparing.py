@@ -33,21 +33,21 @@ def comparing(answers, clock):
 
 def test_nothing_is_known_before_somebody_wanted_it_and_then_what_was_found():
     made, _ = comparing([TWO], Clock())
-    assert made.known("a", 1) == Differences()
+    assert made.latest("a", 1) == Differences()
     made.want("a", 1)
     made.wait()
-    assert made.known("a", 1) == TWO
-    assert made.known("b", 1) == Differences()
+    assert made.latest("a", 1) == TWO
+    assert made.latest("b", 1) == Differences()
 
 
 def test_what_was_found_of_another_state_is_not_told_and_compared_at_once():
     made, asked = comparing([TWO, Differences(added=1)], Clock())
     made.want("a", 1)
     made.wait()
-    assert made.known("a", 2) == Differences()
+    assert made.latest("a", 2) == Differences()
     made.want("a", 2)
     made.wait()
-    assert made.known("a", 2) == Differences(added=1)
+    assert made.latest("a", 2) == Differences(added=1)
     assert asked == ["a", "a"]
 
 
@@ -86,10 +86,10 @@ def test_one_is_made_at_a_time_and_the_answer_waits_for_none():
     made = Comparing(held_up)
     made.want("a", 1)
     made.want("b", 1)
-    assert made.known("a", 1) == Differences()
+    assert made.latest("a", 1) == Differences()
     going_on.set()
     made.wait()
-    assert (made.known("a", 1), made.known("b", 1)) == (TWO, Differences())
+    assert (made.latest("a", 1), made.latest("b", 1)) == (TWO, Differences())
 
 
 def test_a_folder_that_cannot_be_compared_is_told_nothing_of_and_not_asked_at_once_again():
@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_compared_is_told_nothing_of_and_not_asked_at_on
         made.want(name, 1)
         made.wait()
     assert asked == ["a", "b"]
-    assert made.known("a", 1) == Differences()
+    assert made.latest("a", 1) == Differences()
 
 
 def test_one_that_takes_too_long_is_told_to_end():

@@ -28,7 +28,7 @@ def test_changed_new_and_gone_files_are_counted_and_nothing_is_stored(library, c
     (code / "src/gone.py").unlink()
     found = library.outside("code")
     assert found == Differences(changed=2, added=1, removed=1)
-    assert found.said() == "2 files differ, 1 is new, 1 is gone"
+    assert found.in_words() == "2 files differ, 1 is new, 1 is gone"
     assert library.generations("code") == (1,)
     assert library.amendments("code") == ()
 
@@ -68,9 +68,9 @@ def test_a_log_lies_over_its_generation(library, code):
 
 
 def test_where_not_all_was_read_it_says_at_least():
-    assert Differences(changed=1, unread=5).said() == "at least 1 file differs"
-    assert Differences(unread=5).said() == ""
-    assert Differences(added=1_200, removed=2).said() == "1,200 files are new, 2 are gone"
+    assert Differences(changed=1, unread=5).in_words() == "at least 1 file differs"
+    assert Differences(unread=5).in_words() == ""
+    assert Differences(added=1_200, removed=2).in_words() == "1,200 files are new, 2 are gone"
 
 
 @given(

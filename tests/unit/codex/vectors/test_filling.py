@@ -32,7 +32,7 @@ def stored(*names: str, codex: str = "c", archive: Archive | None = None) -> Arc
 def test_every_text_is_embedded_once_and_progress_is_told() -> None:
     archive, vectors, embedder = stored("one", "two", "three"), MemoryVectors(), WordEmbedder()
     heard: list[Filled] = []
-    filled = fill(archive, vectors, embedder, "c", heard=heard.append, batch=2)
+    filled = fill(archive, vectors, embedder, "c", on_batch=heard.append, batch=2)
     assert filled == Filled("c", 3, 3)
     assert filled.complete
     assert [one.embedded for one in heard] == [0, 2, 3]
