@@ -3,11 +3,11 @@
     src/a.py:10   src/a.py:10-12   src/a.py#L10-L12   src\\a.py:10   Makefile:3   C:\\x\\a.py:10:5
     `src/a.py`, lines 10–12   src/a.py (line 10)   lines 10 to 12 of `src/a.py`   File "src/a.py", line 10
 
-A citation is valid when its file is known, has these lines, and the prompt held them: as text, or as the line that a
-skeleton or a map lists for them. A place that was not shown is invalid even if it exists: the answer made it up.
+A citation is valid when its file exists, has these lines, and the prompt held them: as text, or as the line that a
+skeleton or a map lists for them. A place that was not shown is invalid even if it exists: the answer invented it.
 
-A name that is no known file's counts only when it looks like a file's: hosts with ports, times, ratios, `std::vector`
-and keys with values are not places.
+A name that is not a file's is a citation only when it looks like a file name: hosts with ports, times, ratios,
+`std::vector` and keys with values are not places.
 """
 
 import re
@@ -98,14 +98,14 @@ class Files:
 
 @dataclass(frozen=True)
 class ShownLines:
-    """What stood in the prompt, by path: `spans` of lines (1-based, inclusive), and `heads`, the lines that a skeleton or
+    """What the prompt held, by path: `spans` of lines (1-based, inclusive), and `heads`, the lines that a skeleton or
     a map lists: a place that begins at one of them was shown by it."""
 
     spans: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     heads: Mapping[str, Collection[int]] = field(default_factory=dict)
 
     def has(self, path: str, start: int, end: int) -> bool:
-        """Whether every line of the place stood there."""
+        """Whether the prompt held every line of the place."""
         if start in self.heads.get(path, ()):
             return True
         at = start

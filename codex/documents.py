@@ -1,7 +1,7 @@
 """A document is one text file as the codex holds it: a name, its text, and the digest of its bytes.
 
-Here is decided what text *is*: how bytes become a string, how a file's name becomes one safe line, and where lines
-end. All three are pure and deterministic, so that stored bytes give the same document on every day.
+This module defines how bytes become a string, how a file's name becomes one safe line, and where lines end. All three are
+pure and deterministic, so that stored bytes always give the same document.
 
 Name.    Relative, posix. A backslash is doubled, bytes that are not UTF-8 are written `\\xNN`, control characters and
          line separators `\\uNNNN`. So a name is valid UTF-8 and one line, and leads back to exactly one file.

@@ -1,13 +1,13 @@
-"""What can go wrong in the codex, few and named. Every message says what is wrong, where, and what to do.
+"""The errors of the codex. Every message names the fault, the place, and what to do.
 
-Knows nothing of HTTP codes or exit statuses: the boundary translates by class.
+HTTP codes and exit statuses are chosen by class at the boundary.
 """
 
 from pathlib import Path
 
 
 class CodexError(Exception):
-    """Base of everything that the codex refuses or cannot do because of the world."""
+    """Base of all refusals and of all faults that the machine causes."""
 
 
 class SourceError(CodexError):

@@ -3,9 +3,9 @@
     scan ─▶ compare with what is known ─▶ read ─▶ inspect ─▶ store        (then the library counts, indexes and freezes)
                     └── same stamp: nothing is read
 
-Every batch is one transaction that holds both the bytes and what is now known of each path. So a load that is killed
-at any moment leaves a consistent catalog, and the next one reads only what had not been stored. What is in memory at
-once is bounded by the batch, not by the codebase.
+Every batch is one transaction with both the bytes and the scan result of each path. A load that is killed at any moment
+leaves a consistent catalog, and the next load reads only files that were not stored. The batch bounds the memory in use,
+not the codebase.
 """
 
 import time
@@ -51,7 +51,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class Ingest:
-    """One load's tools. `named` says of a path whether the user named this very file."""
+    """One load's tools. `named`: whether the user named this very file."""
 
     catalog: Catalog
     settings: LibrarySettings
@@ -75,7 +75,7 @@ class Ingest:
         return _taken(scan, known, len(unread))
 
     def text_of(self, tree: FileTree, candidate: CandidateFile) -> str | None:
-        """A file's text as it would be taken; None where it would be left out."""
+        """A file's text as a load would store it; None where it would be left out."""
         try:
             raw = self._taken_from(tree, candidate)
         except OSError:
@@ -84,7 +84,7 @@ class Ingest:
         return decoded.text if decoded is not None else None
 
     def digest_now(self, tree: FileTree, candidate: CandidateFile) -> str | None:
-        """A file's digest as it would be taken; None where it would be left out. Raises OSError."""
+        """A file's digest as a load would store it; None where it would be left out. Raises OSError."""
         raw = self._taken_from(tree, candidate)
         return None if raw is None else digest_of(raw)
 

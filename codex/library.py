@@ -1,7 +1,7 @@
-"""The library: the one door through which the rest of the program loads, lists, reads, follows and drops codices.
+"""The library: the interface through which the rest of the program loads, lists, reads, follows and drops codices.
 
-Loading, following and dropping block: run them in a thread. Everything else answers in milliseconds. An index and a
-tokenizer are told about documents through `codex.loading`; the library does not know who they are.
+Loading, following and dropping block: run them in a thread. All other methods return in milliseconds. `codex.loading`
+passes documents to an index and to a token counter, which the library knows as protocols only.
 """
 
 import shutil
@@ -32,7 +32,7 @@ from codex.trees.sources import CodexSource, LoadSpec
 
 @dataclass(frozen=True)
 class Survey:
-    """What a load would take, from names and sizes (files that turn out binary are still counted), and a sample of it."""
+    """What a load would store, by names and sizes (binary files are counted until they are read), and a sample of it."""
 
     name: str
     files: int
@@ -44,7 +44,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class FollowResult:
-    """What following the disk found: the whole log of the generation, and how many of its entries are new."""
+    """The result of following the disk: the whole log of the generation, and how many of its entries are new."""
 
     changes: Changes
     log: tuple[Amendment, ...]
@@ -81,10 +81,10 @@ class Library:
         asked: bool = True,
         why: str = "",
     ) -> LoadResult:
-        """Take a source in as the newest generation of its codex; the same source under the same name is an update.
+        """Load a source as the newest generation of its codex; the same source under the same name is an update.
 
-        `asked`: by a user, who may cancel it; others are refused meanwhile, while they wait for one that nobody asked for.
-        `why` is kept with the generation that it makes.
+        `asked`: a user asked for it and may cancel it. Another load is refused while such a load runs, and waits for any
+        other. `why` is kept with the new generation.
         Raises SourceError (missing, empty), GitError, NameTaken, BadName, LoadRunning, LoadCancelled, CatalogError,
         DiskFull. After any of them, and after a kill, the codex answers as before, and the next load continues.
         """
@@ -107,7 +107,7 @@ class Library:
         return self.load(self.request(name), report, cancelled)
 
     def survey(self, request: LoadSpec, cancelled: Cancelled = never) -> Survey:
-        """What `load` would take; stores nothing but the clone of a git URL. Raises what `load` raises before reading."""
+        """What `load` would store; stores only the clone of a git URL. Raises what `load` raises before reading."""
         job = self._job(request, silent, cancelled)
         self._insist_on_free_name(job)
         tree = self._loader.open(job)
@@ -124,7 +124,7 @@ class Library:
         return self._catalog.codices()
 
     def misplaced(self) -> str:
-        """That nothing of what is taken in is kept, the catalog's file being deleted, and what to do; '' else."""
+        """The fault, and what to do, when the catalog's file was deleted or moved and writes are lost; '' otherwise."""
         return self._catalog.misplaced()
 
     def codex(self, name: str) -> Codex:
@@ -140,7 +140,7 @@ class Library:
         return self._job(request, silent, never).name
 
     def lore_file(self, name: str) -> LoreFile:
-        """What the codex's own `.lore.toml` says. Raises UnknownCodex, SourceError for a file that cannot be used."""
+        """The codex's own `.lore.toml`. Raises UnknownCodex, SourceError for a file that cannot be used."""
         return opening.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self.folder / "clones")
 
     def generation(self, name: str, number: int | None = None) -> Generation:
@@ -148,12 +148,12 @@ class Library:
         return self._catalog.generation(name, number)
 
     def bare_generation(self, name: str, number: int | None = None) -> Generation:
-        """The same without its entries: what is known of it in microseconds. Raises like `generation`."""
+        """The same without its entries, in microseconds. Raises like `generation`."""
         return self._catalog.bare_generation(name, number)
 
     def file_digests(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
-        """Digest, and size where it is known, of those of these files that the newest generation and its log hold. Costs
-        what the paths cost. Raises like `generation`."""
+        """Digest, and size where it is known, of those of these files that the newest generation and its log hold. The
+        cost grows with the number of paths alone. Raises like `generation`."""
         return self._catalog.file_digests(name, paths)
 
     def generations(self, name: str) -> tuple[int, ...]:
@@ -239,10 +239,10 @@ class Library:
                 self._catalog.release(name, number)
 
     def take_back(self, before: Codex) -> None:
-        """The codex as it was before later loads: its newest generation (None: none) and how it was asked for.
+        """Restore the codex as it was before later loads: its newest generation (None: none) and its request.
 
-        What was read of its files stays known. Raises UnknownCodex, UnknownGeneration where that generation is kept no
-        longer, LoadRunning.
+        Scan results of its files are kept. Raises UnknownCodex, UnknownGeneration where that generation has been
+        released, LoadRunning.
         """
         name = before.name
         codex = self.codex(name)

@@ -2,15 +2,14 @@
 
     scan, read, store (`codex.ingest`) ─▶ order ─▶ count tokens ─▶ index ─▶ freeze the generation
 
-The order of files follows one rule: whatever changes more often stands further right. A prefix is shared up to the first
-difference, so a file that changes belongs at the end. The order is frozen with a generation; the next one keeps it as far
-as possible.
+The order of files follows one rule: the more often a file changes, the further right it is, because a prefix is shared up
+to the first difference. The order is frozen with a generation; the next generation keeps it as far as possible.
 
     old     a  b  c  d  e          c was edited, f is new
     new     a  b  d  e  c  f       shared: a b
 
-`Loader.sample` reads some files only, drawn by a hash of their names: as good as by chance, and the same every time. Each
-counts by its size, because what is estimated from them is a share of all bytes.
+`Loader.sample` reads some files only, drawn by a hash of their names: as good as random, and the same every time. Each
+is weighted by its size, because an estimate from the sample is a share of all bytes.
 """
 
 import hashlib
@@ -35,30 +34,30 @@ from codex.trees.opening import MultiRootTree
 from codex.trees.port import CandidateFile, TreeState
 from codex.trees.sources import CodexSource, LoadSpec
 
-_PAGE = 64  # documents told to the token counter at once
+_PAGE = 64  # documents passed to the token counter at once
 CountTokens = Callable[[Sequence[Document]], int]
 """Tokens of these documents in all; called a page at a time, in the order of the prompt."""
 SAMPLE_FILES = 128
-SAMPLE_BYTES = 8 << 20  # of them; what is drawn later is left out
-SAMPLE_HEAD = 16_000  # characters of one file: its beginning tells its tokens a byte
+SAMPLE_BYTES = 8 << 20  # of them; files that are drawn later are left out
+SAMPLE_HEAD = 16_000  # characters of one file: its beginning gives its tokens a byte
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class LoadJob:
-    """Which codex, from where, asked for how; told to whom; until when."""
+    """The codex's name, its source, the request, who receives progress, and when to stop."""
 
     name: str
     source: CodexSource
     request: LoadSpec
     report: Report = silent
     cancelled: Cancelled = never
-    why: str = ""  # where nobody asked for it
+    why: str = ""  # the reason of a load that no user asked for
 
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What a load did. `tokens` is None when nobody counted; `read` files were read, the others were known already."""
+    """What a load did. `tokens` is None without a counter; `read` files were read, the others had not changed."""
 
     codex: Codex
     generation: Generation
@@ -77,8 +76,8 @@ class Indexer(Protocol):
     def held(self, codex: str) -> Mapping[str, str]:
         """Digest by path of what is indexed and searchable; empty for a codex it does not know.
 
-        The library asks this before each load instead of remembering it, so an index that was lost, damaged or killed
-        half-way is simply completed.
+        The library reads this before each load and keeps no copy, so a load completes an index that was lost, damaged or
+        interrupted.
         """
 
     def index(
@@ -104,7 +103,7 @@ class SampledFile:
 
 @dataclass(frozen=True)
 class Loader:
-    """What all loads of a library share."""
+    """The parts that all loads of a library share."""
 
     folder: Path
     catalog: Catalog
@@ -125,7 +124,7 @@ class Loader:
             if not taken.entries:
                 raise SourceError(_nothing_in(job.source, taken))
             entries = self._in_order(job.name, taken, tree)
-            taken = replace(taken, candidates=())  # of 100,000 files 40 MB that nobody asks for while they are indexed
+            taken = replace(taken, candidates=())  # of 100,000 files 40 MB, which indexing does not need
             tokens = self._count_tokens(job, entries)
             self.bring_index_up_to(job, entries)
             generation, is_new = self._freeze(job, tree.state(), entries, taken)
@@ -134,7 +133,7 @@ class Loader:
         return LoadResult(self.catalog.codex(job.name), generation, taken.read, tokens, is_new)
 
     def sample(self, job: LoadJob, tree: MultiRootTree, candidates: Sequence[CandidateFile]) -> tuple[SampledFile, ...]:
-        """Some of a tree's files, read and judged as a load would; nothing is stored. What cannot be read has no text."""
+        """Some of a tree's files, read and checked as by a load; stores nothing. A file that cannot be read has no text."""
         ingest = self._ingest(job)
         chosen = draw_sample(candidates, lambda one: one.path, lambda one: one.size)
         return tuple(SampledFile(one.path, one.size, ingest.text_of(tree, one)) for one in chosen)
@@ -159,7 +158,7 @@ class Loader:
             tree.close()
 
     def bring_index_up_to(self, job: LoadJob, entries: Sequence[FileEntry]) -> None:
-        """Index what the index does not hold as it is in `entries`; forget what is not among them."""
+        """Index the entries that the index does not hold with this digest; remove files that are not among them."""
         if self.indexer is None:
             return
         held = self.indexer.held(job.name)

@@ -1,10 +1,10 @@
 """One load of a codex at a time, over threads and processes.
 
-Advisory file locks, because the kernel releases them with the process, however it ends. What stands in a lock's file says
-who holds it, for people and for who decides whether to wait; the lock alone decides who may go on.
+Advisory file locks, because the kernel releases them with the process, however it ends. The text of a lock's file names
+the holder, for users and for the decision to wait; only the lock itself excludes others.
 
-    held by a load that somebody asked for      refused, with the name of that load
-    held by what follows the disk, or is brief  waited for
+    held by a load that a user asked for           refused, with the name of that load
+    held by an update from the disk, or briefly    waited for
 """
 
 import fcntl
@@ -23,12 +23,12 @@ from codex.errors import LoadCancelled, LoadRunning
 from codex.progress import Cancelled, never
 
 _TURN_S = 0.1  # how often a waiting load looks again
-_MOST_BYTES = 64 * 1024  # of what a holder says of itself
+_MOST_BYTES = 64 * 1024  # of a holder's description
 
 
 @dataclass(frozen=True)
 class LoadHolder:
-    """Who holds a lock, in its own words. `asked`: a load that a user waits for, and may cancel."""
+    """The holder of a lock, as it described itself. `asked`: a load that a user waits for, and may cancel."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class LoadHolder:
     pid: int
 
     def refusal(self) -> LoadRunning:
-        """What another one is told, with a command that ends this one where it can."""
+        """The error of another load, with the command that ends this one where there is one."""
         if self.pid != os.getpid():
             return LoadRunning(
                 f"a load of {self.title} as {self.name!r} by process {self.pid} is running; wait for it, or end it there"
@@ -51,7 +51,7 @@ class LoadHolder:
 def load_lock(
     folder: Path, name: str, source: str, title: str, *, asked: bool = True, cancelled: Cancelled = never
 ) -> Iterator[None]:
-    """Hold the codex's name and its source; waits for what nobody asked for.
+    """Hold the codex's name and its source; waits for a holder that no user asked for.
 
     Raises LoadRunning at once when a load that was asked for holds either, LoadCancelled while waiting, DiskFull,
     CatalogError.
@@ -74,7 +74,7 @@ def load_lock(
 
 @contextmanager
 def in_turn(path: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Hold the lock file `path`, after whoever holds it now. Raises LoadCancelled while waiting, DiskFull, CatalogError."""
+    """Hold the lock file `path`, after its present holder. Raises LoadCancelled while waiting, DiskFull, CatalogError."""
     with ExitStack() as held:
         with translated(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,14 +99,14 @@ def _locked(file: IO[bytes]) -> bool:
 
 
 def _write_holder(file: IO[bytes], me: LoadHolder) -> None:
-    """A full disk must not keep a codex from being dropped: a holder that is not known is waited for."""
+    """On a full disk it writes nothing, so that a codex can still be dropped; a holder without a name is waited for."""
     with suppress(OSError):
         file.truncate(0)
         file.write(json.dumps(asdict(me)).encode())
 
 
 def _holder_in(file: IO[bytes]) -> LoadHolder | None:
-    """What the holder wrote; None where it has not, or not yet."""
+    """The holder's description; None before it is written."""
     try:
         file.seek(0)
         return LoadHolder(**json.loads(file.read(_MOST_BYTES)))

@@ -1,12 +1,12 @@
-"""The memory of this process while a load builds what is large: full collections paused, freed memory returned.
+"""The memory of this process during a load: full garbage collections are paused, and freed memory is returned.
 
-A full collection of Python looks at every object, and no other thread runs meanwhile. Measured with 100,000 files: ten of
-them while a map was made, in a worker thread, and as many whenever the codex was compared with the disk; each stopped the
-event loop, at last for a second, and nothing else stopped it for longer than a seventh of one. What is built there holds no
-cycles and needs no collector; young objects are collected as ever.
+A full collection of Python visits every object and stops all other threads. Measured with 100,000 files: ten collections
+while a map was made in a worker thread, and ten at each comparison with the disk. Each stopped the event loop, the last
+ones for a second; nothing else stopped it for more than a seventh of a second. The objects that are built there have no
+cycles and need no collector; young objects are collected as usual.
 
-LanceDB folds in several threads, and glibc keeps what each has freed: a fold of 140,000 chunks left 250 MB with the process
-for good (572 MB before, 317 after).
+LanceDB folds in several threads, and glibc keeps the memory that each has freed: after a fold of 140,000 chunks the process
+kept 572 MB, and 317 MB since the memory is returned.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _LARGE = 1 << 20  # bytes; left alone, glibc raises it to 32 MiB as such blocks 
 
 @contextmanager
 def gc_pause() -> Iterator[None]:
-    """No full collection begins until the last who is inside has left; the next one is then due as usual."""
+    """No full collection begins until the last caller has left; then the usual thresholds hold again."""
     with _lock:
         _inside.append(_inside[0] if _inside else gc.get_threshold())
         young, middle, _ = _inside[0]
@@ -39,9 +39,9 @@ def gc_pause() -> Iterator[None]:
 
 
 def give_back_at_once() -> None:
-    """From now on a large block is the kernel's as soon as it is freed.
+    """From now on a large block is returned to the kernel as soon as it is freed.
 
-    Of 60,000 chunks a fold peaks at 261 MB instead of 384 and takes as long. Nothing where the C library has no such call.
+    A fold of 60,000 chunks peaks at 261 MB instead of 384 in the same time. No effect without `mallopt` in the C library.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -49,7 +49,7 @@ def give_back_at_once() -> None:
 
 
 def give_back() -> None:
-    """A tenth of a second; nothing where the C library has no such call."""
+    """Returns freed memory to the kernel; takes a tenth of a second. No effect without `malloc_trim` in the C library."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Progress of a load in numbers that a person understands: how far, how fast, how long still.
+"""Progress of a load: items done, rate, and time left.
 
 Knows no terminal and no wire; the clock is passed in.
 """
@@ -27,7 +27,7 @@ Cancelled = Callable[[], bool]
 
 
 def silent(progress: CodexProgress) -> None:
-    """A report that nobody reads."""
+    """A report that is dropped."""
 
 
 def never() -> bool:
@@ -36,7 +36,7 @@ def never() -> bool:
 
 
 def insist(cancelled: Cancelled) -> None:
-    """Raises LoadCancelled when somebody cancelled it before anything was read."""
+    """Raises LoadCancelled when the load was cancelled before a file was read."""
     if cancelled():
         raise LoadCancelled("the load was cancelled while its files were listed; the next one begins again")
 

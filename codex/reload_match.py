@@ -1,6 +1,6 @@
-"""Which codex a load belongs to: its name, and whether the load updates a codex that is there.
+"""Which codex a load belongs to: its name, and whether the load updates an existing codex.
 
-A path may lead elsewhere than before, through a link in it or because a folder was replaced: it is the same codex.
+A path that leads to another folder than before (a link has changed, a folder was replaced) still names the same codex.
 """
 
 import json
@@ -23,19 +23,19 @@ def is_reload(codex: Codex, source: CodexSource) -> bool:
 
 
 def reloaded_name(codices: Sequence[Codex], source: CodexSource) -> str | None:
-    """The codex of which a load of the source is an update: one that was named alike, before one that leads there too."""
+    """The codex that a load of the source updates: one with the same paths, before one with the same target."""
     same = [one for one in codices if is_reload(one, source)]
     return next((one.name for one in same if spec_of(one).sources == source.lasting), same[0].name if same else None)
 
 
 def _is_named_alike(codex: Codex, source: CodexSource) -> bool:
-    """By paths alone: of one repository there may be codices of several revisions."""
+    """Compares paths; not for revisions: one repository can have codices of several."""
     before = spec_of(codex)
     return source.is_on_disk and before.revision is None and before.sources == source.lasting
 
 
 def stored_request(request: LoadSpec, source: CodexSource, name: str) -> str:
-    """What loads the same again from any folder, whatever it was called by."""
+    """The request as JSON with lasting paths, so that it loads the same from any folder."""
     return json.dumps(asdict(replace(request, sources=source.lasting, name=name, take_name=False)))
 
 

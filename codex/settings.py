@@ -41,7 +41,7 @@ class IngestSettings:
 
 @dataclass(frozen=True)
 class AmendmentSettings:
-    """How changes are told before a rebase. Source: the cache protocol's two numbers."""
+    """How changes are appended before a rebase. Source: the cache protocol's two numbers."""
 
     whole_file_tokens: int = 600  # a changed file above it is amended by its changed definitions
     rebase_share: float = 0.10  # of the codex's tokens: from there on a new generation pays
@@ -52,10 +52,10 @@ class WatchSettings:
     """How the watcher follows the disk. Seconds."""
 
     debounce_s: float = 0.3  # an editor's save is several events within milliseconds
-    longest_wait_s: float = 2.0  # a stream of writes is told at least this often
+    longest_wait_s: float = 2.0  # a stream of writes is reported at least this often
     longest_hold_s: float = 60.0  # git's index.lock may be left behind by a git that was killed
     poll_s: float = 10.0  # when inotify has no watches left
-    reconcile_s: float = 600.0  # events can be lost without a word: compare with the disk this often
+    reconcile_s: float = 600.0  # events can be lost silently: compare with the disk this often
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,17 @@
-"""The Archive: what is searched when the codebase does not stand in the prompt. A port, its values and its contract.
+"""The Archive: the index that is searched for code that is not in the prompt. A port, its values and its contract.
 
 Contract, which `tests/contracts/test_archive.py` holds every implementation to:
 
-* Who owns. The archive owns what it stores; documents are read during the call and not kept. What is found is a copy.
-* Who writes. Any thread may call; writes to one archive wait for each other. A search never waits for a write.
-* When visible. What a call wrote is found by every search that begins after the call returned. `replace` is atomic: a
-  search of chunks sees all documents of one call as before, or all as after.
-* What is held. `held` is the one truth about what is indexed: digest by path. A lost or damaged index holds nothing, so
-  whoever compares `held` with the catalog builds it again.
-* Errors. `ArchiveDamaged` when what is stored cannot be read: it has then been set aside, and `held` is empty.
-  `ArchiveError` for everything else the world does (disk full, no permission). An unknown codex is empty, not an error.
+* Ownership. The archive owns what it stores. Documents are read during the call and not kept. Results are copies.
+* Threads. Any thread may call. Writes to one archive wait for each other. A search never waits for a write.
+* Visibility. Every search that begins after a call returned finds what the call wrote. `replace` is atomic: a search of
+  chunks sees all documents of one call as before, or all as after.
+* State. `held` alone tells what is indexed: digest by path. A lost or damaged index holds nothing, so a caller that
+  compares `held` with the catalog builds it again.
+* Errors. `ArchiveDamaged`: the stored data cannot be read; it has been moved aside, and `held` is empty.
+  `ArchiveError`: every other fault of the machine (disk full, no permission). An unknown codex is empty, not an error.
 
-It finds and reads; what is best for a question is decided in `codex.searching.search`.
+The archive finds and reads. `codex.searching.search` ranks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class ArchiveDamaged(ArchiveError):
 
 @dataclass(frozen=True, slots=True)
 class ChunkMatch:
-    """A chunk as it stands in the index, without its text. `score` is BM25, comparable within one answer only.
+    """A chunk of the index, without its text. `score` is BM25, comparable within one answer only.
 
     `names` are what it defines, `references` the names that it uses.
     """

@@ -1,11 +1,11 @@
-"""Where each name is defined: chunks by the names that they define, kept up to date file by file.
+"""Where each name is defined: chunks by the names that they define, updated file by file.
 
     replaced lately (a dictionary) ──when they are many──▶ settled (arrays, 20 bytes a definition)
 
-A gigabyte of source defines names 1.6 million times, which took 400 MB as objects. Names are settled by their hash of
-64 bits: two of them that share one are met once in ten million such codebases.
+A gigabyte of source has 1.6 million definitions, which took 400 MB as objects. Settled names are stored by a hash of
+64 bits: one in ten million such codebases has two names with the same hash.
 
-Knows nothing of how chunks are stored. Not thread-safe: its owner holds a lock for changes; look-ups may run beside them.
+Does not know how chunks are stored. Not thread-safe: the owner locks changes; look-ups may run in parallel.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

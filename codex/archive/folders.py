@@ -1,12 +1,12 @@
 """Where each codex's archive is on disk, and the mark of the processes that read it.
 
-A folder's name carries the version of what is stored; a folder of a new version replaces those of others. Of the folders
-that were set aside as damaged the newest is kept, and older ones up to `_ASIDE_BYTES`.
+A folder's name has the version of the stored format; a folder of a new version replaces those of others. Of the folders
+that were moved aside as damaged, the newest is kept, and older ones up to `_ASIDE_BYTES`.
 
-LanceDB may end the process when it reads damaged files: its Rust panics, or asks the allocator for too much. A process
-that starts again would end the same way each time. So a reader writes a mark into the folder and removes it afterwards.
-When two processes in a row have left their mark, what they read is set aside and made again; one alone may have been
-killed at that moment. Where the mark cannot be written there is none. Knows no tables.
+LanceDB can end the process when it reads damaged files: its Rust code panics or allocates too much. A restarted process
+would end the same way each time. Therefore a reader writes a mark into the folder and removes it afterwards. When two
+processes in a row have left their mark, the folder is moved aside and built again; a single mark can be from a process
+that was killed at that moment. A mark that cannot be written is skipped. Does not know the tables.
 """
 
 import fcntl

@@ -2,8 +2,8 @@
 
 `getUserName` gives getusername, get, user, name; `HTTP_PORT2` gives http_port2, http, port2, port. Knows no language.
 
-`stem` is a light English stemmer: it removes one ending, so that `merges`, `merged` and `merging` meet. It is cruder than
-the index's own, and enough for comparing a question's words with names.
+`stem` is a light English stemmer: it removes one ending, so that `merges`, `merged` and `merging` are equal. It is less
+exact than the index's own and sufficient to compare a question's words with names.
 """
 
 import re

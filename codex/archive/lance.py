@@ -3,8 +3,8 @@
 One database (a folder) per codex, with two tables: `chunks`, and `files` for whole files. Both have one full-text
 index, on words that were split before they were stored (`codex.archive.prepare`), with English stemming.
 
-The folder's name carries the version of what is stored; another version's folder is removed, `held` is then empty, and
-the codex is indexed again from the catalog. A folder that cannot be read is renamed and so set aside.
+The folder's name has the version of the stored format. A folder of another version is removed; `held` is then empty, and
+the codex is indexed again from the catalog. A folder that cannot be read is moved aside by a rename.
 
 A batch is one commit of `chunks`, which is what a search sees, then one of `files`. `held` believes a file only where
 both agree on its digest, so a process killed between the two loses nothing.

@@ -3,8 +3,8 @@
 The words of a chunk are those of its text, with what names it (symbol, definitions, path) counted again: one field with
 weights in it, so that one BM25 over it is a BM25 over weighted fields. The same for the file as a whole.
 
-What a text gives depends on its bytes and its language alone, so it is remembered by digest: a branch that is checked
-out again, a renamed file, a second codex of the same tree are not parsed and split again.
+The result depends only on a text's bytes and language, so it is cached by digest: a branch that is checked out again, a
+renamed file and a second codex of the same tree are not parsed and split again.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""What is asked of the tables of one codex's archive: by words, by string, by place, by digest, or all of it.
+"""Queries of the tables of one codex's archive: by words, by string, by place, by digest, or of all rows.
 
-Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises.
+Knows LanceDB and Arrow, and no folders, locks or codices. Raises what LanceDB raises.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

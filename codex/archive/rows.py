@@ -1,15 +1,15 @@
-"""What a search shows or ranks by of a chunk: encoded in one column, and kept in memory.
+"""The fields of a chunk that a search shows or ranks by: encoded in one column, and cached in memory.
 
 The row codec. One column, because nine columns of a hundred rows take twice as long to read:
 
     checksum (CRC-32, eight hex digits) · JSON [path, start, end, symbol, kind, signature, names, references]
 
-Neither LanceDB nor JSON notices that a letter has become another one: the checksum does. A text is checked by its digest.
+The checksum detects a changed letter, which neither LanceDB nor JSON does. A text is checked by its digest.
 
-The row cache. Reading a row from disk is a sixth of a search, so that column is kept by the row's address. An address
-(fragment and offset, LanceDB's `_rowid`) never gets other contents: a change writes new rows into new fragments, and so
-does folding. The cache may hold rows that are gone; no search finds those. It takes about 400 bytes a chunk, and holds
-nothing of a table of more than `_MOST` rows.
+The row cache. Reading rows from disk is a sixth of a search, so that column is cached by the row's address. An address
+(fragment and offset, LanceDB's `_rowid`) keeps its content: a change and a fold write new rows into new fragments. The
+cache can hold rows that are deleted; no search finds those. It takes about 400 bytes a chunk, and does not cache a table
+of more than `_MOST` rows.
 """
 
 import hashlib

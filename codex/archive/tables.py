@@ -1,7 +1,7 @@
 """LanceDB as the archive and the vectors need it: sessions, tables, rows, indexes, writes that are one commit, errors.
 
-Knows LanceDB and Arrow, and neither folders, locks nor codices. Raises what LanceDB raises. `panics_as_errors` makes its
-Rust panics catchable, and `is_of_the_disk` tells a full disk, a missing permission or a quicker writer from damage.
+Knows LanceDB and Arrow, and no folders, locks or codices. Raises what LanceDB raises. `panics_as_errors` makes panics of
+its Rust code catchable. `is_of_the_disk` separates a full disk, a missing permission and a concurrent writer from damage.
 """
 
 import errno

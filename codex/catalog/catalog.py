@@ -77,7 +77,7 @@ class Catalog:
             self._database.close()
 
     def misplaced(self) -> str:
-        """That what is written is lost, its file being deleted, and what to do; '' where all is well."""
+        """The fault, and what to do, when the catalog's file was deleted or moved and writes are lost; '' otherwise."""
         try:
             insist_on_own_file(self._database, self._path)
         except Misplaced as fault:
@@ -96,7 +96,7 @@ class Catalog:
         return codex_from(found[0])
 
     def register(self, name: str, source: str, roots: Sequence[str], request: str) -> None:
-        """Make the codex known, or say anew where it comes from."""
+        """Add the codex, or update where it comes from."""
         with self._writing() as database:
             database.execute(
                 "INSERT INTO codex (name, source, roots, request) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
@@ -164,7 +164,7 @@ class Catalog:
         return Generation(name, number, state, tuple(entries), dict(skipped), tuple(notices), why)
 
     def restate(self, generation: Generation) -> None:
-        """Say anew of a generation with the same content which commit it is, and what was left out."""
+        """Update the commit and the skipped files of a generation whose content is the same."""
         with self._writing() as database:
             columns = state_columns(generation.state, generation.skipped, generation.notices)
             database.execute(
@@ -174,7 +174,7 @@ class Catalog:
             )
 
     def forget_paths(self, name: str, gone: Iterable[str]) -> None:
-        """Drop what was known of these paths."""
+        """Drop the scan results of these paths."""
         with self._writing() as database:
             codex = id_of(database, name)
             database.executemany("DELETE FROM known WHERE codex = ? AND path = ?", [(codex, path) for path in gone])
@@ -190,8 +190,8 @@ class Catalog:
         return self._bare(name, number)[1]
 
     def file_digests(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
-        """Digest, and size in bytes where it is known, of these files as the newest generation and its log have them;
-        without what is not there. Costs what the paths cost. Raises like `generation`."""
+        """Digest, and size in bytes where it is known, of those of these files that the newest generation and its log hold.
+        The cost grows with the number of paths alone. Raises like `generation`."""
         key, _ = self._bare(name, None)
         asked = list(paths)
         found: dict[str, tuple[str, int | None]] = {}
@@ -335,7 +335,7 @@ def _pages(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
 def without(codex: Codex, wanted: int | None) -> str:
     if codex.newest is None:
         return f"codex {codex.name!r} was not loaded to the end; `lore load {shlex.join(codex.roots)}` continues"
-    return f"codex {codex.name!r} has no generation {wanted}; its newest is {codex.newest}"
+    return f"codex {codex.name!r} has no generation {wanted}; its newest generation is {codex.newest}"
 
 
 def codex_from(row: tuple[Any, ...]) -> Codex:

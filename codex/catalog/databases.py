@@ -1,11 +1,11 @@
-"""SQLite files: opened with WAL and the newest schema, used in transactions, remade where their content can be made again.
+"""SQLite files: opened with WAL and the newest schema, used in transactions, replaced where their content can be remade.
 
-    open_database   a file whose content is the only copy: migrated after a copy, refused when newer or damaged
-    Renewable       a file whose content can be made again: replaced by an empty one when it is damaged
-    Cache           a `Renewable` that is only there for speed: where the disk refuses, its user does without
+    open_database     a file whose content is the only copy: migrated after a copy, refused when newer or damaged
+    Renewable         a file whose content can be made again: replaced by an empty one when it is damaged
+    Cache             a `Renewable` for speed only: where the disk refuses, its user continues without it
     SqliteBytesCache  a `Cache` of bytes by key, of bounded size
 
-A schema is a tuple of scripts; its version is how many of them have run. Knows nothing of what the tables hold.
+A schema is a tuple of scripts; its version is the number of scripts that have run. Does not know what the tables hold.
 """
 
 import errno
@@ -105,7 +105,7 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Co
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Faults of SQLite and of the disk in our words."""
+    """Translates faults of SQLite and of the disk. Raises DiskFull, DatabaseDamaged, CatalogError."""
     try:
         yield
     except OSError as error:
@@ -148,7 +148,7 @@ def insist_on_own_file(database: sqlite3.Connection, path: Path) -> None:
 
 
 class Renewable:
-    """`lost` says what it means that the file was begun again. Every method raises DiskFull and CatalogError."""
+    """A file whose content can be made again. `lost`: the effect of an empty one. Methods raise DiskFull, CatalogError."""
 
     def __init__(self, path: Path, schema: Sequence[str], lost: str) -> None:
         self._path = path
@@ -182,14 +182,14 @@ class Renewable:
             try:
                 return work()
             except DatabaseDamaged:
-                log.warning("%s is damaged and begun again: %s", self._path, self._lost)
+                log.warning("%s is damaged and replaced by an empty file: %s", self._path, self._lost)
                 self._database.close()
                 self._database = replaced(self._path, self._schema)
                 return work()
 
 
 class Cache:
-    """The same without errors: a full disk, a missing permission, a newer version's file are logged once."""
+    """A `Renewable` without errors: a full disk, a missing permission, a newer version's file are logged once."""
 
     def __init__(self, path: Path, schema: Sequence[str], lost: str) -> None:
         self._path = path
@@ -225,8 +225,8 @@ class Cache:
                 return work()
             except CatalogError as fault:
                 if not self._warned:
-                    log.warning("done without: %s", fault)
-                self._warned = True  # it is met again with every text
+                    log.warning("continues without a cache: %s", fault)
+                self._warned = True  # the same fault recurs with every text
                 return None
 
 
@@ -235,7 +235,7 @@ class SqliteBytesCache:
 
     def __init__(self, path: Path, max_rows: int = _MAX_ROWS) -> None:
         self._max_rows = max_rows
-        self._file = Cache(path, _BYTES_SCHEMA, "what was made of texts is made again")
+        self._file = Cache(path, _BYTES_SCHEMA, "cached results are computed again")
 
     def get(self, key: str) -> bytes | None:
         """What was put under the key, or None."""
@@ -260,7 +260,7 @@ class SqliteBytesCache:
 
 
 def _foreign_kind(path: Path) -> str:
-    """What stands there that is no file, '' for nothing or a file: SQLite says only that it cannot be read."""
+    """What the path is if it is not a file, '' for a file or nothing: SQLite's own message only says "cannot open"."""
     if not path.exists() or path.is_file():
         return ""
     return next((name for is_kind, name in _KINDS if is_kind(path)), "a device")
@@ -298,7 +298,7 @@ def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], ap
         _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"))
     database.execute("BEGIN IMMEDIATE")
     try:
-        for script in schema[_version(database) :]:  # asked again: another process may have been quicker
+        for script in schema[_version(database) :]:  # read again: another process may have migrated meanwhile
             for statement in _statements(script):
                 database.execute(statement)
         database.execute(f"PRAGMA application_id = {application}")
@@ -311,7 +311,7 @@ def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], ap
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one: `executescript` would end the transaction. Those inside a trigger are its own."""
+    """A script's statements: `executescript` would end the transaction. Statements inside a trigger stay in it."""
     statement = ""
     for part in script.split(";"):
         statement += f"{part};"

@@ -17,7 +17,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Generation:
-    """A frozen state of a codex. `entries` are in the order in which they stand in the prompt."""
+    """A frozen state of a codex. `entries` have the order of the prompt."""
 
     codex: str
     number: int  # from 1, never used twice

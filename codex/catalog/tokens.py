@@ -2,10 +2,10 @@
 
     (tokenizer's name, sha256 of the text) ─▶ ids as uint32 in the machine's order, and their number
 
-SQLite does not see a bit that flips inside a value, and wrong ids are a wrong prompt: ids and number each have a checksum
-(CRC-32, over the key as well), and what does not fit it is tokenised again.
+SQLite does not detect a flipped bit inside a value, and wrong ids are a wrong prompt. Therefore ids and number each have a
+checksum (CRC-32, over the key as well), and a text whose checksum does not fit is tokenised again.
 
-The tokenizer is a port: the codex knows no model. Its name must be a fingerprint of everything that its ids depend on.
+The tokenizer is a port: the codex knows no model. Its name is a fingerprint of everything that its ids depend on.
 """
 
 import hashlib
@@ -48,10 +48,9 @@ class Tokenizer(Protocol):
 
 
 class TokenStore:
-    """The cache in one file. A damaged file is replaced by an empty one: what was in it can be computed again.
+    """The cache in one file. A damaged file is replaced by an empty one, also when the damage shows at a later page.
 
-    So is one whose damage shows late, at a page that is read or written. Where the disk refuses, texts are tokenised each
-    time.
+    Where the disk refuses, texts are tokenised each time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +61,7 @@ class TokenStore:
         self._file.close()
 
     def ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list["array[int]"]:
-        """Ids of each text, in order; what is not there yet is tokenised, once, and kept."""
+        """Ids of each text, in order; a text that is not cached is tokenised, once, and cached."""
         found = {}
         for page in _pages(dict.fromkeys(texts)):
             found.update(self._page_of_ids(tokenizer, page))

@@ -1,19 +1,19 @@
-"""Reports a change without touching what is cached: a numbered log beside a frozen generation. Pure.
+"""Appends changes to a prompt without changing its cached prefix: a numbered log beside a frozen generation. Pure.
 
     base       a₁ b₁ c₁                     the generation in the floor, never changed
     log        1 changed b₂   2 removed a   3 changed b₃
     effective  b₃ c₁                        base, with each entry applied in turn
 
-The log only grows. A reader that has the first n entries needs only those after them, and what is cached of the log stays
-a prefix. A second edit of a file is a second entry, relative to the first.
+The log only grows. A reader that has the first n entries needs only those after them, and cached tokens of the log stay a
+prefix. A second edit of a file is a second entry, relative to the first.
 
 `changed_blocks` finds the changed lines of two texts, in time that grows with the texts and not with their square.
 
     equal at both ends    ─▶ left aside        lines that each side has once ─▶ anchors, in the longest order of both
     between anchors       ─▶ the same again; where there is none, difflib; of very many lines none counts as equal
 
-The anchors are those of the patience diff (Bram Cohen). `difflib` alone needs the square of how often a line repeats: a
-formatter's run over 500 files took 7 of its 14 seconds.
+The anchors are those of the patience diff (Bram Cohen). The time of `difflib` alone grows with the square of a line's
+repetitions: it took 7 of the 14 seconds of an update after a formatter's run over 500 files.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ from enum import StrEnum
 from codex.documents import Document
 
 ChangedDefinitions = Callable[[Document, Document], str | None]
-"""(as told last, as it is now) → the definitions that changed, as text; None when the change cannot be told that way."""
+"""(as reported last, current) → the definitions that changed, as text; None when definitions cannot express the change."""
 _COMPARED = 1_000_000  # lines of the one times lines of the other: a tenth of a second
 Block = tuple[str, int, int, int, int]
 """As difflib has it: 'replace', 'delete' or 'insert', lines of the old text, lines of the new one; half-open, from 0."""
@@ -39,8 +39,8 @@ class ChangeKind(StrEnum):
     ADDED = "added"
     CHANGED = "changed"
     REMOVED = "removed"
-    MOVED = "moved"  # nothing but its name changed: `source` says which one it had
-    RESTORED = "restored"  # again as the base has it
+    MOVED = "moved"  # only its name changed: `source` is the old one
+    RESTORED = "restored"  # equal to the base again
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def effective(base: Mapping[str, str], log: Sequence[Amendment]) -> dict[str, st
 
 @dataclass(frozen=True)
 class AmendmentWriter:
-    """What an entry's text is made with: a reader of documents by (path, digest), a token count, the definitions."""
+    """The tools that make an entry's text: a reader of documents by (path, digest), a token count, the definitions."""
 
     read: Callable[[str, str], Document]
     count: Callable[[str], int]
@@ -80,9 +80,9 @@ class AmendmentWriter:
 def new_entries(
     base: Mapping[str, str], log: Sequence[Amendment], current: Mapping[str, str], writer: AmendmentWriter
 ) -> tuple[Amendment, ...]:
-    """What must be appended so that `effective(base, log + new)` is `current`; empty: nothing to tell.
+    """The entries that make `effective(base, log + new)` equal to `current`; empty when nothing changed.
 
-    By path, removals last: where a file moved, the old name must still be known when the new one is told.
+    By path, removals last: a move refers to the old name, which must not be removed before it.
     """
     last = effective(base, log)
     gone = {digest: path for path, digest in sorted(last.items(), reverse=True) if path not in current}
@@ -141,10 +141,10 @@ def should_rebase(case: RebaseCase, share: float) -> RebaseDecision:
     """Table, first match wins:
 
     1  no amendments                                      no
-    2  something is being answered                        no
-    3  base and log are more than may be                  yes
+    2  a question is being answered                       no
+    3  base and log exceed the limit of the codex         yes
     4  amendments > share × codex                         yes
-    5  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill would
+    5  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill costs
     6  otherwise                                          no
     """
     amended, limit, spent = case.amendments, share * case.codex, case.amendments * case.questions

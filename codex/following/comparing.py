@@ -1,12 +1,12 @@
-"""How a codex that nobody follows differs from the disk: a few files at a time, its revision, or all of it.
+"""How a codex that is not followed differs from the disk: a few files, its revision, or all files.
 
-A comparison of all 100,000 files takes seconds, which no question waits for. `Comparing` makes it in the background when
-somebody asks and keeps the result for a while.
+A comparison of 100,000 files takes seconds, and no question waits for it. `Comparing` runs it in the background after a
+question and keeps the result.
 
     asked ─▶ the kept result is returned at once ─▶ older than `KEPT_S`? ─▶ compared again in the background
 
-One comparison runs at a time, and they take at most a twentieth of the time. Nothing is stored; what cannot be read counts
-as unchanged.
+One comparison runs at a time. Comparisons take at most a twentieth of the time. Nothing is stored; a file that cannot be
+read counts as unchanged.
 """
 
 import logging
@@ -28,30 +28,30 @@ from codex.trees.sources import Root
 
 log = logging.getLogger("lorekeep.codex.comparing")
 KEPT_S = 30.0
-LONGEST_S = 60.0  # of a comparison: beyond it the disk is too slow, and nothing is told
+LONGEST_S = 60.0  # of a comparison: beyond it the disk is too slow, and no difference is reported
 _SHARE = 20
 Compare = Callable[[str, Cancelled], Differences]
 
 
 def differing(library: Library, name: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of a codex's files, sorted, that hold other bytes on disk than in the codex, or are gone; of its folders
-    alone. Reads files whose size is the same; costs what these cost, however many the codex has. Raises CodexError."""
+    """Those of the paths, sorted, whose file on disk has other bytes than in the codex, or is gone; in its folders only.
+    Reads files of equal size. The cost does not depend on the size of the codex. Raises CodexError."""
     roots = [root for root in roots_of(library, name) if root.url is None]
     if not roots:
         return ()
-    known = library.file_digests(name, set(paths))
-    places = ((path, place_of(path, roots)) for path in sorted(known))
-    return tuple(path for path, place in places if place is not None and not is_same(place, *known[path]))
+    held = library.file_digests(name, set(paths))
+    places = ((path, place_of(path, roots)) for path in sorted(held))
+    return tuple(path for path, place in places if place is not None and not is_same(place, *held[path]))
 
 
 def is_folders(library: Library, name: str) -> bool:
-    """Whether all of it lies in folders on this disk, which can be compared without asking anybody. Raises CodexError."""
+    """Whether all of its roots are folders on this disk, which can be compared. Raises CodexError."""
     return all(root.url is None for root in roots_of(library, name))
 
 
 def moved(library: Library, name: str) -> str:
-    """'main has moved since (abc1234 → def5678)' for a codex of one revision whose name means another commit now; of a
-    mirror as it was fetched last. '' where it means the same, or nobody can tell. Raises CodexError."""
+    """'main has moved since (abc1234 → def5678)' for a codex of one revision whose name now means another commit; a
+    mirror is not fetched again. '' where it means the same or cannot be resolved. Raises CodexError."""
     roots = roots_of(library, name)
     if len(roots) != 1 or roots[0].url is None:
         return ""
@@ -66,7 +66,8 @@ def moved(library: Library, name: str) -> str:
 
 
 class Comparing:
-    """`compare` runs in a thread of its own and may raise CodexError or OSError: nothing is then told. Thread-safe."""
+    """Comparisons in the background. `compare` runs in its own thread; after a CodexError or OSError of it no difference
+    is reported. Thread-safe."""
 
     def __init__(self, compare: Compare, clock: Callable[[], float] = time.monotonic) -> None:
         self._compare = compare
@@ -76,12 +77,12 @@ class Comparing:
         self._lock = threading.Lock()
 
     def latest(self, name: str, state: object) -> Differences:
-        """What was found last of a codex in this state, which is told apart by `==`; nothing where nobody looked."""
+        """The last result for a codex in this state (compared by `==`); no differences before the first comparison."""
         kept = self._kept.get(name)
         return kept.found if kept is not None and kept.state == state else Differences()
 
     def want(self, name: str, state: object) -> None:
-        """Have it compared, unless what is known is young, or something is being compared."""
+        """Start a comparison, unless the last result is recent or a comparison is running."""
         with self._lock:
             kept = self._kept.get(name)
             young = kept is not None and kept.state == state and self._clock() < kept.due

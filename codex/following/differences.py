@@ -1,6 +1,6 @@
-"""How the disk differs from a codex that nobody follows, in numbers of files: nothing is stored, and little is read.
+"""How the disk differs from a codex that is not followed, in numbers of files. Stores nothing.
 
-another size ─▶ differs        stamp as when it was read last ─▶ known        else read, as far as some bytes reach
+another size ─▶ differs        stamp of the last read ─▶ same digest        otherwise read, up to a limit of bytes
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ Held = Mapping[str, tuple[str, int | None]]
 
 @dataclass(frozen=True)
 class Differences:
-    """Numbers of files. `unread`: nobody knows whether these differ."""
+    """Numbers of files. `unread`: files beyond the limit of bytes, which may differ."""
 
     changed: int = 0
     added: int = 0
@@ -29,7 +29,7 @@ class Differences:
     unread: int = 0
 
     def in_words(self) -> str:
-        """'12 files differ, 3 are new, 1 is gone', at least, where some were not read; '' where nothing does."""
+        """'12 files differ, 3 are new, 1 is gone', with 'at least' when files were not read; '' without differences."""
         words = {"differs": "differ", "is new": "are new", "is gone": "are gone"}
         numbers = zip((self.changed, self.added, self.removed), words.items(), strict=True)
         parts = [(number, one if number == 1 else many) for number, (one, many) in numbers if number]
@@ -42,7 +42,7 @@ class Differences:
 
 
 class Unread(Exception):
-    """A file that is not read: too much was already."""
+    """The file is beyond the limit of bytes to read."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Glance:
 def differences(
     held: Held, candidates: Iterable[CandidateFile], digest: Callable[[CandidateFile], str | None]
 ) -> Differences:
-    """Of a tree's files beside those that a codex holds. Passes on what `digest` raises but OSError and Unread."""
+    """Compares a tree's files with those that a codex holds. Passes on what `digest` raises, except OSError and Unread."""
     changed = added = unread = 0
     gone = set(held)
     for one in candidates:
@@ -87,6 +87,6 @@ def differences(
 
 
 def held_in(generation: Generation, log: Iterable[Amendment]) -> Held:
-    """What a generation and its log hold; sizes of what the generation itself has."""
+    """What a generation and its log hold; only files of the generation itself have a size."""
     sizes = {entry.digest: entry.size for entry in generation.entries}
     return {path: (digest, sizes.get(digest)) for path, digest in effective(generation.digests(), tuple(log)).items()}

@@ -1,8 +1,8 @@
 """Watches on chosen folders, one by one, over watchdog's inotify reader: one descriptor and one thread for a codex.
 
-watchdog's own recursive observer cannot be used: it watches ignored folders too (a `node_modules` alone can use up the
-system's limit), passes over folders that the limit refused without a word, and tells its handlers nothing when the
-kernel's queue overflowed. Its reader, one floor below, has none of these faults. Knows nothing of ignore rules.
+watchdog's own recursive observer cannot be used. It watches ignored folders too (a `node_modules` alone can use up the
+system's limit), silently skips folders that the limit refused, and does not report an overflow of the kernel's queue. Its
+inotify reader has none of these faults. Does not know ignore rules.
 """
 
 import errno
@@ -69,10 +69,10 @@ class FolderWatches:
         return len(self._folder_of)
 
     def add(self, folder: Path, only: Collection[str] | None = None) -> None:
-        """Watch the folder itself, not what is below its folders; no error when it is gone. Raises WatchLimit.
+        """Watch the entries of a folder, not those of its subfolders; no error when it is gone. Raises WatchLimit.
 
-        `only` entries of these names are told of, which costs little where many others come and go; a folder that is
-        added without is told of whole, whichever comes first.
+        `only`: names of the entries to report, for a folder in which many others change. A folder that is also added
+        without it is reported whole, in either order.
         """
         path, number = os.fsencode(folder), CallbackId(next(self._numbers))
         try:
@@ -88,7 +88,7 @@ class FolderWatches:
                 raise _translated(error) from error
 
     def close(self) -> None:
-        """No event is told after this."""
+        """No event is reported after this."""
         self._reader.stop()
         self._reader.join()
 

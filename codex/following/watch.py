@@ -1,11 +1,11 @@
-"""Follows the disk: reports in batches that a codex may have changed. What changed is found by comparing, not from events.
+"""Follows the disk: reports in batches that a codex may have changed. A comparison finds the changes, not the events.
 
     events ─▶ drop ignored ones ─▶ gather until quiet ─▶ changed(ChangeBatch)
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
-A watch stays on its folder wherever that is moved: `is_astray` says that the path leads to another one by now, or to none.
-Events can be lost in more ways than can be listed, so everything is compared now and then. Each codex has one thread of its
-own; `changed` is called in it, so batches never overlap.
+A watch stays on its folder when the folder is moved: `is_astray` tells that the path now leads to another folder, or to
+none. Events can be lost in many ways, so everything is compared at intervals. Each codex has its own thread; `changed` is
+called in it, so batches never overlap.
 
 `Gathering` decides when a batch is complete. It is pure: the time is passed in.
 
@@ -61,7 +61,7 @@ class ChangeBatch:
 class _Watched:
     """One root: its tree, the label of its names, and what is watched of git's rules outside the tree.
 
-    `standing`: the folder that it was when watches began.
+    `folder`: the root's folder when the watches were made.
     """
 
     label: str
@@ -73,7 +73,7 @@ class _Watched:
 
 
 class Watcher:
-    """Watches one codex. `changed` is told batches, `notice` what a user should know; neither may raise."""
+    """Watches one codex. `changed` receives batches, `notice` messages for the user; neither may raise."""
 
     def __init__(
         self,
@@ -108,27 +108,27 @@ class Watcher:
         return self._polling
 
     def is_astray(self) -> bool:
-        """Whether what is watched is not what its path leads to now; this watcher is then to be replaced.
+        """Whether the path leads to another folder than the watched one; this watcher must then be replaced.
 
-        A few calls of the kernel for each root: for whoever is about to say that a codex is watched. Where it is polled no
-        watch holds a folder, and file systems are free to number it anew.
+        Costs a few system calls for each root. While it polls, folders are not compared by number: without a watch that
+        holds the folder, a file system may change its number.
         """
         if self._polling:
             return not all(leads_there(root.tree) for root in self._roots)
         return any(not leads_there(root.tree) or folder_at(root.tree) != root.folder for root in self._roots)
 
     def look_again(self) -> None:
-        """Have everything watched and compared anew; from any thread."""
+        """Watch and compare everything again; from any thread."""
         self.happened(Happened("", overflow=True))
 
     def start(self) -> None:
-        """Begin. What changed before is not told: compare once after this returns. Does nothing for a commit's tree."""
+        """Begin. Earlier changes are not reported: compare once after this returns. Does nothing for a commit's tree."""
         if self._roots:
             self._watch_all()
             self._thread.start()
 
     def stop(self) -> None:
-        """End; no batch is told after this returns."""
+        """End; no batch is reported after this returns."""
         with self._news:
             self._stopping = True
             self._news.notify()
@@ -137,7 +137,7 @@ class Watcher:
         self._drop_watches()
 
     def happened(self, event: Happened) -> None:
-        """Take in one event; called by the reader of events, which must not wait for anything."""
+        """Queue one event; called by the reader of events, which must not wait."""
         with self._news:
             self._events.append(event)
             self._news.notify()
@@ -284,7 +284,7 @@ class Watcher:
         self._polling = True
         self._next_compare = self._clock() + self._settings.poll_s
         self._notice(
-            f"{names}: the kernel gave {had} file watches and no more, so changes are looked for every "
+            f"{names}: the kernel has no file watches left after {had}, so the disk is compared every "
             f"{self._settings.poll_s:g} s; raise {limit.sysctl} (sysctl -w {limit.sysctl}=N) and load again"
         )
 
@@ -319,7 +319,7 @@ class Gathering:
             self._paths.clear()
 
     def hold(self, now: float) -> None:
-        """Version control is at work: what it changes is told when it is done."""
+        """Version control is at work: its changes are reported when it has ended."""
         self._held_since = now if self._held_since is None else self._held_since
 
     def release(self, now: float) -> None:
@@ -329,7 +329,7 @@ class Gathering:
             self._first = self._last = now
 
     def due(self) -> float | None:
-        """When the batch can be taken; None when there is nothing to tell."""
+        """When the batch can be taken; None when there is none."""
         if self._first is None:
             return None
         quiet = min(self._last + self._settings.debounce_s, self._first + self._settings.longest_wait_s)

@@ -4,8 +4,8 @@ The path to a root: which entries of which folders decide where it leads, and wh
 
     /srv/app/current ─▶ entries srv · app · current, and current being a link to releases/1: releases · 1
 
-A watch stays on its folder wherever that is moved. So the watches below see nothing of a folder above that is renamed, or
-of a link that is changed. Reads the disk, knows no events.
+A watch stays on its folder when the folder is moved. So the watches below do not report a folder above that is renamed, or
+a link that is changed. Reads the disk, knows no events.
 """
 
 import os
@@ -46,7 +46,7 @@ def is_rule_file(path: str) -> bool:
 
 
 def version_control(tree: DiskTree) -> Path | None:
-    """The folder in which git tells that it is at work and where HEAD is; None outside a repository."""
+    """The folder of git's lock file and of HEAD; None outside a repository."""
     repository = tree.repository()
     try:
         return None if repository is None or tree.files is not None else repository.git_folder()
@@ -75,7 +75,7 @@ class Folder:
 
 
 def folder_at(tree: DiskTree) -> Folder | None:
-    """The folder that stands where the tree's root should; None: there is none, or it cannot be looked at."""
+    """The folder at the path of the tree's root; None when there is none, or it cannot be read."""
     try:
         facts = tree.root.stat()
     except OSError:
@@ -151,7 +151,7 @@ def _ends(tree: DiskTree) -> set[str]:
 
 
 def _target(path: str) -> str | None:
-    """What a link says; None for what is none, or is not there."""
+    """The target of a link; None when the path is no link or does not exist."""
     try:
         return os.readlink(path)  # noqa: PTH115 - a Path would drop its `..` and `.`, and cost more
     except OSError:

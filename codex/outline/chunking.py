@@ -4,9 +4,9 @@ Law: the chunks of a file cover every line exactly once, in order. With lines 0 
 
     [0, a) [a, b) [b, c) … [z, n)        cut at: the start of a definition · the line after its end · a blank line
 
-A range that fits is one chunk. A larger one is cut at the definitions directly inside it, each of which is treated
-alike; small neighbours are joined again. What has no definitions inside is cut at blank lines, at last anywhere.
-Only a single line can make a chunk larger than the limit.
+A range that fits is one chunk. A larger range is cut at the definitions directly inside it, each of which is treated the
+same way; small neighbours are joined again. A range without definitions is cut at blank lines, or else at any line.
+Only a single long line can make a chunk larger than the limit.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def chunk(
 
 
 def _tops(symbols: Sequence[Symbol]) -> list[int]:
-    """Indices of the symbols that stand in no other one."""
+    """Indices of the symbols that no other symbol contains."""
     found: list[int] = []
     covered = 0
     for index, symbol in enumerate(symbols):
@@ -125,13 +125,13 @@ class _Cutter:
         return self.cut(start, stop, _inside(self.symbols, index) if index is not None else [])
 
     def _headed(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """A short head (`class Big:`) with what comes first in it: alone it says nothing."""
+        """Joins a short head (`class Big:`) with its first part: alone it has no content."""
         if len(cuts) > 1 and cuts[0][1] - cuts[0][0] <= _HEAD_LINES and self._fits(cuts[0][0], cuts[1][1]):
             return [(cuts[0][0], cuts[1][1]), *cuts[2:]]
         return cuts
 
     def _joined(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Small neighbours as one; what is blank goes with what stands before it."""
+        """Joins small neighbours; a blank range is joined to the one before it."""
         joined: list[tuple[int, int]] = []
         for start, stop in cuts:
             if joined and self._belong(joined[-1], (start, stop)):
@@ -159,7 +159,7 @@ class _Cutter:
         return sum(map(len, self.text[start:stop])) + stop - start <= self.limits.max_chars
 
     def _windows(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Windows as large as fit, ended after a blank line where one stands in their second half."""
+        """The largest windows that fit, ended after a blank line where their second half has one."""
         cuts: list[tuple[int, int]] = []
         while start < stop:
             end = self._furthest(start, stop)
@@ -197,7 +197,7 @@ def _chunk_of(path: str, text: list[str], symbols: Sequence[Symbol], start: int,
 
 
 def _holder(symbols: Sequence[Symbol], defined: Sequence[Symbol], start: int, stop: int) -> Symbol | None:
-    """The definition that a chunk is known by: the largest that begins in it, else the innermost that it stands in."""
+    """The definition that names a chunk: the largest that begins in it, else the innermost that contains it."""
     if defined:
         return max(defined, key=lambda one: (min(one.end, stop) - one.start, one.end))
     around = [one for one in symbols if one.start <= start + 1 and one.end >= stop]

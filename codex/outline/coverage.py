@@ -1,11 +1,11 @@
-"""How a file stands in the floor: whole, as a skeleton, or whole because it is hot. Pure and deterministic.
+"""The forms of a file in the floor: its skeleton, and the choice of hot files, which are whole. Pure and deterministic.
 
-A skeleton is the signatures and first doc lines of everything, each with its line, so that it can be cited:
+A skeleton has the signatures and first doc lines of all definitions, each with its line number, so that it can be cited:
 
     83 class App(Scaffold): The application object.
     212   def route(self, rule, **options): Registers a view function.
 
-Text without definitions is shown by its first lines. Which floor a codex gets is decided elsewhere.
+A text without definitions is represented by its first lines. The caller decides the codex's coverage.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ _FIRST_LINES = 3  # of a text without headings
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code
 _LEFT_OUT = frozenset({"key", "rule", "element"})  # of data files: their names are their content
 _FUNCTIONS = frozenset({"function", "method"})
-_WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: what questions touched says most about the next one
+_WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: earlier questions predict the next one best
 
 
 def skeleton(document: Document, parsed: Outline | None = None) -> str:
@@ -33,9 +33,9 @@ def skeleton(document: Document, parsed: Outline | None = None) -> str:
 
 
 def _visible(symbols: Iterable[Symbol]) -> Iterator[tuple[Symbol, int]]:
-    """With how deep each stands. Without what is defined inside a function, which nobody can use from elsewhere.
+    """Symbols with their depth. Without definitions inside a function, which other code cannot use.
 
-    What shares a line and its signature, as `int a, b;` does, is shown once.
+    Symbols that share a line and a signature, as in `int a, b;`, are shown once.
     """
     around: list[Symbol] = []
     before = (0, "")
@@ -62,9 +62,9 @@ def _line(symbol: Symbol, depth: int) -> str:
 
 @dataclass(frozen=True)
 class Heat:
-    """What speaks for a file's whole body in the floor. Numbers of any scale, compared among the files alone.
+    """The reasons for a whole body in the floor. Numbers of any scale, compared among the files only.
 
-    `tokens`: what its body costs beyond its skeleton; `churn`: recent commits; `centrality`: share of attention;
+    `tokens`: cost of the body beyond its skeleton; `churn`: recent commits; `centrality`: PageRank in the graph of files;
     `touched`: questions whose answers used it.
     """
 
@@ -76,7 +76,7 @@ class Heat:
 
 
 def hot(files: Sequence[Heat], budget: int) -> tuple[str, ...]:
-    """Paths whose bodies fill `budget` tokens, hottest first; one that does not fit leaves its room to the next."""
+    """Paths whose bodies fit `budget` tokens, hottest first; a file that does not fit is skipped."""
     chosen: list[str] = []
     left = budget
     greatest = tuple(max((each[kind] for each in map(_parts, files)), default=0.0) for kind in range(len(_WEIGHTS)))

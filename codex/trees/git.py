@@ -1,8 +1,8 @@
-"""The few questions the codex asks git, through git's own program: it alone agrees with itself.
+"""The codex's queries of git, through git's own program, because another implementation could differ.
 
-Runs no hooks, no file-system monitor and no credential prompt, and leaves git's ownership check alone: a repository
-that belongs to someone else is refused by git, and the caller falls back to a plain walk. Content filters that the user's
-own repository configures run as they do in any `git status`. Knows nothing of codices.
+Runs no hooks, no file-system monitor and no credential prompt. git's ownership check stays on: git refuses a repository of
+another user, and the caller falls back to a plain walk. Content filters that the user's own repository configures run as
+in any `git status`. Does not know codices.
 """
 
 import os

@@ -3,12 +3,12 @@
 The decision for one file, first match wins:
   1 excluded       an --exclude glob matches
   2 not included   there are --include globs and none matches
-  3 named          the user named this very file: taken, whatever follows says
+  3 named          the user named this very file: loaded, without the rules below
   4 version control's own folders
-  5 secret names   unless the settings say otherwise
-  6 `.loreignore`  says yes or no (a `!` rule also overrules 7)
+  5 secret names   unless the settings allow them
+  6 `.loreignore`  excludes or includes (a `!` rule also overrules 7)
   7 heuristics     vendored trees, lock files, minified copies, formats that are never text
-  8 taken, if it is not too large
+  8 loaded, if it is not too large
 
 Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's business (`codex.trees.walk`).
 """
@@ -312,7 +312,7 @@ def is_lock_file(name: str) -> bool:
 
 
 def is_minified(name: str) -> bool:
-    """Whether the name says that the file was squeezed or bundled by a tool."""
+    """Whether the name is that of a minified or bundled file."""
     return _MINIFIED.search(name) is not None
 
 

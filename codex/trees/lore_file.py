@@ -1,13 +1,13 @@
-"""`.lore.toml` at a codex's root: what a codebase says about how it wants to be loaded.
+"""`.lore.toml` at a codex's root: a codebase's own settings for its load.
 
-    tier = "skeleton+hot"            # instead of the tier that would be chosen
+    tier = "skeleton+hot"            # instead of the coverage that would be chosen
     include = ["*.py"]               # as --include and --exclude, and added to them
     exclude = ["tests/data/"]
     overhead = 0.25                  # shares of the window …
     skeleton_window = 16000          # … and sizes in tokens, as the program's own settings name them
 
-It comes with the code, so it is not trusted: at most 64 KiB, no link, numbers within ranges, unknown keys refused. It can
-only say what is loaded and how large, never read or run anything. What its numbers mean is the caller's business.
+It comes with the code, so it is not trusted: at most 64 KiB, no link, numbers within ranges, unknown keys refused. It sets
+only which files are loaded and how much of them; it never reads or runs anything. The caller interprets its numbers.
 """
 
 import difflib
@@ -35,7 +35,7 @@ _DEEP = re.compile(rb"(?<![\w\"'-])(?:[\w\"'-]+[ \t]*\.[ \t]*){64}")
 
 @dataclass(frozen=True)
 class LoreFile:
-    """What the file says; what it does not mention is None, empty, or not in `numbers` (shares and sizes by key)."""
+    """The file's values; a key that it lacks is None, empty, or not in `numbers` (shares and sizes by key)."""
 
     tier: str | None = None
     include: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Opens the tree of what was named to be loaded: a folder, a commit, or several of them under one name.
+"""Opens the tree of a source: a folder, a commit, or several of them under one name.
 
-URLs are read through mirrors in the data folder. The files of a commit are read from git's own store and nothing is checked
-out: no filter or hook of a foreign repository runs, and the files cannot change under the reader.
+URLs are read through mirrors in the data folder. The files of a commit are read from git's object store and never checked
+out: no filter or hook of a foreign repository runs, and the files cannot change during the load.
 """
 
 import hashlib
@@ -24,13 +24,12 @@ from codex.trees.walk import DiskTree
 
 
 class MultiRootTree:
-    """One tree alone is passed through unchanged. Each comes with the label that leads its files' names, '' for none."""
+    """Several trees as one. Each has the label that its files' names begin with, '' for none."""
 
     def __init__(self, trees: Sequence[tuple[str, FileTree]]) -> None:
         self.trees = tuple(trees)
-        self._alone = (
-            trees[0][1] if len(trees) == 1 and not trees[0][0] else None
-        )  # 100,000 names need no second writing
+        # A single tree without a label is passed through: its 100,000 names need not be written again.
+        self._alone = trees[0][1] if len(trees) == 1 and not trees[0][0] else None
 
     def scan(self, cancelled: Cancelled = never) -> Scan:
         if self._alone is not None:
@@ -90,7 +89,7 @@ class History:
 
 
 def histories_of(source: CodexSource, clones: Path) -> list[History]:
-    """Of every root; nothing is fetched, a clone is taken as it is."""
+    """Of every root. Fetches nothing: a clone is used as it is."""
     return [
         History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
         for root in source.roots
@@ -98,7 +97,7 @@ def histories_of(source: CodexSource, clones: Path) -> list[History]:
 
 
 def lore_file_of(source: CodexSource, clones: Path) -> LoreFile:
-    """What the source's first folder or repository says about itself; no URL is asked again. Raises SourceError."""
+    """The `.lore.toml` of the source's first folder or repository; fetches nothing. Raises SourceError."""
     for root in source.roots:
         if root.url is not None:
             return _committed_lore_file(_repository(root, clones), root.revision)

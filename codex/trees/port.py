@@ -1,4 +1,4 @@
-"""The port between where files lie and the load that reads them: a tree is scanned, then read file by file.
+"""The port between the places of files and the load that reads them: a tree is scanned, then read file by file.
 
 Two trees implement it: `codex.trees.walk.DiskTree` (folders on disk) and `codex.trees.opening.RevisionTree` (a commit in a
 git repository); several of them under one name are a `codex.trees.opening.MultiRootTree`.

@@ -1,9 +1,9 @@
-"""What a file is for: source, test, prose, vendored, generated, or a build's output.
+"""The role of a file: source, test, prose, vendored, generated, or a build's output.
 
-`role_of` reads the path alone. `is_generated` reads the comments of a text's first lines, where generators say that a
-program wrote it: Go's convention (`Code generated … DO NOT EDIT.`), `@generated`, and the sentences of protocol buffers,
-Thrift, Cython, SWIG, OpenAPI and parser generators. Only a sentence about this very file counts, at the beginning of its
-line: a generator's own source speaks of what it writes, and is written by hand.
+`role_of` reads the path only. `is_generated` reads the comments of a text's first lines for the marks of generators: Go's
+convention (`Code generated … DO NOT EDIT.`), `@generated`, and the sentences of protocol buffers, Thrift, Cython, SWIG,
+OpenAPI and parser generators. Only a sentence about the file itself counts, at the beginning of its line: the source of a
+generator contains such sentences elsewhere, and is written by hand.
 """
 
 import re
@@ -72,7 +72,7 @@ ROLE_SHARES = {
     FileRole.SOURCE: 1.0,
     FileRole.PROSE: 0.9,
     FileRole.TEST: 0.8,
-    FileRole.BUILT: 0.6,  # by the name of a folder alone: a weaker sign than what a file says itself
+    FileRole.BUILT: 0.6,  # by the name of a folder only: a weaker sign than the file's own comments
     FileRole.GENERATED: 0.4,
     FileRole.VENDORED: 0.3,
 }
@@ -95,13 +95,13 @@ def role_of(path: str) -> FileRole:
 
 
 def share_of(path: str, *, generated: bool = False) -> float:
-    """What a file counts beside a source file of equal merit; `generated`: it says so itself, whatever its path."""
+    """The weight of a file relative to a source file of equal score; `generated`: by its comments, whatever its path."""
     share = ROLE_SHARES[role_of(path)]
     return min(share, ROLE_SHARES[FileRole.GENERATED]) if generated else share
 
 
 def is_generated(text: str, *, prose: bool = False) -> bool:
-    """Whether the comments at a text's beginning say so. In `prose` only comments that are not shown count."""
+    """Whether the comments at a text's beginning mark it as generated. In `prose` only hidden comments count."""
     made = ordered = False
     for line in _comments(text[:_HEAD_CHARS], prose):
         rest = line[_end_of(_LEADS.match(line)) :]
@@ -113,7 +113,7 @@ def is_generated(text: str, *, prose: bool = False) -> bool:
 
 
 def says_generated(document: Document) -> bool:
-    """Whether a document says so; in prose, which may speak of generators, only where it is not shown."""
+    """Whether a document is marked as generated; in prose, which may describe generators, only in hidden comments."""
     return is_generated(document.text, prose=role_of(document.path) is FileRole.PROSE)
 
 
@@ -138,7 +138,7 @@ def _is_built(folders: tuple[str, ...]) -> bool:
 
 
 def _comments(head: str, prose: bool) -> Iterator[str]:
-    """What the comments say, line by line, until a few lines of code have come."""
+    """The text of the comments, line by line, up to the first few lines of code."""
     closing, code = "", 0
     for line in map(str.strip, head.split("\n")):
         sign = _end_of(_SIGNS.match(line))

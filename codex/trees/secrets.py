@@ -1,12 +1,12 @@
-"""Finds private keys, tokens and passwords in a file's bytes, so that they do not end up in a prompt.
+"""Finds private keys, tokens and passwords in a file's bytes, so that they are not put into a prompt.
 
-The formats are those of Kingfisher's catalog (MongoDB, Apache-2.0), which its maintainers keep up with the issuers'; of it
-only the rules that it calls sure. `secret_rules.yml` adds the few that the catalog lacks. There is no rule for bare
-passwords or high entropy: those find more test data than secrets.
+The rules are those of Kingfisher's catalog (MongoDB, Apache-2.0) with high confidence; its maintainers follow the formats
+of the issuers. `secret_rules.yml` adds the few that the catalog lacks. There is no rule for bare passwords or high entropy:
+those find more test data than secrets.
 
-All rules are one automaton (Vectorscan): time grows with the text alone, and the interpreter's lock is not held. It is
-compiled once a machine, about four seconds, and kept in the user's cache. Only the scanner of that library is used: it
-opens no connection, and nothing found is ever tried out.
+All rules are one automaton (Vectorscan): the time grows with the text only, and the interpreter's lock is released. It is
+compiled once on a machine, in about four seconds, and kept in the user's cache. Only the scanner of that library is used:
+it opens no connection, and no secret is tried out.
 """
 
 import re
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from kingfisher_sdk import Scanner
 
 _OWN = Path(__file__).with_name("secret_rules.yml")
-# Values that say themselves that they are examples; the last is how the best-known sample of a JSON web token goes on.
+# Values that are marked as examples; the last is the continuation of the best-known sample of a JSON web token.
 _EXAMPLE = re.compile(r"EXAMPLE|example|XXXX|xxxx|0000000000|1234567890|abcdefghij|\.eyJzdWIiOiIxMjM0NTY3ODkw")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What kind of secret stands at which line (from 1). The secret itself is never carried along."""
+    """The kind of a secret and its line (from 1), without the secret itself."""
 
     kind: str
     line: int

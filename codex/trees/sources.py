@@ -1,10 +1,10 @@
-"""What a user names to be loaded: a folder, single files, several roots, a git revision. Opens nothing (`opening.py`).
+"""The sources that a user can load: a folder, single files, several roots, a git revision. Opens nothing (`opening.py`).
 
     lore load .                      one root        src/a.py
     lore load src docs notes.md      several         src/a.py   docs/b.md   home/notes.md
     lore load https://…/x.git#v1.2   a revision      src/a.py   (through a mirror in the data folder)
 
-Roots of one codex are told apart by a label, the last part of their path, which leads their files' names.
+With several roots the names of files begin with their root's label, the last part of its path.
 """
 
 import os
@@ -137,7 +137,7 @@ def resolve(request: LoadSpec, folder: Path) -> CodexSource:
 
 
 def is_url(source: str) -> bool:
-    """Whether git fetches it; all else is a path. The command line tells them apart by the same rule (`wire/places.py`)."""
+    """Whether git fetches it; anything else is a path. The command line uses the same rule (`wire/places.py`)."""
     return _URL.match(source) is not None
 
 

@@ -1,11 +1,10 @@
-"""A folder on disk as a tree: which files there are, and their bytes.
+"""A folder on disk as a tree: its files, and their bytes.
 
-Inside a git working tree git itself lists the files (`.gitignore` in all its corners, submodules and nested
-repositories one by one); elsewhere a plain walk applies `.gitignore` files by dulwich's rules. `codex.trees.ignore` decides
-on top of both.
+Inside a git working tree git itself lists the files (by all rules of `.gitignore`; submodules and nested repositories one
+by one). Elsewhere a plain walk applies `.gitignore` files by dulwich's rules. `codex.trees.ignore` then decides for each.
 
-No symbolic link is ever followed: what it points to inside the root is loaded where it lies, and what lies outside is
-none of the codex's business. So loops cannot occur, and only plain files are ever opened.
+Symbolic links are not followed: a target inside the root is loaded at its own path, and a target outside does not belong to
+the codex. So loops cannot occur, and only plain files are opened.
 """
 
 import os
@@ -128,7 +127,7 @@ class DiskTree:
         self._repositories.clear()
 
     def repository(self, folder: str = "") -> Git | None:
-        """Git for the root or a folder below it; None where git has no say: not installed, no repository, ignored."""
+        """Git for the root or a folder below it; None without git, outside a repository, or when ignored."""
         if folder not in self._repositories:
             found = Git(self.root / folder)
             usable = self._with_git and found.is_work_tree() and not found.is_hidden()
@@ -241,7 +240,7 @@ class DiskTree:
             os.close(handle)
 
     def _insist_on_plain_file_inside(self, handle: int, facts: os.stat_result) -> None:
-        """A folder may have been replaced by a link since the scan; the kernel says what was really opened."""
+        """Refuses a folder that was replaced by a link since the scan: checks the path that the kernel has opened."""
         opened = str(Path(f"/proc/self/fd/{handle}").readlink())
         if not stat.S_ISREG(facts.st_mode) or not opened.startswith(f"{self.root}/".replace("//", "/")):
             raise PermissionError(f"{opened} is not a plain file inside {self.root}")

@@ -15,7 +15,7 @@ def nothing_is_kept(remembered: SqliteBytesCache, caplog: pytest.LogCaptureFixtu
         for _ in range(3):
             remembered.put([("a", b"1")])
             assert remembered.get("a") is None
-    assert [record.getMessage().startswith("done without: ") for record in caplog.records] == [True]
+    assert [record.getMessage().startswith("continues without a cache: ") for record in caplog.records] == [True]
 
 
 def test_a_folder_in_the_files_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
