@@ -69,9 +69,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
     filling = meaning.filling
     disk = disk_of(settings, paths, archive, filling)
-    voice, loads, registry = AwaitedModel(), Loads(), discover()
+    model_ready, loads, registry = AwaitedModel(), Loads(), discover()
     floors = Floors(host.client)
-    shelf = codices_of(settings, paths, host, disk, voice, floors, loads, ArchiveIndexer(archive).chunks)
+    shelf = codices_of(settings, paths, host, disk, model_ready, floors, loads, ArchiveIndexer(archive).chunks)
     watching = CodexWatchers(disk.library, disk.library.settings.watch, shelf.changed, on=settings.codex.watch)
     tending = ArchiveUpkeep(disk.library, archive, shelf.disk, filling.wanted)
     gauge = FreshnessGauge(shelf, loads, tending, watching)
@@ -82,9 +82,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     def answerer() -> "Answerer":
         from orchestrator.answering.agent import Answerer, SearchArchive
 
-        return Answerer(SearchArchive(searcher, VoiceCounter(voice)))
+        return Answerer(SearchArchive(searcher, ModelTokenCounter(model_ready)))
 
-    answers = answers_of(settings, host, disk, shelf, gauge, searcher, answerer, voice)
+    answers = answers_of(settings, host, disk, shelf, gauge, searcher, answerer, model_ready)
     service = Operations(
         answers=answers,
         about=about_of(paths, host, registry, shelf),
@@ -97,7 +97,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         tending=tending,
         gauge=gauge,
         meaning=meaning,
-        voice=voice,
+        model_ready=model_ready,
         exchange=exchange,
     )
 
@@ -113,8 +113,8 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         meaning=meaning,
         library=disk.library,
         session_store=disk.sessions,
-        voice=voice,
-        speak=lambda: voice_of(host, disk, registry, answerer),
+        model_ready=model_ready,
+        make_chat_model=lambda: chat_model_of(host, disk, registry, answerer),
         libraries=answerer,
         closing=(disk.tokens.close, disk.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
@@ -128,17 +128,17 @@ def codices_of(
     paths: Paths,
     host: Host,
     disk: Disk,
-    voice: AwaitedModel,
+    model_ready: AwaitedModel,
     floors: Floors,
     loads: Loads,
     chunks: Callable[[str], int],
 ) -> Codices:
     builder = CodexBuilder(
-        disk.library, voice.now, parts.tier(settings), time.monotonic, disk.outlines, disk.ledger, chunks
+        disk.library, model_ready.now, parts.tier(settings), time.monotonic, disk.outlines, disk.ledger, chunks
     )
 
     def model() -> LoadedModel:
-        loaded = voice.now()
+        loaded = model_ready.now()
         return loaded.info.fingerprint, loaded.tools
 
     return Codices(
@@ -180,7 +180,7 @@ def answers_of(
     gauge: FreshnessGauge,
     searcher: ArchiveSearch,
     answerer: Callable[[], "Answerer"],
-    voice: AwaitedModel,
+    model_ready: AwaitedModel,
 ) -> Answers:
     model, machine, conversations = host.model, host.machine, Conversations()
     preparing = Preparer(
@@ -201,7 +201,7 @@ def answers_of(
         host.client,
         inference,
         ConversationStore(disk.sessions, conversations),
-        voice,
+        model_ready,
         model.setting,
         model.notice,
         gauge.outdated,
@@ -222,7 +222,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, shelf: Codices) -> Ab
     )
 
 
-def voice_of(host: Host, disk: Disk, registry: Registry, answerer: Callable[[], "Answerer"]) -> ChatModel:
+def chat_model_of(host: Host, disk: Disk, registry: Registry, answerer: Callable[[], "Answerer"]) -> ChatModel:
     """Once the model is loaded; a built-in one calls no tools."""
     info = host.client.info
     assert info is not None
@@ -243,11 +243,11 @@ def joined(*words: Callable[[str], str]) -> Callable[[str], str]:
     return lambda name: "; ".join(filter(None, (one(name) for one in words)))
 
 
-class VoiceCounter:
-    """Counts with the voice that there is when somebody counts."""
+class ModelTokenCounter:
+    """Counts tokens with the chat model; waits until it is ready."""
 
-    def __init__(self, voice: AwaitedModel) -> None:
-        self._voice = voice
+    def __init__(self, model_ready: AwaitedModel) -> None:
+        self._model_ready = model_ready
 
     async def count(self, texts: Sequence[str]) -> list[int]:
-        return await (await self._voice()).tokens.count(texts)
+        return await (await self._model_ready()).tokens.count(texts)

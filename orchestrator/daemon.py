@@ -121,7 +121,7 @@ async def tell_ready(program: "Program", notifier: Notifier) -> None:
     """systemd hears READY when an answer can be given, or when it is known that none will be; a person hears it too."""
     from orchestrator.model.chat_model import arriving, why_waiting
 
-    async for percent in arriving(program.voice(), program.client):
+    async for percent in arriving(program.model_ready(), program.client):
         notifier.status(why_waiting(program.client))
         if percent:  # it moves: systemd need not think that it hangs
             notifier.starting()

@@ -40,7 +40,7 @@ OURSELVES = Principal(os.geteuid(), os.getegid(), os.getpid(), scopes=frozenset(
 
 
 class AwaitedModel:
-    """The voice that everybody waits for: a future that is done when the model is first ready, or is given up."""
+    """The chat model that everybody waits for: a future that is done when the model is first ready, or is given up."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[ChatModel] | None = None
@@ -50,9 +50,9 @@ class AwaitedModel:
             self._future = asyncio.get_running_loop().create_future()
         return self._future
 
-    def succeed(self, voice: ChatModel) -> None:
+    def succeed(self, chat_model: ChatModel) -> None:
         if not self().done():
-            self().set_result(voice)
+            self().set_result(chat_model)
 
     def now(self) -> ChatModel:
         """Raises NotReady before it is loaded."""
@@ -80,8 +80,8 @@ class Program:
     meaning: Meaning
     library: Library
     session_store: SessionStore
-    voice: AwaitedModel
-    speak: Callable[[], ChatModel]
+    model_ready: AwaitedModel
+    make_chat_model: Callable[[], ChatModel]
     libraries: Callable[[], object]  # imports what the first question needs; it may run in a thread
     closing: Sequence[Callable[[], None]] = ()
     waking: "WakeProgress" = field(default_factory=lambda: WakeProgress())
@@ -91,7 +91,7 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        self.voice()
+        self.model_ready()
         await self.machine.start()
         self.client.start()
         self.meaning.bridge.open()
@@ -134,23 +134,23 @@ class Program:
         except Exception as fault:  # whatever it is, nobody may wait for ever for a model that is there
             log.critical("the start failed", exc_info=True)
             why = f"the start failed ({type(fault).__name__}: {fault})"
-            self.voice.fail(EngineFailed(why, "see the daemon's log, then start it again"))
+            self.model_ready.fail(EngineFailed(why, "see the daemon's log, then start it again"))
         finally:
             self.waking.end()
 
     async def _woken(self, libraries: "asyncio.Task[None]") -> None:
-        """Once the model is ready: its voice, its real costs, and everything that was loaded before."""
+        """Once the model is ready: its real costs, the chat model, and everything that was loaded before."""
         try:
             info = await self.client.ensure_ready()
         except EngineUnavailable as error:
             log.error("the model cannot be used: %s", error)
-            self.voice.fail(
+            self.model_ready.fail(
                 EngineFailed(f"the model cannot be used: {error}", "see `lore doctor`, or choose another with --model")
             )
             return
         await libraries
         await self.machine.loaded(info)
-        self.voice.succeed(self.speak())
+        self.model_ready.succeed(self.make_chat_model())
         await self.shelf.wake(self.waking.at)
 
     async def _import_libraries(self) -> None:
@@ -181,7 +181,7 @@ class Operations:
     tending: ArchiveUpkeep
     gauge: FreshnessGauge
     meaning: Meaning
-    voice: AwaitedModel
+    model_ready: AwaitedModel
     exchange: Callable[[str], AsyncIterator[Report]]
     silenced: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -205,7 +205,7 @@ class Operations:
 
     @property
     def _loading(self) -> CodexLoader:
-        return CodexLoader(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.voice)
+        return CodexLoader(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.model_ready)
 
     async def cancel_load(self, principal: Principal, name: str) -> Report:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
@@ -241,7 +241,7 @@ class Operations:
             codex = await asyncio.to_thread(self.shelf.library.codex, name)
         if codex.newest is None:
             raise refusal(codex, self.shelf.loads.far(name))
-        await asyncio.shield(self.voice())
+        await asyncio.shield(self.model_ready())
         seen = self.shelf.seen(name)  # one that waits for its new generation is told as it is
         return self.codex_report(seen or await self.shelf.standing(name))
 
@@ -324,10 +324,10 @@ class Operations:
         return self.about.events(self.silenced)
 
     async def ready(self) -> tuple[bool, str]:
-        voice = self.voice()
-        if not voice.done():
+        ready = self.model_ready()
+        if not ready.done():
             return False, why_waiting(self.client)
-        error = voice.exception()
+        error = ready.exception()
         if error is not None:
             return False, str(error)
         # What is known of the model outlives a child; an answer needs one that runs.

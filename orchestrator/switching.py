@@ -130,10 +130,10 @@ class ModelSwitch:
         finally:
             self._gate.open()
         assert self._program is not None
-        voice = self._program.voice()
-        async for percent in arriving(voice, self._program.client):
+        ready = self._program.model_ready()
+        async for percent in arriving(ready, self._program.client):
             tell(percent)
-        fault = voice.exception()
+        fault = ready.exception()
         return "" if fault is None else str(fault)
 
     async def _back(self, settings: Settings, why: str, steps: "SwitchSteps") -> None:

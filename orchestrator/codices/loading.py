@@ -44,7 +44,7 @@ class CodexLoader:
     watching: CodexWatchers
     tending: ArchiveUpkeep
     gauge: FreshnessGauge
-    voice: Callable[[], "asyncio.Future[ChatModel]"]
+    model_ready: Callable[[], "asyncio.Future[ChatModel]"]
 
     async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
@@ -54,7 +54,7 @@ class CodexLoader:
         with translated():
             name = await asyncio.to_thread(self.shelf.library.name_of, wanted)
         if request.dry_run:
-            if not self.voice().done():
+            if not self.model_ready().done():
                 yield progress_event(progress_at("model", int(WHOLE * self.client.loaded), WHOLE, 0.0))
             yield await self._survey(wanted)
             return
@@ -131,9 +131,9 @@ class CodexLoader:
         return self.shelf.seen(name) or standing
 
     async def _spoken(self, tell: "LoadReporter") -> None:
-        async for percent in arriving(self.voice(), self.client):
+        async for percent in arriving(self.model_ready(), self.client):
             tell(progress_at("model", percent, WHOLE, 0.0))
-        await asyncio.shield(self.voice())
+        await asyncio.shield(self.model_ready())
 
     async def _floor_stands(self, name: str, tell: "LoadReporter") -> None:
         began = time.monotonic()
@@ -179,11 +179,11 @@ class CodexLoader:
     async def _survey(self, wanted: LoadSpec) -> LoadEvent:
         with translated():
             found = await asyncio.to_thread(self.shelf.library.survey, wanted)
-        voice = await asyncio.shield(self.voice())
+        chat_model = await asyncio.shield(self.model_ready())
         room = self.machine.room(0)
         map_tokens = share(room.window, SHIPPED.map_share)
         sizes = await asyncio.to_thread(
-            surveyed, found.sample, found.files, found.bytes, voice.count_in_thread, map_tokens
+            surveyed, found.sample, found.files, found.bytes, chat_model.count_in_thread, map_tokens
         )
         decision = decide_coverage(sizes, room)
         info = self.client.info

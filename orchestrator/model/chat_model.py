@@ -112,18 +112,19 @@ LOOK_SECONDS = 0.5  # as often as the engine tells
 
 
 def why_waiting(client: EngineClient) -> str:
-    """In words; also for the moment between a loaded model and its voice."""
+    """In words; also between the moment when the model is loaded and the one when its `ChatModel` is made."""
     return client.reason or "the model is loading"
 
 
 async def arriving(
-    voice: "asyncio.Future[Any]", client: EngineClient, until: float | None = None
+    ready: "asyncio.Future[Any]", client: EngineClient, until: float | None = None
 ) -> AsyncIterator[int]:
-    """How many percent of it are loaded, at once and whenever they or the reason change, until its voice is there, or it
-    is known that there is none; no longer than `until`, a moment of the event loop's clock."""
-    clock, told = asyncio.get_running_loop().time, (-1, "")
-    while not voice.done() and (until is None or clock() < until):
-        if (now := (int(WHOLE * client.loaded), client.reason)) != told:
-            told = now
+    """Yields how many percent of the model are loaded: at once and whenever they or the reason change.
+
+    Ends when `ready` is done, with or without a model, and at `until`, a moment of the event loop's clock."""
+    clock, yielded = asyncio.get_running_loop().time, (-1, "")
+    while not ready.done() and (until is None or clock() < until):
+        if (now := (int(WHOLE * client.loaded), client.reason)) != yielded:
+            yielded = now
             yield now[0]
-        await asyncio.wait([voice], timeout=LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock()))
+        await asyncio.wait([ready], timeout=LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock()))

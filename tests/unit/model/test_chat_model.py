@@ -25,45 +25,45 @@ def client(loaded: float = 0.0, reason: str = "") -> Any:
 
 
 async def test_each_percent_is_told_once_until_the_model_speaks() -> None:
-    voice, engine, told = asyncio.get_running_loop().create_future(), client(), []
+    ready, engine, told = asyncio.get_running_loop().create_future(), client(), []
     steps = iter((0.1, 0.109, 0.43))
     with anyio.fail_after(SOON):
-        async for percent in arriving(voice, engine):
+        async for percent in arriving(ready, engine):
             told.append(percent)
             engine.loaded = next(steps, 0.43)
             if percent == 43:
-                voice.set_result("the voice")
+                ready.set_result("the chat model")
             elif percent == 10:
                 asyncio.get_running_loop().call_later(0.01, setattr, engine, "loaded", 0.43)
     assert told == [0, 10, 43]
 
 
 async def test_a_model_that_speaks_or_cannot_is_not_waited_for() -> None:
-    voice = asyncio.get_running_loop().create_future()
-    voice.set_exception(ValueError("no model"))
-    assert [percent async for percent in arriving(voice, client())] == []
-    voice.exception()
+    ready = asyncio.get_running_loop().create_future()
+    ready.set_exception(ValueError("no model"))
+    assert [percent async for percent in arriving(ready, client())] == []
+    ready.exception()
 
 
 async def test_another_reason_is_told_too() -> None:
-    voice, engine, told = asyncio.get_running_loop().create_future(), client(reason="the model is loading"), []
+    ready, engine, told = asyncio.get_running_loop().create_future(), client(reason="the model is loading"), []
     with anyio.fail_after(SOON):
-        async for percent in arriving(voice, engine):
+        async for percent in arriving(ready, engine):
             told.append((percent, engine.reason))
             if len(told) == 2:
-                voice.set_result("the voice")
+                ready.set_result("the chat model")
             asyncio.get_running_loop().call_soon(setattr, engine, "reason", "it cannot be started now")
     assert told == [(0, "the model is loading"), (0, "it cannot be started now")]
 
 
 async def test_nobody_waits_beyond_their_own_time_and_they_are_told_what_was_lacking_then() -> None:
-    voice, engine = asyncio.get_running_loop().create_future(), client(0.43, "the model is loading, 43 %")
+    ready, engine = asyncio.get_running_loop().create_future(), client(0.43, "the model is loading, 43 %")
     clock = asyncio.get_running_loop().time
     with anyio.fail_after(SOON):
-        assert [percent async for percent in arriving(voice, engine, clock() + 0.01)] == [43]
+        assert [percent async for percent in arriving(ready, engine, clock() + 0.01)] == [43]
         engine.reason = "the engine's process cannot be started now"
         with pytest.raises(NotReady, match="not ready in time: the engine's process cannot be started now"):
-            await within(clock() - loop_time(0.0), voice, lambda: why_waiting(engine))
+            await within(clock() - loop_time(0.0), ready, lambda: why_waiting(engine))
 
 
 async def test_a_question_that_no_engine_takes_in_time_is_told_why() -> None:

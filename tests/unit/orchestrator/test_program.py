@@ -28,7 +28,7 @@ class Card:
         return SensorSnapshot(now, (gpu(0, 24 * GIB, 20 * GIB),), HostSensor().read(own_pids, now))
 
 
-def program(speak: Any) -> Program:
+def program(make_chat_model: Any) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
     meaning: Any = SimpleNamespace(
@@ -39,21 +39,21 @@ def program(speak: Any) -> Program:
     return Program(
         service=service, client=EngineClient(EngineSpec("fake")),
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan())), shelf=none, watching=none, tending=none,
-        meaning=meaning, library=library, session_store=none, voice=AwaitedModel(), speak=speak,
+        meaning=meaning, library=library, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
         libraries=lambda: None,
     )  # fmt: skip
 
 
 async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> None:
-    def speak() -> Any:
+    def make_chat_model() -> Any:
         raise ValueError("a fault of ours")
 
-    started = program(speak)
+    started = program(make_chat_model)
     with anyio.fail_after(SOON):
         await started.start()
         with pytest.raises(EngineFailed, match="a fault of ours"):
-            await started.voice()
+            await started.model_ready()
         await started.waking.follow(lambda done, total: None)
-    assert started.voice().done()
+    assert started.model_ready().done()
     await started.machine.stop()
     await started.client.stop()

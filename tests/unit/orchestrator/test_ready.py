@@ -16,6 +16,6 @@ async def test_it_is_ready_while_the_engine_s_process_is_and_not_while_it_cannot
     spoken = asyncio.get_running_loop().create_future()
     spoken.set_result(object())
     client = SimpleNamespace(state=state, info=object(), reason="no process to spare")
-    ready, why = await Operations.ready(SimpleNamespace(voice=lambda: spoken, client=client))
+    ready, why = await Operations.ready(SimpleNamespace(model_ready=lambda: spoken, client=client))
     assert ready == (state is ChildState.READY)
     assert why == "no process to spare"
