@@ -205,7 +205,9 @@ class Operations:
 
     @property
     def _loading(self) -> CodexLoader:
-        return CodexLoader(self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.model_ready)
+        return CodexLoader(
+            self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.model_ready
+        )
 
     async def cancel_load(self, principal: Principal, name: str) -> Report:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""

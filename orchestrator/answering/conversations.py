@@ -92,7 +92,7 @@ def _beside(turn: TurnView) -> str:
 
 
 def codex_of(conversation: Conversation, codex_state: CodexState | None) -> CodexView | None:
-    """A running conversation keeps the generation that it began with, while that still stands; a new one has the newest."""
+    """A conversation keeps its generation and coverage while they are resident; a new conversation has the newest."""
     if codex_state is None:
         return None
     kept = conversation.codex
@@ -100,23 +100,25 @@ def codex_of(conversation: Conversation, codex_state: CodexState | None) -> Code
     return kept if same else codex_state.view
 
 
-def news_for(conversation: Conversation, codex_state: CodexState | None) -> tuple[AmendmentView, ...]:
-    """What changed in the codex since this conversation was told last; a new one has it all in its Codex block."""
+def pending_amendments(conversation: Conversation, codex_state: CodexState | None) -> tuple[AmendmentView, ...]:
+    """The codex's amendments that this conversation has no report of; a new conversation has all in its Codex block."""
     if codex_state is None or codex_of(conversation, codex_state) is codex_state.view:
         return ()
-    told = max((one.number for one in told_amendments(conversation)), default=0)
-    return tuple(one for one in codex_state.view.amendments if one.number > told)
+    reported = max((one.number for one in reported_amendments(conversation)), default=0)
+    return tuple(one for one in codex_state.view.amendments if one.number > reported)
 
 
-def told_anew(conversation: Conversation, codex_state: CodexState | None) -> StateView:
-    """The conversation's State. Where it moves to another generation, or is taken up again, its Codex block tells all that
-    changed: what earlier turns were told of is older, and would be read as replacing what stands there now."""
+def state_without_reported(conversation: Conversation, codex_state: CodexState | None) -> StateView:
+    """The conversation's State, without the amendments of earlier turns where its Codex block has all of them.
+
+    That is so when it moves to another generation and when it is resumed. The older amendments would be read as replacing
+    the newer text in the Codex block."""
     state, view = conversation.state, codex_of(conversation, codex_state)
     if view is conversation.codex or not any(turn.amendments for turn in state.turns):
         return state
     return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})
 
 
-def told_amendments(conversation: Conversation) -> list[AmendmentView]:
+def reported_amendments(conversation: Conversation) -> list[AmendmentView]:
     view = conversation.codex.amendments if conversation.codex else ()
     return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]

@@ -1,8 +1,8 @@
 """Where an answer's own words stand in what it was shown, and whether the places that it cites exist. Pure.
 
-An answer that quotes is given the place of its quote, also when it names none: the model need not count lines. A place that
-it names is checked against all that stood in its prompt: the codex in its tier, its amendments, evidence, attachments, what
-tools found, and the places that the user named.
+An answer that quotes gets the place of its quote, also when it names none: the model need not count lines. A place that it
+names is checked against everything that its prompt held: the codex's block, its amendments, evidence, attachments, results
+of tools, and the places that the user named.
 """
 
 from collections import defaultdict

@@ -20,11 +20,11 @@ from orchestrator.answering.conversations import (
     Conversations,
     codex_of,
     key_of,
-    news_for,
+    pending_amendments,
     session_key,
     state_of_messages,
     state_of_session,
-    told_anew,
+    state_without_reported,
 )
 from orchestrator.answering.selection import Passage, Pointed, pointed, pointing
 from orchestrator.answering.sessions import Session, SessionStore
@@ -202,8 +202,8 @@ class Preparer:
         renewal = renewed(conversation.environment, now)
         given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
-        state = told_anew(conversation, codex_state).model_copy(
-            update={"attachments": attachments, "amendments": news_for(conversation, codex_state)}
+        state = state_without_reported(conversation, codex_state).model_copy(
+            update={"attachments": attachments, "amendments": pending_amendments(conversation, codex_state)}
         )
         turn = TurnContext(
             identity=identity,
@@ -326,11 +326,11 @@ def sampling_of(ask: Ask, greedy: bool) -> Sampling:
 
 def refuse_other_floor(decision: Decision) -> None:
     """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
-    if decision.needs_tier is not None:
+    if decision.needs_coverage is not None:
         raise InvalidRequest(
-            f"{decision.strategy} needs the tier {coverages_of(decision.strategy)}, and this codex stands in another",
-            "ask without --strategy, or load it in that tier first: "
-            f"lore load PATH --tier {decision.needs_tier} ({decision.cost})",
+            f"{decision.strategy} needs the coverage {coverages_of(decision.strategy)}, and this codex has another",
+            "ask without --strategy, or load it with that coverage first: "
+            f"lore load PATH --tier {decision.needs_coverage} ({decision.cost})",
         )
 
 
@@ -341,7 +341,7 @@ def refuse_blind(prepared: PreparedQuestion) -> None:
     searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
     if (
         codex_state is None
-        or codex_state.decision.tier is Coverage.FULL
+        or codex_state.decision.coverage is Coverage.FULL
         or told
         or not searched
         or prepared.gathered.found
@@ -349,6 +349,6 @@ def refuse_blind(prepared: PreparedQuestion) -> None:
         return
     raise NotFound(
         f"nothing in {codex_state.name} answers to this question, "
-        f"and only its {codex_state.decision.tier} stands in the prefix",
+        f"and only its {codex_state.decision.coverage} stands in the prefix",
         "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
     )

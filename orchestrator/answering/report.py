@@ -56,7 +56,7 @@ def reused(reuse: Iterable[Reuse]) -> int:
 def strategy_state(decision: Decision) -> StrategyState:
     return StrategyState(
         name=decision.strategy.value,
-        tier=decision.tier.value,
+        tier=decision.coverage.value,
         retrieval=decision.retrieval.value,
         task=decision.task.value,
         confidence=decision.confidence,
@@ -134,7 +134,7 @@ def plan_report(
             "budget": decision.retrieval_budget,
             "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
         },
-        "needs": {"tier": decision.needs_tier.value, "cost": decision.cost} if decision.needs_tier else None,
+        "needs": {"tier": decision.needs_coverage.value, "cost": decision.cost} if decision.needs_coverage else None,
         "predicted": {
             "ttft_ms": first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
             "kv_bytes": lore.governor.kv_bytes,

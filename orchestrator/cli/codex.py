@@ -233,7 +233,7 @@ def being_computed(left_s: float | None) -> str:
 
 
 def summary(codex: dict[str, Any]) -> list[str]:
-    """Counts, tokens per tier, the tier and why."""
+    """Counts, tokens per coverage, the coverage and why."""
     skipped = codex.get("skipped", {})
     reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
     estimated = codex.get("estimated") or ()

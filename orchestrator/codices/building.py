@@ -53,7 +53,7 @@ HOPELESS = 32
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What to raise: the room there is, the tier that a person or a setting forces, or a decision to keep.
+    """What to raise: the room there is, the coverage that a person or a setting forces, or a decision to keep.
 
     `strict`: a forced tier that does not fit is refused; else what fits stands instead, with a notice.
     """
@@ -79,7 +79,7 @@ class CodexBuilder:
     chunks: Callable[[str], int]
 
     async def raised(self, wanted: BuildRequest, identity: IdentityView, report: Report) -> CodexState:
-        """The newest generation in the tier for this room, or in the one to keep. Raises CodexError and LoreError."""
+        """The newest generation, with the coverage for this room or the one to keep. Raises CodexError and LoreError."""
         name = wanted.name
         codex = await asyncio.to_thread(self.library.codex, name)
         generation = await asyncio.to_thread(self.library.generation, name)
@@ -99,9 +99,9 @@ class CodexBuilder:
         sizes = CoverageSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
         decision, why_not = decided(wanted, sizes, settings, forced)
         view, tokens = whole, full
-        if decision.tier is not Coverage.FULL or view is None:
+        if decision.coverage is not Coverage.FULL or view is None:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
-            view = empty.model_copy(update={"tier": _word(decision.tier), "pieces": pieces})
+            view = empty.model_copy(update={"tier": _word(decision.coverage), "pieces": pieces})
             tokens = await self._count(view, identity, quiet)
         standing = CodexState(
             name=name,
@@ -194,9 +194,9 @@ class CodexBuilder:
         self, generation: Generation, made: CoverageDrafts, decision: CoverageDecision
     ) -> tuple[CodexPiece, ...]:
         """What stands in the floor for a tier below `full`, in the generation's order."""
-        if decision.tier is Coverage.MAP and made.map_text:
+        if decision.coverage is Coverage.MAP and made.map_text:
             return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
-        if decision.tier is not Coverage.SKELETON:
+        if decision.coverage is not Coverage.SKELETON:
             return ()
         whole = set(self._hot(generation, made, decision.hot_tokens))
         bodies = {

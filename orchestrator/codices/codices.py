@@ -221,18 +221,20 @@ class Codices:
         room, level = await self._residents.room(name), self._machine.levels.memory or "calm"
         wanted = redecide(now_has, state.sizes, room, level, settings=state.settings).decision
         now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
-        pending, now_due = due(self._pending.get(name), now_has.tier, wanted.tier, now, *dwell)
+        pending, now_due = due(self._pending.get(name), now_has.coverage, wanted.coverage, now, *dwell)
         self._pending[name] = None if now_due else pending
         if now_due:
             await self._move(state, wanted)
         elif pending is not None:
-            return left(pending, now_has.tier, now, *dwell)
+            return left(pending, now_has.coverage, now, *dwell)
         elif wanted.reason != now_has.reason:
             self._residents.restate(state, replace(state, decision=replace(now_has, reason=wanted.reason)))
         return None
 
     async def _move(self, state: CodexState, wanted: CoverageDecision) -> None:
-        log.info("codex %s moves from %s to %s: %s", state.name, state.decision.tier, wanted.tier, wanted.reason)
+        log.info(
+            "codex %s moves from %s to %s: %s", state.name, state.decision.coverage, wanted.coverage, wanted.reason
+        )
         try:
             await self.build(state.name, keep=wanted)
         except LoreError as error:

@@ -22,7 +22,7 @@ from orchestrator.wire.lore import CodexInAnswer
 
 @dataclass(frozen=True)
 class CodexState:
-    """`tokens` of the codex's block in the tier that stands, `amended` of its log; `files` as they are now."""
+    """`tokens` of the codex's block in its coverage, `amended` of its log; `files` as they are now."""
 
     name: str
     roots: tuple[str, ...]
@@ -42,7 +42,7 @@ class CodexState:
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
     def floor(self) -> FloorStanding:
-        return FloorStanding(self.decision.tier, self.sizes.full, self.tokens)
+        return FloorStanding(self.decision.coverage, self.sizes.full, self.tokens)
 
     def now(self) -> Generation:
         """The generation with the state that the code is in now: a branch may be left without a file being changed."""

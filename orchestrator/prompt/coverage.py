@@ -1,16 +1,16 @@
 """How much of a codex stands in the cached prefix: decided at load and at declared boundaries, from numbers alone.
 
-    #  when                                     tier
+    #  when                                     coverage
     0  forced                                   that, or OverBudget with the numbers
     1  full fits                                full
     2  window >= 16,000 and skeleton fits       skeleton+hot; the hot bodies fill what is left
     3  window >= 4,000                          map, at most 10 % of the window
     4  otherwise                                none
 
-    fits(tier) = tokens[tier] <= limit,  limit = min(available, 0.7 * window, kv_tokens)
+    fits(coverage) = tokens[coverage] <= limit,  limit = min(available, 0.7 * window, kv_tokens)
     available = window - identity - overhead, overhead = 25 % of the window, never negative
 
-A larger window or grant never gives a smaller tier. Knows no clock, no codex and no engine.
+A larger window or grant never gives a smaller coverage. Knows no clock, no codex and no engine.
 """
 
 import math
@@ -51,7 +51,7 @@ class CoverageSettings:
 
 @dataclass(frozen=True)
 class CoverageSizes:
-    """Tokens of a codex at each tier; None where a tier is not made for this codex. Exact but for the tiers `estimated`."""
+    """Tokens of a codex at each coverage, None where it is not made for this codex. Exact but for those in `estimated`."""
 
     full: int
     skeleton: int | None = None
@@ -80,9 +80,9 @@ class FloorRoom:
 
 @dataclass(frozen=True)
 class CoverageDecision:
-    """`tokens`: what the tier will hold at most, `hot_tokens` of them for whole bodies; `reason` has the numbers."""
+    """`tokens`: what the coverage will hold at most, `hot_tokens` of them for whole bodies; `reason` has the numbers."""
 
-    tier: Coverage
+    coverage: Coverage
     row: int
     tokens: int
     limit: int
@@ -103,7 +103,7 @@ def decide_coverage(
     slack: float = 0.0,
     why: str = "was forced",
 ) -> CoverageDecision:
-    """The tier by the table above. With `slack`, every limit must be met with that share of room beyond it. `why` it has to
+    """Decides by the table above. With `slack`, every limit must be met with that share of room beyond it. `why` it has to
     be the forced one, for the refusal."""
     if forced is not None:
         return _forced(forced, sizes, room, settings, why)
@@ -119,12 +119,12 @@ def decide_coverage(
 
 
 def coverage_named(name: str) -> Coverage:
-    """The tier a person or a file names, in any case; 'skeleton' is enough. InvalidRequest lists the names."""
+    """The coverage a person or a file names, in any case; 'skeleton' is enough. InvalidRequest lists the names."""
     said = name.strip().lower()
-    for tier in Coverage:
-        if said in (tier.value, tier.value.partition("+")[0]):
-            return tier
-    raise InvalidRequest(f"{name!r} is no tier", f"one of: {', '.join(Coverage)}")
+    for coverage in Coverage:
+        if said in (coverage.value, coverage.value.partition("+")[0]):
+            return coverage
+    raise InvalidRequest(f"{name!r} is no coverage", f"one of: {', '.join(Coverage)}")
 
 
 def available(room: FloorRoom, settings: CoverageSettings = SHIPPED) -> int:
@@ -141,7 +141,7 @@ def share(tokens: int, fraction: float) -> int:
     return math.floor(tokens * fraction + 1e-6)
 
 
-# ---- one decision per tier, with its sentence ----------------------------------------------------------------------
+# ---- one decision per coverage, with its sentence ----------------------------------------------------------------------
 
 
 def _forced(
@@ -151,12 +151,12 @@ def _forced(
     needed = {Coverage.FULL: sizes.full, Coverage.SKELETON: sizes.skeleton, Coverage.MAP: 1, Coverage.NONE: 0}[forced]
     if needed is None or (forced is Coverage.MAP and sizes.map is None):
         raise InvalidRequest(
-            f"tier {forced} is not made for this codex", "choose another tier, or none to let it be chosen"
+            f"coverage {forced} is not made for this codex", "choose another coverage, or none to let it be chosen"
         )
     if needed > limit:
         raise OverBudget(
-            f"tier {forced} {why}, but {_too_large(needed, room, settings)}",
-            _hint(needed, room, settings) or "load fewer files (--exclude), or let the tier be chosen",
+            f"coverage {forced} {why}, but {_too_large(needed, room, settings)}",
+            _hint(needed, room, settings) or "load fewer files (--exclude), or let the coverage be chosen",
         )
     if forced is Coverage.FULL:
         return _full(0, sizes, room, limit)
@@ -280,9 +280,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Pending:
-    """A wish for another tier and since when it lasts, in the seconds of the caller's clock."""
+    """A wish for another coverage and since when it lasts, in the seconds of the caller's clock."""
 
-    tier: Coverage
+    coverage: Coverage
     since: float
 
 
@@ -294,16 +294,16 @@ def redecide(
     idle: bool = False,
     settings: CoverageSettings = SHIPPED,
 ) -> Move:
-    """The tier for the room that there is now: the current one unless it must shrink, or may grow.
+    """The coverage for the room that there is now: the current one unless it must shrink, or may grow.
 
     Up needs `step_up_share` of room beyond each limit, and a level below high. What stands is not resized while it
     fits: a resized floor would be a new prefix.
     """
     evict = level == "critical" and idle
     plain = decide_coverage(sizes, room, settings)
-    if plain.tier.rank < current.tier.rank:
+    if plain.coverage.rank < current.coverage.rank:
         return Move(plain, evict)
-    if plain.tier is current.tier:
+    if plain.coverage is current.coverage:
         # What stands is kept as it is; the sentence is told anew, because its numbers are of now.
         return Move(replace(current, reason=plain.reason) if _stands(current, sizes, plain.limit) else plain, evict)
     return Move(_upwards(current, plain, sizes, room, level, settings), evict)
@@ -320,7 +320,7 @@ def due(
     """Whether the wish has lasted its dwell time; what is pending from now on comes first."""
     if wanted is current:
         return None, False
-    if pending is None or pending.tier is not wanted:
+    if pending is None or pending.coverage is not wanted:
         pending = Pending(wanted, now)
     return pending, left(pending, current, now, down_after_s, up_after_s) <= 0
 
@@ -333,12 +333,12 @@ def left(
     up_after_s: float = UP_AFTER_S,
 ) -> float:
     """Seconds until the wish has lasted its dwell time; 0 or less when it has."""
-    dwell = up_after_s if pending.tier.rank > current.rank else down_after_s
+    dwell = up_after_s if pending.coverage.rank > current.rank else down_after_s
     return pending.since + dwell - now
 
 
 def _stands(current: CoverageDecision, sizes: CoverageSizes, limit: int) -> bool:
-    grown = current.tier is Coverage.FULL and current.tokens != sizes.full
+    grown = current.coverage is Coverage.FULL and current.tokens != sizes.full
     return not grown and current.tokens <= limit
 
 
@@ -351,12 +351,14 @@ def _upwards(
     settings: CoverageSettings,
 ) -> CoverageDecision:
     if level in NO_STEP_UP:
-        return replace(current, reason=f"stays {current.tier}: {plain.tier} would fit, but memory pressure is {level}")
+        return replace(
+            current, reason=f"stays {current.coverage}: {plain.coverage} would fit, but memory pressure is {level}"
+        )
     careful = decide_coverage(sizes, room, settings, slack=settings.step_up_share)
-    if careful.tier.rank > current.tier.rank:
+    if careful.coverage.rank > current.coverage.rank:
         return careful
     return replace(
         current,
-        reason=f"stays {current.tier}: {plain.tier} needs {settings.step_up_share:.0%} more room than its "
+        reason=f"stays {current.coverage}: {plain.coverage} needs {settings.step_up_share:.0%} more room than its "
         f"{plain.tokens:,} tokens, and {plain.limit:,} are there",
     )

@@ -11,7 +11,7 @@
     7  skeleton+hot   otherwise                                             HYBRID (search)   0.65
     8  map, none      otherwise                                             RAG               0.80
 
-Content is the whole codex's tokens, whatever tier stands. A question never changes the floor: where a forced strategy
+Content is the whole codex's tokens, whatever coverage stands. A question never changes the floor: where a forced strategy
 needs another one, the decision says which and what it costs. Without a codex there is nothing to decide (`NONE`).
 """
 
@@ -57,7 +57,7 @@ class StrategyParameters:
 class FloorCoverage:
     """The floor that the question meets: `content` tokens of the codex as a whole, `tokens` of it in the prefix."""
 
-    tier: Coverage
+    coverage: Coverage
     content: int
     tokens: int
 
@@ -80,10 +80,10 @@ class QuestionFigures:
 
 @dataclass(frozen=True)
 class Decision:
-    """`needs_tier` is set when a forced strategy cannot be had on the floor that stands; `cost` says what it takes."""
+    """`needs_coverage` is set when a forced strategy cannot be had on the floor that stands; `cost` says what it takes."""
 
     strategy: Strategy
-    tier: Coverage
+    coverage: Coverage
     retrieval: Retrieval
     row: int
     confidence: float
@@ -95,7 +95,7 @@ class Decision:
     used_tokens: int
     retrieval_budget: int
     steps: tuple[str, ...] = ()
-    needs_tier: Coverage | None = None
+    needs_coverage: Coverage | None = None
     cost: str = ""
 
 
@@ -106,7 +106,7 @@ class _Row:
     retrieval: Retrieval
     confidence: float
     because: str
-    tier: Coverage
+    coverage: Coverage
 
 
 SHIPPED = StrategyParameters()
@@ -154,25 +154,25 @@ def retrieval_budget(
 
 
 def _row_of(floor: FloorCoverage, task: Task, settings: StrategyParameters) -> _Row:
-    content, tier = floor.content, floor.tier
+    content, coverage = floor.content, floor.coverage
     amount = f"{content:,} tokens"
-    if tier is Coverage.FULL:
+    if coverage is Coverage.FULL:
         whole = f"all {amount} of the codex stand in the prefix"
         if task is Task.RAG_CRITICAL:
-            return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", tier)
+            return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", coverage)
         if content <= settings.small_content:
-            return _Row(2, Strategy.CAG, Retrieval.NONE, 0.95, f"{whole}, at most {settings.small_content:,}", tier)
+            return _Row(2, Strategy.CAG, Retrieval.NONE, 0.95, f"{whole}, at most {settings.small_content:,}", coverage)
         confidence = 0.85 if task is Task.STUFF_FRIENDLY else 0.75
-        return _Row(3 if task is Task.STUFF_FRIENDLY else 4, Strategy.CAG, Retrieval.NONE, confidence, whole, tier)
+        return _Row(3 if task is Task.STUFF_FRIENDLY else 4, Strategy.CAG, Retrieval.NONE, confidence, whole, coverage)
     if content > settings.graph_content:
         because = f"{amount} of codex are more than {settings.graph_content:,}"
-        return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, tier)
-    if tier is Coverage.SKELETON:
+        return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, coverage)
+    if coverage is Coverage.SKELETON:
         near = content <= settings.medium_content and task in (Task.HYBRID, Task.STUFF_FRIENDLY)
         because = f"{floor.tokens:,} of {amount} stand in the prefix, the rest is searched"
-        return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, tier)
-    because = f"{floor.tokens:,} of {amount} stand in the prefix (tier {tier}), so the answer is searched for"
-    return _Row(8, Strategy.RAG, Retrieval.SEARCH, 0.80, because, tier)
+        return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, coverage)
+    because = f"{floor.tokens:,} of {amount} stand in the prefix (coverage {coverage}), so the answer is searched for"
+    return _Row(8, Strategy.RAG, Retrieval.SEARCH, 0.80, because, coverage)
 
 
 def _decision(
@@ -191,7 +191,7 @@ def _decision(
     )
     return Decision(
         strategy=row.strategy,
-        tier=row.tier,
+        coverage=row.coverage,
         retrieval=row.retrieval,
         row=row.number,
         confidence=row.confidence,
@@ -203,7 +203,7 @@ def _decision(
         used_tokens=asked.used,
         retrieval_budget=budget,
         steps=steps,
-        needs_tier=needs,
+        needs_coverage=needs,
         cost=cost,
     )
 
@@ -215,7 +215,7 @@ def _bare(asked: QuestionFigures, forced: str | None) -> Decision:
         )
     return Decision(
         strategy=Strategy.NONE,
-        tier=Coverage.NONE,
+        coverage=Coverage.NONE,
         retrieval=Retrieval.NONE,
         row=0,
         confidence=1.0,
@@ -240,24 +240,24 @@ def _as_forced(
     sizes: CoverageSizes | None,
     room: FloorRoom | None,
 ) -> Decision:
-    tier = _tier_for(strategy, floor.tier, sizes)
-    if tier is floor.tier:
-        row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, "it was asked for", tier)
+    coverage = _coverage_for(strategy, floor.coverage, sizes)
+    if coverage is floor.coverage:
+        row = _Row(0, strategy, _retrieval_for(strategy, coverage), 1.0, "it was asked for", coverage)
         return _decision(row, floor, asked, settings)
     if sizes is None or room is None:
         raise InvalidRequest(
-            f"strategy {strategy} needs the tier {coverages_of(strategy)}, and {floor.tier} stands",
+            f"strategy {strategy} needs the coverage {coverages_of(strategy)}, and {floor.coverage} stands",
             "load the codex again",
         )
-    other = decide_coverage(sizes, room, forced=tier, why=f"is what the strategy {strategy} needs")
-    because = f"it was asked for; it needs the tier {coverages_of(strategy)}, and {floor.tier} stands"
-    row = _Row(0, strategy, _retrieval_for(strategy, tier), 1.0, because, tier)
+    other = decide_coverage(sizes, room, forced=coverage, why=f"is what the strategy {strategy} needs")
+    because = f"it was asked for; it needs the coverage {coverages_of(strategy)}, and {floor.coverage} stands"
+    row = _Row(0, strategy, _retrieval_for(strategy, coverage), 1.0, because, coverage)
     instead = replace(asked, used=asked.used - floor.tokens + other.tokens)
-    return _decision(row, floor, instead, settings, tier, _cost(other, room))
+    return _decision(row, floor, instead, settings, coverage, _cost(other, room))
 
 
-def _tier_for(strategy: Strategy, standing: Coverage, sizes: CoverageSizes | None) -> Coverage:
-    """The tier that a forced strategy needs: the standing one where it serves."""
+def _coverage_for(strategy: Strategy, standing: Coverage, sizes: CoverageSizes | None) -> Coverage:
+    """The coverage that a forced strategy needs: the standing one where it serves."""
     serving = _SERVING[strategy]
     if standing in serving:
         return standing
@@ -274,14 +274,14 @@ _SERVING = {
 
 
 def coverages_of(strategy: Strategy) -> str:
-    """The tiers that it works on, in words."""
+    """The coverages that it works on, in words."""
     return " or ".join(_SERVING[strategy])
 
 
-def _retrieval_for(strategy: Strategy, tier: Coverage) -> Retrieval:
+def _retrieval_for(strategy: Strategy, coverage: Coverage) -> Retrieval:
     if strategy is Strategy.RAG_GRAPH:
         return Retrieval.GRAPH
-    if strategy is Strategy.HYBRID and tier is Coverage.FULL:
+    if strategy is Strategy.HYBRID and coverage is Coverage.FULL:
         return Retrieval.VERIFY
     return Retrieval.NONE if strategy is Strategy.CAG else Retrieval.SEARCH
 

@@ -122,7 +122,7 @@ def prefill_of(shelf: Codices, floor: str) -> Prefill | None:
     ):  # a generation that grows beside the one that stands
         return Prefill(floor, codex)
     done, total = shelf.floors.progress(codex) or (None, None)
-    return Prefill(floor, codex, standing.decision.tier.value, standing.generation.number, done, total)
+    return Prefill(floor, codex, standing.decision.coverage.value, standing.generation.number, done, total)
 
 
 @dataclass(frozen=True)

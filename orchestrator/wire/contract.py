@@ -51,7 +51,7 @@ class Contract:
 FAULTS: Mapping[str, str] = {
     "invalid_request": "something in the request cannot be used; the message names it",
     "invalid_settings": "a setting cannot be used; the message names where it is from",
-    "context_length_exceeded": "the prompt, or the tier that was forced, does not fit; the message has the numbers",
+    "context_length_exceeded": "the prompt, or the coverage that was forced, does not fit; the message has the numbers",
     "unauthorized": "over TCP: no token, or an unknown one",
     "not_permitted": "the sigil of who asks does not permit this",
     "not_found": "nothing of that name; the hint names what there is",

@@ -20,7 +20,7 @@ def large(folder):
 
 def test_a_first_load_that_is_refused_leaves_nothing_that_can_be_asked(house):
     words = refusal(house.lore("load", house.folder / "large", "--tier", "full", "--name", "s2"), 4)
-    assert "tier full was forced" in words
+    assert "coverage full was forced" in words
     assert "without --tier" in words
     assert ask(house, "zebra")["lore"]["codex"]["name"] == "vaults"  # the only one: no -c is needed
     for command in (("ask", "x", "-c", "s2"), ("codex", "show", "s2")):

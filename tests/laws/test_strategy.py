@@ -34,13 +34,13 @@ def test_what_a_tier_holds_never_exceeds_the_limit(sizes: CoverageSizes, room: F
 @given(SIZES, ROOMS, TOKENS)
 def test_a_larger_window_never_gives_a_smaller_tier(sizes: CoverageSizes, room: FloorRoom, more: int) -> None:
     larger = replace(room, window=room.window + more)
-    assert decide_coverage(sizes, larger).tier.rank >= decide_coverage(sizes, room).tier.rank
+    assert decide_coverage(sizes, larger).coverage.rank >= decide_coverage(sizes, room).coverage.rank
 
 
 @given(SIZES, ROOMS, TOKENS)
 def test_more_kv_never_gives_a_smaller_tier(sizes: CoverageSizes, room: FloorRoom, more: int) -> None:
     larger = replace(room, kv_tokens=room.kv_tokens + more)
-    assert decide_coverage(sizes, larger).tier.rank >= decide_coverage(sizes, room).tier.rank
+    assert decide_coverage(sizes, larger).coverage.rank >= decide_coverage(sizes, room).coverage.rank
 
 
 @given(SIZES, ROOMS, ROOMS, st.sampled_from(["calm", "elevated", "high", "critical"]))
@@ -49,13 +49,13 @@ def test_a_floor_that_moved_still_fits_and_never_moves_twice(
 ) -> None:
     moved = redecide(decide_coverage(sizes, before), sizes, now, level).decision
     assert moved.tokens <= limit_of(now)
-    assert redecide(moved, sizes, now, level).decision.tier is moved.tier
+    assert redecide(moved, sizes, now, level).decision.coverage is moved.coverage
 
 
 @given(SIZES, ROOMS, ROOMS)
 def test_under_pressure_no_floor_grows(sizes: CoverageSizes, before: FloorRoom, now: FloorRoom) -> None:
     current = decide_coverage(sizes, before)
-    assert redecide(current, sizes, now, "high").decision.tier.rank <= current.tier.rank
+    assert redecide(current, sizes, now, "high").decision.coverage.rank <= current.coverage.rank
 
 
 @given(FLOORS, ASKED)
@@ -75,9 +75,9 @@ def test_names_follow_from_floor_and_retrieval(floor: FloorCoverage, asked: Ques
     if decision.retrieval is Retrieval.GRAPH:
         assert decision.strategy is Strategy.RAG_GRAPH
     elif decision.retrieval is Retrieval.NONE:
-        assert (decision.strategy, decision.tier) == (Strategy.CAG, Coverage.FULL)
+        assert (decision.strategy, decision.coverage) == (Strategy.CAG, Coverage.FULL)
     else:
-        large = decision.tier in (Coverage.FULL, Coverage.SKELETON)
+        large = decision.coverage in (Coverage.FULL, Coverage.SKELETON)
         assert decision.strategy is (Strategy.HYBRID if large else Strategy.RAG)
 
 
@@ -86,7 +86,7 @@ def test_an_automatic_decision_keeps_the_floor_and_names_only_tools_that_are_the
     floor: FloorCoverage, asked: QuestionFigures
 ) -> None:
     decision = decide(floor, asked)
-    assert (decision.tier, decision.needs_tier) == (floor.tier, None)
+    assert (decision.coverage, decision.needs_coverage) == (floor.coverage, None)
     assert not any("search_archive" in step for step in decision.steps)
 
 

@@ -20,7 +20,7 @@ def decided(tier, tokens, forced):
 
 
 def test_cag_on_a_map_is_refused_and_names_the_tier_it_needs():
-    with pytest.raises(InvalidRequest, match="needs the tier full") as refused:
+    with pytest.raises(InvalidRequest, match="needs the coverage full") as refused:
         refuse_other_floor(decided(Coverage.MAP, 2_000, "cag"))
     assert "lore load PATH --tier full (60,100 tokens to compute)" in refused.value.hint
     assert "beside" not in refused.value.message + refused.value.hint

@@ -15,7 +15,7 @@ SMALL, LARGE = (
 
 def test_it_stands_where_it_fits():
     decision, why_not = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.FULL)
-    assert (decision.tier, why_not) == (Coverage.FULL, ())
+    assert (decision.coverage, why_not) == (Coverage.FULL, ())
 
 
 def test_a_load_that_asks_for_it_is_refused_with_the_numbers():
@@ -25,13 +25,13 @@ def test_a_load_that_asks_for_it_is_refused_with_the_numbers():
 
 def test_after_a_restart_what_fits_stands_instead_with_a_notice():
     decision, (why_not,) = decided(BuildRequest("a", SMALL), SIZES, CoverageSettings(), Coverage.FULL)
-    assert decision.tier is Coverage.MAP
-    assert why_not.startswith("tier full was forced, but 20,000 tokens do not fit")
+    assert decision.coverage is Coverage.MAP
+    assert why_not.startswith("coverage full was forced, but 20,000 tokens do not fit")
 
 
 def test_a_tier_that_is_not_made_for_the_codex_gives_way_too():
     decision, (why_not,) = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.SKELETON)
-    assert decision.tier is Coverage.FULL
+    assert decision.coverage is Coverage.FULL
     assert "skeleton" in why_not
 
 

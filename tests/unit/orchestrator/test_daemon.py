@@ -33,21 +33,21 @@ class Systemd:
 
 async def test_each_step_of_a_load_is_told_and_extends_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.model.chat_model.LOOK_SECONDS", 0.001)
-    ready = asyncio.get_running_loop().create_future()
+    model_ready = asyncio.get_running_loop().create_future()
     client = SimpleNamespace(loaded=0.0, reason="the model is loading")
 
     async def ready() -> tuple[bool, str]:
         return True, ""
 
     systemd: Any = Systemd()
-    program: Any = SimpleNamespace(model_ready=lambda: ready, client=client, service=SimpleNamespace(ready=ready))
+    program: Any = SimpleNamespace(model_ready=lambda: model_ready, client=client, service=SimpleNamespace(ready=ready))
     telling = asyncio.create_task(tell_ready(program, systemd))
     with anyio.fail_after(SOON):
         await systemd.told.wait()
         systemd.told.clear()
         client.loaded, client.reason = 0.43, "the model is loading, 43 %"
         await systemd.told.wait()
-        ready.set_result("the chat model")
+        model_ready.set_result("the chat model")
         await telling
     assert systemd.heard == [
         "the model is loading",

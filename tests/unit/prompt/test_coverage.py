@@ -36,18 +36,18 @@ def test_the_limit_is_the_least_of_available_share_and_kv() -> None:
 
 def test_a_codex_that_fits_stands_whole() -> None:
     decision = decide_coverage(SIZES, ROOM)
-    assert (decision.tier, decision.row, decision.tokens) == (Coverage.FULL, 1, 60_000)
+    assert (decision.coverage, decision.row, decision.tokens) == (Coverage.FULL, 1, 60_000)
     assert decision.reason == "full, because its 60,000 tokens fit in 70,000 of a window of 100,000"
 
 
 def test_exactly_fitting_is_fitting() -> None:
-    assert decide_coverage(replace(SIZES, full=70_000), ROOM).tier is Coverage.FULL
-    assert decide_coverage(replace(SIZES, full=70_001), ROOM).tier is Coverage.SKELETON
+    assert decide_coverage(replace(SIZES, full=70_000), ROOM).coverage is Coverage.FULL
+    assert decide_coverage(replace(SIZES, full=70_001), ROOM).coverage is Coverage.SKELETON
 
 
 def test_the_hot_bodies_fill_what_the_skeleton_leaves() -> None:
     decision = decide_coverage(replace(SIZES, full=90_000), ROOM)
-    assert (decision.tier, decision.row, decision.tokens, decision.hot_tokens) == (
+    assert (decision.coverage, decision.row, decision.tokens, decision.hot_tokens) == (
         Coverage.SKELETON,
         2,
         70_000,
@@ -57,12 +57,12 @@ def test_the_hot_bodies_fill_what_the_skeleton_leaves() -> None:
 
 @pytest.mark.parametrize(("window", "tier"), [(16_000, Coverage.SKELETON), (15_999, Coverage.MAP)])
 def test_a_skeleton_needs_a_window_of_16000(window: int, tier: Coverage) -> None:
-    assert decide_coverage(replace(SIZES, skeleton=4_000), room(window=window)).tier is tier
+    assert decide_coverage(replace(SIZES, skeleton=4_000), room(window=window)).coverage is tier
 
 
 @pytest.mark.parametrize(("window", "tier"), [(4_000, Coverage.MAP), (3_999, Coverage.NONE)])
 def test_a_map_needs_a_window_of_4000(window: int, tier: Coverage) -> None:
-    assert decide_coverage(SIZES, room(window=window)).tier is tier
+    assert decide_coverage(SIZES, room(window=window)).coverage is tier
 
 
 def test_a_map_takes_at_most_a_tenth_of_the_window() -> None:
@@ -71,12 +71,12 @@ def test_a_map_takes_at_most_a_tenth_of_the_window() -> None:
 
 
 def test_without_any_kv_nothing_stands() -> None:
-    assert decide_coverage(SIZES, room(kv_tokens=0)).tier is Coverage.NONE
+    assert decide_coverage(SIZES, room(kv_tokens=0)).coverage is Coverage.NONE
 
 
 def test_a_tier_that_is_not_made_is_not_chosen() -> None:
-    assert decide_coverage(CoverageSizes(full=90_000, map=5_000), ROOM).tier is Coverage.MAP
-    assert decide_coverage(CoverageSizes(full=90_000), ROOM).tier is Coverage.NONE
+    assert decide_coverage(CoverageSizes(full=90_000, map=5_000), ROOM).coverage is Coverage.MAP
+    assert decide_coverage(CoverageSizes(full=90_000), ROOM).coverage is Coverage.NONE
 
 
 def test_missing_kv_is_told_in_bytes_with_what_would_help() -> None:
@@ -94,19 +94,19 @@ def test_a_small_window_is_told_in_tokens_with_the_window_that_would_do() -> Non
     decision = decide_coverage(CoverageSizes(full=100_000, map=5_000), ROOM)
     assert decision.reason == "map, because 100,000 tokens do not fit in the 70,000 that a window of 100,000 leaves"
     assert decision.hint == "a model with a window of 142,858 would hold it"
-    assert decide_coverage(CoverageSizes(full=100_000), room(window=142_858)).tier is Coverage.FULL
+    assert decide_coverage(CoverageSizes(full=100_000), room(window=142_858)).coverage is Coverage.FULL
 
 
 @pytest.mark.parametrize("tier", list(Coverage))
 def test_a_forced_tier_that_fits_is_taken(tier: Coverage) -> None:
     decision = decide_coverage(SIZES, ROOM, forced=tier)
-    assert (decision.tier, decision.row) == (tier, 0)
+    assert (decision.coverage, decision.row) == (tier, 0)
 
 
 def test_a_forced_tier_that_cannot_fit_is_refused_with_the_numbers() -> None:
     with pytest.raises(OverBudget) as refusal:
         decide_coverage(SIZES, room(kv_tokens=1_000), forced=Coverage.FULL)
-    assert refusal.value.message == "tier full was forced, but 60k tokens need 7.3 GiB of KV and 125 MiB are free"
+    assert refusal.value.message == "coverage full was forced, but 60k tokens need 7.3 GiB of KV and 125 MiB are free"
 
 
 def test_a_forced_tier_that_is_not_made_is_refused() -> None:
@@ -154,7 +154,7 @@ def test_a_floor_that_fits_stays_as_it_is_and_says_so_with_the_numbers_of_now() 
 @pytest.mark.parametrize(("kv_tokens", "tier"), [(60_000, "map"), (65_999, "map"), (66_000, "full")])
 def test_stepping_up_needs_a_tenth_of_room_beyond_the_limit(kv_tokens: int, tier: str) -> None:
     decision = redecide(ON_MAP, SMALL, room(kv_tokens=kv_tokens)).decision
-    assert decision.tier == tier
+    assert decision.coverage == tier
     assert decision.reason
 
 
@@ -165,17 +165,17 @@ def test_the_reason_for_not_stepping_up_has_the_numbers() -> None:
 
 @pytest.mark.parametrize("level", ["high", "critical"])
 def test_under_high_pressure_no_codex_steps_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is Coverage.MAP
+    assert redecide(ON_MAP, SMALL, ROOM, level).decision.coverage is Coverage.MAP
 
 
 @pytest.mark.parametrize("level", ["calm", "elevated"])
 def test_below_high_pressure_a_codex_may_step_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.tier is Coverage.FULL
+    assert redecide(ON_MAP, SMALL, ROOM, level).decision.coverage is Coverage.FULL
 
 
 def test_at_critical_floors_step_down_and_idle_ones_are_evicted() -> None:
     move = redecide(ON_FULL, SMALL, room(kv_tokens=30_000), "critical", idle=True)
-    assert (move.decision.tier, move.evict) == (Coverage.MAP, True)
+    assert (move.decision.coverage, move.evict) == (Coverage.MAP, True)
     assert not redecide(ON_FULL, SMALL, ROOM, "critical", idle=False).evict
     assert not redecide(ON_FULL, SMALL, ROOM, "high", idle=True).evict
 

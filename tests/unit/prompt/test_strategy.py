@@ -54,7 +54,7 @@ def test_the_first_row_that_holds_decides(
     tier: Coverage, content: int, task: Task, row: int, strategy: str, retrieval: str, confidence: float
 ) -> None:
     decision = decided(tier, content, task)
-    got = (decision.row, decision.strategy, decision.retrieval, decision.confidence, decision.tier)
+    got = (decision.row, decision.strategy, decision.retrieval, decision.confidence, decision.coverage)
     assert got == (row, strategy, retrieval, confidence, tier)
 
 
@@ -87,7 +87,7 @@ def test_a_window_that_is_overfull_leaves_nothing() -> None:
 def test_the_reason_is_one_sentence_with_the_numbers() -> None:
     asked = replace(ASKED, task=Task.HYBRID, because="explain")
     assert decide(floor(Coverage.MAP, 500_000), asked).reason == (
-        "RAG, because 5,000 of 500,000 tokens stand in the prefix (tier map), so the answer is searched for; "
+        "RAG, because 5,000 of 500,000 tokens stand in the prefix (coverage map), so the answer is searched for; "
         "task hybrid ('explain'); 60,000 of 100,000 tokens are left, 42,000 of them for retrieval"
     )
 
@@ -138,20 +138,25 @@ def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
 ) -> None:
     sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
     decision = decide(floor(standing, 20_000), ASKED, forced=forced, sizes=sizes, room=ROOM)
-    assert (decision.row, decision.confidence, decision.retrieval, decision.needs_tier) == (0, 1.0, retrieval, needs)
+    assert (decision.row, decision.confidence, decision.retrieval, decision.needs_coverage) == (
+        0,
+        1.0,
+        retrieval,
+        needs,
+    )
     assert bool(decision.cost) is (needs is not None)
 
 
 def test_a_strategy_that_works_on_several_floors_names_them_all() -> None:
     sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
     decision = decide(floor(Coverage.FULL, 20_000), ASKED, forced="rag", sizes=sizes, room=ROOM)
-    assert "it needs the tier none or map, and full stands" in decision.reason
+    assert "it needs the coverage none or map, and full stands" in decision.reason
 
 
 def test_a_floor_that_a_forced_strategy_cannot_have_is_not_called_a_forced_tier() -> None:
     with pytest.raises(OverBudget) as refusal:
         decide(floor(Coverage.MAP, 200_000), ASKED, forced="cag", sizes=CoverageSizes(full=200_000, map=500), room=ROOM)
-    assert refusal.value.message.startswith("tier full is what the strategy CAG needs, but 200")
+    assert refusal.value.message.startswith("coverage full is what the strategy CAG needs, but 200")
 
 
 def test_the_price_of_another_floor_is_told_and_counted() -> None:
