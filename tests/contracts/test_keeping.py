@@ -35,7 +35,7 @@ def test_what_was_computed_is_there_for_the_next_process(machine):
 
 def test_what_waits_to_be_saved_is_saved_slice_by_slice_and_then_nothing_waits(machine):
     computed(machine, 1, [1, 2, 3])
-    keeper = machine.loop.keeper
+    keeper = machine.loop.checkpoints
     while before := keeper.pending():
         keeper.work(deadline=0.0)
         assert keeper.pending() < before
@@ -168,7 +168,7 @@ def test_what_of_a_pool_counts_as_kept_comes_back_and_nothing_else(machine):
         talk += machine.answer(ticket)
     written(machine)
     pool, prompt = machine.loop.admission.pools["code"], [*CODE, *talk, 9]
-    kept = machine.loop.keeper.kept(pool)
+    kept = machine.loop.checkpoints.kept(pool)
     assert any(kept.values())
     tip, _ = pool.tree.match(array("I", prompt), 1)
     machine.loop.admission.discard("code")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
+from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost, retention_value
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.index import Index
@@ -15,7 +15,7 @@ from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import FakeBackend
 
-PRICES = st.builds(Price, st.floats(0.001, 100), st.floats(1e-6, 0.1))
+PRICES = st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1))
 PLACES = st.integers(0, 100_000)
 LENGTHS = st.integers(1, 5000)
 AGES = st.integers(0, 10_000)
@@ -27,22 +27,24 @@ AGES = st.integers(0, 10_000)
 @given(PRICES, PLACES, PLACES, LENGTHS, AGES)
 def test_at_equal_age_what_is_cheap_to_compute_is_worth_less(price, one, other, length, age):
     shallow, deep = sorted((one, other))
-    mine, yours = (worth(price, start, start + length, age) for start in (shallow, deep))
+    mine, yours = (retention_value(price, start, start + length, age) for start in (shallow, deep))
     assert mine <= yours
-    assert mine < yours or price.again(shallow, shallow + length) == price.again(deep, deep + length)
+    assert mine < yours or price.per_token(shallow, shallow + length) == price.per_token(deep, deep + length)
 
 
 @given(PRICES, PLACES, LENGTHS, AGES, AGES)
 def test_at_equal_cost_what_is_older_is_worth_less(price, start, length, one, other):
     young, old = sorted((one, other))
-    assert worth(price, start, start + length, old) <= worth(price, start, start + length, young)
-    assert one == other or worth(price, start, start + length, old) < worth(price, start, start + length, young)
+    assert retention_value(price, start, start + length, old) <= retention_value(price, start, start + length, young)
+    assert one == other or retention_value(price, start, start + length, old) < retention_value(
+        price, start, start + length, young
+    )
 
 
 @given(PRICES, PLACES, LENGTHS)
 def test_a_token_on_average_costs_what_all_of_its_range_cost_together(price, start, length):
     one_by_one = sum(price.empty + price.cell * (at + 0.5) for at in range(start, start + length))
-    assert abs(price.again(start, start + length) * length - one_by_one) < 1e-6 * one_by_one
+    assert abs(price.per_token(start, start + length) * length - one_by_one) < 1e-6 * one_by_one
 
 
 # ---- cells -----------------------------------------------------------------------------------------------------------
@@ -61,18 +63,18 @@ def compute(pool: Pool, ticket: int, ids: list[int]) -> None:
     tip = TIPS[pool, ticket] = pool.admit(ticket, array("I", ids), 0, 1, 0)
     assert tip is not None
     for node in tip.path():
-        if not node.whole:
+        if not node.complete:
             batch = Batch()
-            batch.add(pool.tree.attach(node), node.stands, node.ids, output=False)
+            batch.add(pool.tree.attach(node), node.computed_end, node.ids, output=False)
             pool.memory.decode(batch)
-            node.filled = len(node.ids)
+            node.computed = len(node.ids)
 
 
 def leave(pool: Pool, ticket: int, ids: list[int]) -> None:
     pool.release(ticket, TIPS.pop((pool, ticket)))
 
 
-def pool_at(price: Price) -> Pool:
+def pool_at(price: PrefillCost) -> Pool:
     return Pool("code", FakeBackend().open(20_000, 12), lambda _pool, _node: None, lambda: price)
 
 
@@ -99,12 +101,12 @@ def test_cells_go_in_the_order_of_their_worth_and_leased_ones_never(price, lengt
     naive = sorted(
         (price.empty + price.cell * len(node.ids) / 2) / (1 + now - node.used)
         for node in pool.tree.nodes()
-        if not node.leases
+        if not node.ref_count
     )
     found = []
     while (tip := pool.tree.stalest()) is not None:
-        assert not tip.leases
-        found.append(worth(price, tip.start, tip.stands, now - tip.used))
+        assert not tip.ref_count
+        found.append(retention_value(price, tip.start, tip.computed_end, now - tip.used))
         pool.tree.evict(tip)
         check(pool)
     assert found == sorted(found)
@@ -113,7 +115,7 @@ def test_cells_go_in_the_order_of_their_worth_and_leased_ones_never(price, lengt
 
 
 def test_what_the_machine_taught_decides_between_old_and_deep_and_young_and_shallow():
-    steep, flat = Price(1.0, 1.0), Price(1.0, 0.0)
+    steep, flat = PrefillCost(1.0, 1.0), PrefillCost(1.0, 0.0)
     for price, first in ((steep, 2), (flat, 1)):
         pool = pool_at(price)
         stood(pool, 1, [1] * 3000)
@@ -129,7 +131,7 @@ def chain(kind: int, length: int, start: int = 0, parent: str = "root") -> Segme
     return SegmentHeader("root", named(parent, ids), parent, start, start + length, ids)
 
 
-def leaving(index: Index, price: Price) -> list[str]:
+def leaving(index: Index, price: PrefillCost) -> list[str]:
     names = []
     for kept in index.leaving(price):
         names.append(kept.header.name)
@@ -152,7 +154,7 @@ def test_segments_leave_worth_least_first_and_none_before_what_goes_on_from_it(p
     for name in leaving(index, price):
         ends_of_chains = [one for one in there if one not in {parents[other] for other in there}]
         worths = {
-            one: worth(price, there[one].header.start, there[one].header.end, now - there[one].used)
+            one: retention_value(price, there[one].header.start, there[one].header.end, now - there[one].used)
             for one in ends_of_chains
         }
         assert name in ends_of_chains
@@ -174,7 +176,7 @@ def test_what_lies_behind_a_gap_leaves_before_all_others():
 
 
 def test_a_store_over_its_budget_keeps_the_deep_and_evicts_the_shallow_where_depth_is_dear(tmp_path):
-    for price, kept in ((Price(1.0, 1.0), "deep"), (Price(1.0, 0.0), "shallow")):
+    for price, kept in ((PrefillCost(1.0, 1.0), "deep"), (PrefillCost(1.0, 0.0), "shallow")):
         deep, shallow, newest = chain(1, 10, start=3000), chain(2, 10), chain(3, 10)
         folder = tmp_path / kept
         assert usable(folder)

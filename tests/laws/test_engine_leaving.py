@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.eviction import Idle, Price, Room, aged, in_order, room
+from orchestrator.engine.cache.eviction import Idle, PrefillCost, Room, aged, in_order, room
 from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import InferenceJob as Asked
 
@@ -36,9 +36,9 @@ def test_as_few_go_as_make_the_room_and_none_where_all_of_them_do_not(free: int,
     assert made == (Room(tuple(idle[: enough[0]]), sums[enough[0]]) if enough else None)
 
 
-@given(st.builds(Price, st.floats(0.001, 100), st.floats(1e-6, 0.1)), st.integers(0, 100), st.integers(0, 100))
-def test_what_is_older_is_worth_less(price: Price, one: int, other: int) -> None:
-    assert (aged(price.again(0, 100), one) <= aged(price.again(0, 100), other)) == (one >= other)
+@given(st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1)), st.integers(0, 100), st.integers(0, 100))
+def test_what_is_older_is_worth_less(price: PrefillCost, one: int, other: int) -> None:
+    assert (aged(price.per_token(0, 100), one) <= aged(price.per_token(0, 100), other)) == (one >= other)
 
 
 # ---- the loop --------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Library:
             self.machine.round()
         self.machine.store.flush()
         for name in forgotten & set(self.machine.loop.admission.pools):
-            self.machine.loop.keeper.forget_floor(array("I", self.floors[name]), [])
+            self.machine.loop.checkpoints.forget_floor(array("I", self.floors[name]), [])
         self.forgotten = forgotten
         self.machine.store.restored(10**9, 10**6 * restore_ms)
 
@@ -137,10 +137,10 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
     while machine.loop.behind():
         machine.round()
     machine.store.flush()
-    kept = machine.loop.keeper.kept(pool)
-    assert {node: node.filled for node in pool.tree.nodes()} == kept
-    machine.loop.keeper.forget_floor(array("I", [*shared, *[2] * 500]), [])
-    left = sum(machine.loop.keeper.kept(pool).values())
+    kept = machine.loop.checkpoints.kept(pool)
+    assert {node: node.computed for node in pool.tree.nodes()} == kept
+    machine.loop.checkpoints.forget_floor(array("I", [*shared, *[2] * 500]), [])
+    left = sum(machine.loop.checkpoints.kept(pool).values())
     assert left - 500 - 300 in (512, 700), "the segment in which they part was kept on one path only"
     machine.loop.close()
 

@@ -18,7 +18,7 @@ COUNTED = 1 << 18  # cells looked at in one idle moment, which then takes about 
 
 
 class LawBroken(Exception):
-    """A fault of ours: what the tree says of a pool is not what stands in it. The message says which law and where."""
+    """A fault of ours: the tree does not match the cells of its pool. The message says which law and where."""
 
 
 def check(pool: Pool) -> None:
@@ -61,12 +61,12 @@ def _check_node(pool: Pool, node: Node, covered: Container[Node]) -> None:
     above, root = node.parent, pool.tree.root
     if above is None or node.start != above.end:
         raise LawBroken(f"a gap before {node.start}")
-    _hold(0 <= node.filled <= len(node.ids), f"more cells than tokens at {node.start}")
-    _hold(node.filled == 0 or above is root or above.whole, f"cells below a hole at {node.start}")
-    _hold(node.filled == 0 or node in covered, f"cells that nothing covers at {node.start}")
-    _hold(node.filled == 0 or pool.tree.ranges or node.sequence is not None, f"no anchor at {node.end}")
-    _hold(node.leases <= above.leases or above is root, f"a lease that skips the node at {above.start}")
-    _hold(node.leases > 0 or node.whole, f"promised tokens at {node.stands} that nobody waits for")
+    _hold(0 <= node.computed <= len(node.ids), f"more cells than tokens at {node.start}")
+    _hold(node.computed == 0 or above is root or above.complete, f"cells below a hole at {node.start}")
+    _hold(node.computed == 0 or node in covered, f"cells that nothing covers at {node.start}")
+    _hold(node.computed == 0 or pool.tree.ranges or node.sequence is not None, f"no anchor at {node.end}")
+    _hold(node.ref_count <= above.ref_count or above is root, f"a lease that skips the node at {above.start}")
+    _hold(node.ref_count > 0 or node.complete, f"promised tokens at {node.computed_end} that nobody waits for")
 
 
 def _check_sequences(pool: Pool) -> None:
@@ -77,7 +77,7 @@ def _check_sequences(pool: Pool) -> None:
     _hold(sorted([*held, *spare]) == list(range(pool.scratch)), "a sequence is lost")
     for sequence, node in held.items():
         length = pool.memory.length(sequence)
-        _hold(length == node.stands, f"sequence {sequence} ends at {length}, its node at {node.stands}")
+        _hold(length == node.computed_end, f"sequence {sequence} ends at {length}, its node at {node.computed_end}")
     for sequence in (*spare, pool.scratch):
         _hold(pool.memory.length(sequence) == 0, f"the spare sequence {sequence} holds cells")
 

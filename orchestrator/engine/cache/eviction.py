@@ -16,22 +16,24 @@ CARRIED_IN_A_SECOND = 500e6  # bytes between cells and tiers: what a restore oug
 
 
 @dataclass(frozen=True)
-class Price:
+class PrefillCost:
     """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
 
     empty: float
     cell: float
 
-    def again(self, start: int, end: int) -> float:
+    def per_token(self, start: int, end: int) -> float:
         """Of a token in the half-open range [start, end), on average."""
         return self.empty + self.cell * (start + end) / 2
 
 
-UNSEEN = Price(1.0, 1 / 4096)  # before anything is learned: attention to 4,096 tokens costs as much as all the rest
+UNSEEN = PrefillCost(
+    1.0, 1 / 4096
+)  # before anything is learned: attention to 4,096 tokens costs as much as all the rest
 
 
-def worth(price: Price, start: int, end: int, age: int) -> float:
-    return aged(price.again(start, end), age)
+def retention_value(prefill_cost: PrefillCost, start: int, end: int, age: int) -> float:
+    return aged(prefill_cost.per_token(start, end), age)
 
 
 def aged(milliseconds: float, age: int) -> float:
@@ -40,7 +42,7 @@ def aged(milliseconds: float, age: int) -> float:
 
 @dataclass(frozen=True)
 class Idle:
-    """A pool that nobody runs in. `lost_ms`: to have again what stands in it; `used`: number of the last entry."""
+    """A pool that nobody runs in. `lost_ms`: the cost of rebuilding its content; `used`: number of the last entry."""
 
     name: str
     cells: int
@@ -57,7 +59,7 @@ class Room:
 
 
 def in_order(pools: Iterable[Idle], now: int) -> list[Idle]:
-    """As they leave; of equal worth the one goes first that was unused for longer. `now`: number of the last entry."""
+    """Lowest retention value first; of equal ones the pool that was unused for longer. `now`: number of the last entry."""
     return sorted(pools, key=lambda pool: (aged(pool.lost_ms / pool.cells, now - pool.used), pool.used, pool.name))
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import UNSEEN, Price
+from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
 from orchestrator.engine.costs import OutOfTime
@@ -40,14 +40,14 @@ class Pool:
         name: str,
         memory: Memory,
         on_evict: Callable[["Pool", Node], None],
-        price: Callable[[], Price] = lambda: UNSEEN,
+        prefill_cost: Callable[[], PrefillCost] = lambda: UNSEEN,
         *,
         ranges: bool = True,
     ) -> None:
         self.name = name
         self.memory = memory
         plant = Tree if ranges else AnchoredTree
-        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), price)
+        self.tree = plant(memory, range(memory.sequences - 1), lambda node: on_evict(self, node), prefill_cost)
         # Where every node holds a sequence, a ticket may need one for its floor and one for its tail.
         self._each = 1 if ranges else 2
         self.used = 0  # number of the last entry
@@ -73,7 +73,7 @@ class Pool:
         limit = len(ids) - 1 if max_tokens else len(ids)
         tip = self.tree.lease(ids, cut, owner, limit)
         if max_tokens:
-            tip.filler = ticket
+            tip.computed_by = ticket
         self._growth[ticket] = max_tokens
         self.wanted = self.in_use()
         try:
@@ -91,11 +91,11 @@ class Pool:
     def _entered(self, tip: Node) -> None:
         self.tree.use(tip)
         for node in tip.path():
-            node.handed = 0  # it stays
+            node.saved_end = 0  # it stays
 
     def beside(self, ids: "array[int]") -> int:
         """Cells that a floor would want that is computed without giving up another one."""
-        kept = sum(node.filled for node in self.tree.nodes() if not node.leases and node.owner is None)
+        kept = sum(node.computed for node in self.tree.nodes() if not node.ref_count and node.owner is None)
         _, shared = self.tree.match(ids, 0)
         return self.in_use() + kept + len(ids) - shared
 
@@ -129,7 +129,7 @@ class Pool:
             self.tree.evict(tip)
 
     def _sequences_at_hand(self) -> int:
-        held = sum(node.leases > 0 and node.sequence is not None for node in self.tree.nodes())
+        held = sum(node.ref_count > 0 and node.sequence is not None for node in self.tree.nodes())
         return held + len(self.tree.spare_sequences())
 
     def release(self, ticket: int, tip: Node) -> None:
@@ -148,11 +148,11 @@ class Pool:
         return sum(self._growth.values()) + self.tree.promised()
 
     def free(self) -> int:
-        return self.memory.cells - self.reserved() - self.tree.standing()
+        return self.memory.cells - self.reserved() - self.tree.cells_used()
 
     def cells_used(self) -> int:
         """Cells that hold KV."""
-        return self.tree.standing()
+        return self.tree.cells_used()
 
     def in_use(self) -> int:
         """Cells that no eviction can free."""
@@ -188,9 +188,9 @@ def sequences_of(backend: Backend, sequences: int, batch: int) -> int:
 
 
 def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
-    """The state of a node's filled cells, or of its path's from `start` on. Leaves the pool as it was."""
+    """The state of a node's computed cells, or of its path's from `start` on. Leaves the pool as it was."""
     memory = pool.memory
-    memory.copy(pool.tree.covering(node), pool.scratch, node.start if start is None else start, node.stands)
+    memory.copy(pool.tree.covering(node), pool.scratch, node.start if start is None else start, node.computed_end)
     try:
         return memory.save(pool.scratch)
     finally:
@@ -198,13 +198,13 @@ def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
 
 
 def restore_range(
-    memory: Memory, scratch: int, state: bytes, stands: int, wanted: tuple[int, int], into: list[int]
+    memory: Memory, scratch: int, state: bytes, computed_end: int, wanted: tuple[int, int], into: list[int]
 ) -> bool:
-    """Loads a state, after which `stands` is told, and makes `into` members of its cells in the half-open range `wanted`.
+    """Loads a state and makes the sequences `into` members of its cells in the half-open range `wanted`.
 
-    False, with nothing left behind, when another number is told.
+    False, with nothing left in memory, when the memory does not report `computed_end` after it.
     """
-    sound = memory.restore(scratch, state) == stands
+    sound = memory.restore(scratch, state) == computed_end
     if sound:
         for sequence in into:
             memory.copy(scratch, sequence, *wanted)
@@ -218,7 +218,7 @@ def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
     Sequences keep their numbers, so running tickets go on. False when a context of that size cannot be had: then the pool
     has its former size again. Raises BackendError when that fails too, or a range does not survive.
     """
-    kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.filled]
+    kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.computed]
     former = pool.memory.cells
     pool.memory.close()
     try:
@@ -232,28 +232,28 @@ def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
 
 
 def put_back(pool: Pool, node: Node, state: bytes) -> None:
-    """Restores a node's cells behind those of the nodes above it. Raises BackendError when they do not stand afterwards."""
+    """Restores a node's cells after those of the nodes above it. Raises BackendError when they are not there afterwards."""
     memory, into = pool.memory, pool.tree.members(node)
     if pool.tree.ranges:
-        stands = node.filled
+        computed_end = node.computed
     else:
-        stands, into = node.stands, into[:1]
+        computed_end, into = node.computed_end, into[:1]
         above = node.parent
         if above is not None and above.sequence is not None:
             memory.copy(above.sequence, into[0], 0, above.end)
-    if not restore_range(memory, pool.scratch, state, stands, (node.start, node.stands), into):
-        raise BackendError(f"a range of {node.filled} cells did not survive its move")
+    if not restore_range(memory, pool.scratch, state, computed_end, (node.start, node.computed_end), into):
+        raise BackendError(f"a range of {node.computed} cells did not survive its move")
 
 
 Ids: TypeAlias = "array[int]"
 
 
 def release(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> int:
-    """Evicts what nobody leases of it, and returns the cells that became free. No tier takes anything."""
+    """Evicts its unreferenced nodes without saving them, and returns the cells that became free."""
     freed = 0
     for node in reversed(list(pool.tree.nodes())):  # each after all that lie below it
-        if node.leases == 0 and not node.children and is_forsaken(node, dropped, others):
-            node.handed = node.stands
+        if node.ref_count == 0 and not node.children and is_forsaken(node, dropped, others):
+            node.saved_end = node.computed_end
             freed += pool.tree.evict(node)
     return freed
 

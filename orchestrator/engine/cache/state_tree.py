@@ -20,7 +20,7 @@ class AnchoredTree(Tree):
         best, stack = self.root, [self.root]
         while stack:
             node = stack.pop()
-            if (node.end, node.filled) > (best.end, best.filled):
+            if (node.end, node.computed) > (best.end, best.computed):
                 best = node
             for child in node.children:
                 mine = child.owner is None or child.owner == owner
@@ -29,7 +29,7 @@ class AnchoredTree(Tree):
         return best, best.end
 
     def _sequence_for(self, node: Node) -> int:
-        """A sequence that stands where the node above ends, which keeps its own.
+        """A sequence that ends where the node above ends, which keeps its own.
 
         What leads to one node alone is merged with it before anything is evicted. Last of all a node takes over the
         sequence of the node above.
@@ -54,9 +54,9 @@ class AnchoredTree(Tree):
 
     def _only(self, upper: Node) -> bool:
         """Whether nobody needs the end of a node but the one node that goes on from it."""
-        if upper is self.root or len(upper.children) != 1 or not upper.whole:
+        if upper is self.root or len(upper.children) != 1 or not upper.complete:
             return False
-        return (upper.owner, upper.leases) == (upper.children[0].owner, upper.children[0].leases)
+        return (upper.owner, upper.ref_count) == (upper.children[0].owner, upper.children[0].ref_count)
 
     def _lone(self, upper: Node) -> bool:
         return self._only(upper) and upper.sequence is not None and upper.children[0].sequence is not None
@@ -67,13 +67,13 @@ class AnchoredTree(Tree):
         assert above is not None and sequence is not None
         above.children[above.children.index(upper)] = lower
         lower.parent, lower.start, lower.ids = above, upper.start, upper.ids + lower.ids
-        lower.filled += upper.filled
+        lower.computed += upper.computed
         upper.gone, upper.sequence = True, None
         if lower.sequence is None:
             lower.sequence = sequence
         else:
             self._drop(sequence)
 
-    def _let_fall(self, sequence: int, tip: Node) -> None:
+    def _fall_back(self, sequence: int, tip: Node) -> None:
         del tip  # what lies above it has an anchor already
         self._drop(sequence)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from orchestrator.engine.cache.eviction import UNSEEN, Price, worth
+from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost, retention_value
 from orchestrator.engine.messages import Reuse
 
 Tokens: TypeAlias = "array[int]"
@@ -50,13 +50,13 @@ class Node:
     start: int
     ids: Tokens
     owner: int | None
-    filled: int = 0
-    leases: int = 0
-    filler: int | None = None  # the ticket that computes it now
+    computed: int = 0
+    ref_count: int = 0
+    computed_by: int | None = None  # the ticket that computes it now
     sequence: int | None = None
     used: int = 0  # clock of the last lease or release
     gone: bool = False  # evicted
-    handed: int = 0  # position up to which its cells were taken below, for it to go
+    saved_end: int = 0  # position up to which its cells were taken below, for it to go
     place: Boundary | None = None  # the last one at or before its start, once its path was named
     children: list["Node"] = field(default_factory=list)
 
@@ -65,13 +65,13 @@ class Node:
         return self.start + len(self.ids)
 
     @property
-    def stands(self) -> int:
-        """Position up to which this path's cells stand, when all above do."""
-        return self.start + self.filled
+    def computed_end(self) -> int:
+        """Position up to which this path has cells, when all nodes above are complete."""
+        return self.start + self.computed
 
     @property
-    def whole(self) -> bool:
-        return self.filled == len(self.ids)
+    def complete(self) -> bool:
+        return self.computed == len(self.ids)
 
     def path(self) -> list["Node"]:
         """From below the root down to this node."""
@@ -143,7 +143,7 @@ def path_of(tip: Node) -> Path:
 def deepest(tip: Node) -> Node:
     """The deepest node of the path that has cells: a sequence that covers it covers all above."""
     node = tip
-    while not node.filled and node.parent is not None and node.parent.parent is not None:
+    while not node.computed and node.parent is not None and node.parent.parent is not None:
         node = node.parent
     return node
 
@@ -151,7 +151,7 @@ def deepest(tip: Node) -> Node:
 class Tree:
     """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
 
-    `on_evict` sees a node before its cells go; `price` is what a prompt token costs, as known now.
+    `on_evict` sees a node before its cells go; `prefill_cost` is what a prompt token costs, as known now.
     """
 
     ranges = True  # whether the memory can be cut anywhere
@@ -161,12 +161,12 @@ class Tree:
         cells: Cells,
         sequences: range,
         on_evict: Callable[[Node], None] = lambda _: None,
-        price: Callable[[], Price] = lambda: UNSEEN,
+        prefill_cost: Callable[[], PrefillCost] = lambda: UNSEEN,
     ) -> None:
         self.root = Node(None, 0, array("I"), None)
         self._cells = cells
         self._on_evict = on_evict
-        self._price = price
+        self._prefill_cost = prefill_cost
         self._spare = list(reversed(sequences))
         self._clock = 0
 
@@ -176,12 +176,12 @@ class Tree:
         """The deepest node that shares with `ids` and the length shared; cells of it may still be being computed.
 
         Equal siblings exist where two tickets computed the same: all are followed, and of two that lead as far the one that
-        stands further wins.
+        computed further wins.
         """
         best, stack = (self.root, 0), [(self.root, 0)]
         while stack:
             node, depth = stack.pop()
-            if (depth, node.stands) > (best[1], best[0].stands):
+            if (depth, node.computed_end) > (best[1], best[0].computed_end):
                 best = node, depth
             if depth < node.end:
                 continue
@@ -249,15 +249,15 @@ class Tree:
         path = tip.path()
         self._count(tip, -1)
         for node in reversed(path):
-            if node.filler == ticket:
-                node.filler = None
-            if node.leases == 0 and not node.whole:
+            if node.computed_by == ticket:
+                node.computed_by = None
+            if node.ref_count == 0 and not node.complete:
                 self._trim(node)
 
     def _count(self, tip: Node, by: int) -> None:
         for node in tip.path():
-            node.leases += by
-            assert node.leases >= 0
+            node.ref_count += by
+            assert node.ref_count >= 0
 
     def _grow(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
         node = Node(parent, parent.end, ids, owner)
@@ -269,14 +269,14 @@ class Tree:
         assert node.start < depth < node.end
         assert node.parent is not None
         at = depth - node.start
-        upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.filled, at), node.leases)
-        upper.filler, upper.used = node.filler if not upper.whole else None, node.used
+        upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.computed, at), node.ref_count)
+        upper.computed_by, upper.used = node.computed_by if not upper.complete else None, node.used
         upper.place, node.place = node.place, None
         upper.children = [node]
         siblings = node.parent.children
         siblings[siblings.index(node)] = upper
-        node.parent, node.start, node.ids, node.filled = upper, depth, node.ids[at:], node.filled - upper.filled
-        if node.filled == 0:
+        node.parent, node.start, node.ids, node.computed = upper, depth, node.ids[at:], node.computed - upper.computed
+        if node.computed == 0:
             # A sequence covers what is computed; below the first hole there is nothing for it to hold.
             upper.sequence, node.sequence = node.sequence, None
         return upper
@@ -284,16 +284,16 @@ class Tree:
     def _trim(self, node: Node) -> None:
         """Forgets the part of an unleased node that has no cells; all below it has none either."""
         node.children.clear()
-        node.ids = node.ids[: node.filled]
-        if node.filled == 0:
+        node.ids = node.ids[: node.computed]
+        if node.computed == 0:
             self.evict(node)
 
     # -- computing
 
     def attach(self, node: Node) -> int:
-        """A sequence that covers the path down to `node`'s filled part and is held by it, for the ticket that fills it."""
+        """A sequence that covers the path down to the computed part of `node` and is held by it."""
         if node.sequence is None:
-            assert node.filled == 0, "a node with cells is covered from below or holds its sequence"
+            assert node.computed == 0, "a node with cells is covered from below or holds its sequence"
             node.sequence = self._sequence_for(node)
         return node.sequence
 
@@ -327,41 +327,48 @@ class Tree:
         """Appends a generated token to a ticket's tip and returns the tip, a new one where others branched off there."""
         if tip.children:
             tip = self._grow(tip, array("I"), tip.owner)
-            tip.leases, tip.used = 1, self._clock
+            tip.ref_count, tip.used = 1, self._clock
         tip.ids.append(token)
         return tip
 
-    def graft(self, node: Node, ids: Tokens, owner: int | None) -> Node:
-        """A leased node right behind one that stands whole; its cells come from elsewhere."""
-        grafted = self._grow(node, ids, owner)
-        self._count(grafted, +1)
-        self.use(grafted)
-        return grafted
+    def insert(self, node: Node, ids: Tokens, owner: int | None) -> Node:
+        """A referenced node below a complete one; its cells come from a checkpoint."""
+        inserted = self._grow(node, ids, owner)
+        self._count(inserted, +1)
+        self.use(inserted)
+        return inserted
 
     # -- letting go
 
     def stalest(self) -> Node | None:
-        """The unleased tip that is worth least."""
-        tips, price = [node for node in self.nodes() if node.leases == 0 and not node.children], self._price()
-        return min(tips, key=lambda tip: worth(price, tip.start, tip.stands, self._clock - tip.used), default=None)
+        """The unreferenced tip with the lowest retention value."""
+        tips, prefill_cost = (
+            [node for node in self.nodes() if node.ref_count == 0 and not node.children],
+            self._prefill_cost(),
+        )
+        return min(
+            tips,
+            key=lambda tip: retention_value(prefill_cost, tip.start, tip.computed_end, self._clock - tip.used),
+            default=None,
+        )
 
     def evict(self, tip: Node) -> int:
         """Frees a tip's cells and returns how many. Its sequence falls back to the node above, or becomes spare."""
-        assert tip.leases == 0 and not tip.children and tip.parent is not None
-        if tip.filled:
+        assert tip.ref_count == 0 and not tip.children and tip.parent is not None
+        if tip.computed:
             self._on_evict(tip)
         tip.gone = True
         tip.parent.children.remove(tip)
-        freed, sequence = tip.filled, tip.sequence
+        freed, sequence = tip.computed, tip.sequence
         if sequence is not None:
             tip.sequence = None
-            self._let_fall(sequence, tip)
+            self._fall_back(sequence, tip)
         return freed
 
-    def _let_fall(self, sequence: int, tip: Node) -> None:
+    def _fall_back(self, sequence: int, tip: Node) -> None:
         above = tip.parent
         assert above is not None
-        if above is not self.root and above.filled and not self.members(above):
+        if above is not self.root and above.computed and not self.members(above):
             self._cells.remove(sequence, tip.start, -1)
             above.sequence = sequence
         else:
@@ -373,15 +380,15 @@ class Tree:
 
     # -- counting
 
-    def standing(self) -> int:
+    def cells_used(self) -> int:
         """Cells that hold KV, leased or evictable; asked several times a step, so in one walk."""
-        return sum(node.filled for node in self.nodes())
+        return sum(node.computed for node in self.nodes())
 
     def leased(self) -> int:
-        return sum(node.filled for node in self.nodes() if node.leases)
+        return sum(node.computed for node in self.nodes() if node.ref_count)
 
     def evictable(self) -> int:
-        return sum(node.filled for node in self.nodes() if not node.leases)
+        return sum(node.computed for node in self.nodes() if not node.ref_count)
 
     def promised(self) -> int:
-        return sum(len(node.ids) - node.filled for node in self.nodes())
+        return sum(len(node.ids) - node.computed for node in self.nodes())

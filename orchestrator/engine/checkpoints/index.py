@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.engine.cache.eviction import Price, worth
+from orchestrator.engine.cache.eviction import PrefillCost, retention_value
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.writer import Put
 
@@ -59,12 +59,12 @@ class Index:
         """The segments that go on from this one."""
         return [self._kept[below].header for below in self._below.get(name, ())]
 
-    def leaving(self, price: Price) -> Iterator[StoredSegment]:
+    def leaving(self, prefill_cost: PrefillCost) -> Iterator[StoredSegment]:
         """What is given up, worth least first, each after all that go on from it.
 
         The caller removes each before it asks for the next. What lies behind a gap already goes before all others.
         """
-        waiting = [self._entry(kept, price) for kept in self._kept.values() if self._may_go(kept)]
+        waiting = [self._entry(kept, prefill_cost) for kept in self._kept.values() if self._may_go(kept)]
         heapq.heapify(waiting)
         while waiting:
             kept = heapq.heappop(waiting)[-1]
@@ -74,11 +74,15 @@ class Index:
             yield kept
             for freed in (above, *map(self._kept.get, below)):
                 if freed is not None and self._may_go(freed):
-                    heapq.heappush(waiting, self._entry(freed, price))
+                    heapq.heappush(waiting, self._entry(freed, prefill_cost))
 
-    def _entry(self, kept: StoredSegment, price: Price) -> tuple[float, int, int, StoredSegment]:
+    def _entry(self, kept: StoredSegment, prefill_cost: PrefillCost) -> tuple[float, int, int, StoredSegment]:
         header = kept.header
-        loss = 0.0 if self._cut_off(kept) else worth(price, header.start, header.end, self._clock - kept.used)
+        loss = (
+            0.0
+            if self._cut_off(kept)
+            else retention_value(prefill_cost, header.start, header.end, self._clock - kept.used)
+        )
         return loss, kept.used, id(kept), kept
 
     def _may_go(self, kept: StoredSegment) -> bool:

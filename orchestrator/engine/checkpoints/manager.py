@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
-from orchestrator.engine.cache.eviction import Price
+from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool, restore_range, save_range
 from orchestrator.engine.cache.tree import (
     Boundary,
@@ -37,14 +37,14 @@ from orchestrator.engine.messages import Reuse, Tier
 
 
 def checkpoint_manager(
-    backend: Backend, store: CheckpointStore | None, clock: Callable[[], float], price: Callable[[], Price]
+    backend: Backend, store: CheckpointStore | None, clock: Callable[[], float], prefill_cost: Callable[[], PrefillCost]
 ) -> "CheckpointManager | None":
-    """The one for a model's memory; None where nothing may outlive the cells. `price`: of a prompt token, as known now."""
+    """The manager for a model's kind of memory; None without a store. `prefill_cost`: of a prompt token, as known now."""
     if store is None:
         return None
     if backend.info.ranges:
-        return SegmentManager(store, clock, price)
-    return PieceManager(store, clock, price, constant=backend.info.kv_bytes_per_token == 0)
+        return SegmentManager(store, clock, prefill_cost)
+    return PieceManager(store, clock, prefill_cost, constant=backend.info.kv_bytes_per_token == 0)
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,12 @@ class Saving:
 class CheckpointManager(ABC):
     """Deadlines are seconds of `clock`. Never raises for a file; for a pool that fails, BackendError."""
 
-    def __init__(self, store: CheckpointStore, clock: Callable[[], float], price: Callable[[], Price]) -> None:
+    def __init__(
+        self, store: CheckpointStore, clock: Callable[[], float], prefill_cost: Callable[[], PrefillCost]
+    ) -> None:
         self.store = store
         self._clock = clock
-        self._price = price
+        self._prefill_cost = prefill_cost
         self._queue: deque[Saving] = deque()
 
     def pending(self) -> int:
@@ -88,21 +90,21 @@ class CheckpointManager(ABC):
         """How many cells of each node of a pool are on disk."""
 
     @abstractmethod
-    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
+    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
         """Saves what a node alone holds, before its cells go. Raises OutOfTime: call again, it stays until then."""
 
-    def revive(self, pool: Pool, wanted: Wanted, slack: TimeBudget) -> None:
+    def restore_before_entry(self, pool: Pool, wanted: Wanted, budget: TimeBudget) -> None:
         """Restores what can only come back before the prompt's path is leased.
 
         Raises OutOfTime while there is more than the round has time for: call again. Here there is nothing.
         """
-        del pool, wanted, slack
+        del pool, wanted, budget
 
-    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: TimeBudget) -> None:
+    def restore(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], budget: TimeBudget) -> None:
         """Restores the rest into the leased path down to `tip`, until a node is another ticket's to compute; `claim` says
         whether it is this one's. Raises OutOfTime as well. Here there is nothing.
         """
-        del pool, tip, wanted, claim, slack
+        del pool, tip, wanted, claim, budget
 
     @abstractmethod
     def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
@@ -118,7 +120,7 @@ class CheckpointManager(ABC):
 
     def _keep(self, segment: Segment, ids: "array[int]", state: bytes) -> None:
         header = SegmentHeader(self.store.root, segment.name, segment.parent, segment.start, segment.end, ids)
-        self.store.keep(header, state, self._price())
+        self.store.keep(header, state, self._prefill_cost())
 
 
 class SegmentManager(CheckpointManager):
@@ -128,7 +130,7 @@ class SegmentManager(CheckpointManager):
 
     def remember(self, pool: Pool, tip: Node) -> None:
         path = path_of(tip)
-        for segment in segments(self.store.root, path.ids, path.cut, path.owner, tip.stands):
+        for segment in segments(self.store.root, path.ids, path.cut, path.owner, tip.computed_end):
             if not self.store.holds(segment.name):
                 self._queue.append(Saving(pool, tip, segment))
 
@@ -144,17 +146,17 @@ class SegmentManager(CheckpointManager):
             path = path_of(tip)
             for node in tip.path():
                 if node not in found:
-                    found[node] = self._arrived(path, tip.stands, node)
+                    found[node] = self._arrived(path, tip.computed_end, node)
         return found
 
-    def _arrived(self, path: Path, stands: int, node: Node) -> int:
+    def _arrived(self, path: Path, computed_end: int, node: Node) -> int:
         """Cells of a node that lie below."""
         tokens = 0
-        for one in self._over(node, path, stands):
-            if one.start >= node.stands:
+        for one in self._over(node, path, computed_end):
+            if one.start >= node.computed_end:
                 break
             if self.store.arrived(one.name):
-                tokens += min(one.end, node.stands) - max(one.start, node.start)
+                tokens += min(one.end, node.computed_end) - max(one.start, node.start)
         return tokens
 
     def _over(self, node: Node, path: Path, upto: int) -> Iterator[Segment]:
@@ -170,19 +172,19 @@ class SegmentManager(CheckpointManager):
             known = node.place = node.place or boundary(path.ids, path.cut, path.owner, node.start, known)
         return known
 
-    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
+    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
         """What was saved is noted in the node, so that it is done once."""
-        for segment in self._over(node, path_of(node), node.stands):
-            if segment.end > node.handed:
+        for segment in self._over(node, path_of(node), node.computed_end):
+            if segment.end > node.saved_end:
                 if not self.store.holds(segment.name):
-                    self._save_evicted(pool, node, segment, slack)
-                node.handed = segment.end
+                    self._save_evicted(pool, node, segment, budget)
+                node.saved_end = segment.end
 
-    def _save_evicted(self, pool: Pool, node: Node, segment: Segment, slack: TimeBudget) -> None:
+    def _save_evicted(self, pool: Pool, node: Node, segment: Segment, budget: TimeBudget) -> None:
         if not self.store.takes_one():
             self.store.lost_one()
             return
-        slack.take()
+        budget.take()
         self._save(pool, node, segment)
 
     def _save(self, pool: Pool, tip: Node, segment: Segment) -> None:
@@ -196,12 +198,12 @@ class SegmentManager(CheckpointManager):
 
     # -- restoring
 
-    def refill(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], slack: TimeBudget) -> None:
+    def restore(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], budget: TimeBudget) -> None:
         place = Boundary(self.store.root, 0)
         for node in tip.path():
-            while not node.whole and node.stands < wanted.limit:
-                found = onward(self.store.below, wanted.path, place, node.stands)
-                if found is None or not claim(node) or not self._restore(pool, node, found, wanted, slack):
+            while not node.complete and node.computed_end < wanted.limit:
+                found = onward(self.store.below, wanted.path, place, node.computed_end)
+                if found is None or not claim(node) or not self._restore(pool, node, found, wanted, budget):
                     return
                 place = found.place
 
@@ -213,14 +215,14 @@ class SegmentManager(CheckpointManager):
             place, depth = segment.place, end
         return found
 
-    def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, slack: TimeBudget) -> bool:
+    def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, budget: TimeBudget) -> bool:
         """Puts what a segment has of a node behind the cells that are there; whether it could. Meanwhile what comes next is
         read."""
-        header, start, end = found.header, node.stands, min(found.end, node.end, wanted.limit)
+        header, start, end = found.header, node.computed_end, min(found.end, node.end, wanted.limit)
         length = header.end - header.start
         if not pool.clear(length):
             return False
-        slack.take()
+        budget.take()
         began = self._clock()
         state = self.store.load(header)
         if state is None:
@@ -230,9 +232,9 @@ class SegmentManager(CheckpointManager):
         if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [pool.tree.attach(node)]):
             self.store.forget(header.name)
             return False
-        node.filled += end - start
-        if node.whole:
-            node.filler = None
+        node.computed += end - start
+        if node.complete:
+            node.computed_by = None
         took = self._clock() - began
         wanted.restored.add(Reuse(start, end, Tier.DISK), took)
         self.store.restored(end - start, took)
@@ -263,9 +265,14 @@ class PieceManager(CheckpointManager):
     """
 
     def __init__(
-        self, store: CheckpointStore, clock: Callable[[], float], price: Callable[[], Price], *, constant: bool
+        self,
+        store: CheckpointStore,
+        clock: Callable[[], float],
+        prefill_cost: Callable[[], PrefillCost],
+        *,
+        constant: bool,
     ) -> None:
-        super().__init__(store, clock, price)
+        super().__init__(store, clock, prefill_cost)
         self._constant = constant
 
     # -- saving
@@ -283,7 +290,7 @@ class PieceManager(CheckpointManager):
         found = dict[Node, int]()
         for tip in [node for node in pool.tree.nodes() if not node.children]:
             ends = self._ends(path_of(tip))
-            found.update((node, node.filled) for node in tip.path() if node.filled and node.end in ends)
+            found.update((node, node.computed) for node in tip.path() if node.computed and node.end in ends)
         return found
 
     def _ends(self, path: Path) -> set[int]:
@@ -291,18 +298,18 @@ class PieceManager(CheckpointManager):
         rows = chains(self.store.root, self.store.below, path, len(path.ids))
         return {end_of(pieces) for pieces in rows if all(self.store.arrived(piece.name) for piece in pieces)}
 
-    def evicting(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
-        if node.handed < node.stands:
-            self._save(pool, node, slack)
-            node.handed = node.stands
+    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
+        if node.saved_end < node.computed_end:
+            self._save(pool, node, budget)
+            node.saved_end = node.computed_end
 
     def _kept(self, node: Node) -> bool:
         path = path_of(node)
         return end_of(self._reaching(path, len(path.ids))) == node.end
 
-    def _save(self, pool: Pool, node: Node, slack: TimeBudget) -> None:
+    def _save(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
         """Keeps what of a path is not kept yet, up to the end of `node`, as one piece."""
-        if node.sequence is None or not node.whole:
+        if node.sequence is None or not node.complete:
             return
         path = path_of(node)
         tail = node.owner is not None
@@ -317,7 +324,7 @@ class PieceManager(CheckpointManager):
         if not self.store.takes_one():
             self.store.lost_one()
             return
-        slack.take()
+        budget.take()
         self._keep(Segment(name, parent, start, node.end), ids, save_range(pool, node, start))
         if tail and self._constant:
             self._forget_followed(path, pieces, node.end)
@@ -330,17 +337,17 @@ class PieceManager(CheckpointManager):
 
     # -- restoring
 
-    def revive(self, pool: Pool, wanted: Wanted, slack: TimeBudget) -> None:
+    def restore_before_entry(self, pool: Pool, wanted: Wanted, budget: TimeBudget) -> None:
         """The floor is restored in one go, and so is the tail."""
         path, limit, restored = wanted.path, wanted.limit, wanted.restored
         while True:
             above, _ = pool.tree.match(path.ids[:limit], path.owner)
             pieces = self._reaching(path, limit)
-            if not above.whole or end_of(pieces) <= above.end:
+            if not above.complete or end_of(pieces) <= above.end:
                 return  # another ticket is computing it, or there is nothing to bring
             nodes = {node.end: node for node in (pool.tree.root, *above.path())}
             end, joined = meeting(nodes, pieces, path.cut)
-            if not self._restore(pool, path, nodes[end], joined, slack, restored):
+            if not self._restore(pool, path, nodes[end], joined, budget, restored):
                 return
 
     def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
@@ -361,17 +368,17 @@ class PieceManager(CheckpointManager):
                 self.store.forget_chain([piece.name for piece in pieces], theirs)
 
     def _restore(
-        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], slack: TimeBudget, restored: Restored
+        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], budget: TimeBudget, restored: Restored
     ) -> bool:
         """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
         start, end = pieces[0].start, pieces[-1].end
         owner = None if start < path.cut else path.owner
-        node = pool.tree.graft(above, path.ids[start:end], owner)
+        node = pool.tree.insert(above, path.ids[start:end], owner)
         try:
             into = pool.tree.attach(node)
             if not pool.make_room(0):
                 return False
-            slack.take()
+            budget.take()
             return all(self._join(pool, node, into, piece, restored) for piece in pieces)
         except NoSequence:
             return False  # as many tickets run as there are sequences; this one will have to wait anyway
@@ -387,7 +394,7 @@ class PieceManager(CheckpointManager):
         if not restore_range(pool.memory, pool.scratch, state, piece.end, wanted, [into]):
             self.store.forget(piece.name)
             return False
-        node.filled += piece.end - piece.start
+        node.computed += piece.end - piece.start
         took = self._clock() - began
         restored.add(Reuse(piece.start, piece.end, Tier.DISK), took)
         self.store.restored(piece.end - piece.start, took)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, Price
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, PrefillCost
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
     DamagedCheckpoint,
@@ -79,8 +79,8 @@ class CheckpointStore:
         kept = self._index.get(name)
         return kept is not None and kept.waiting is None
 
-    def keep(self, header: SegmentHeader, state: bytes, price: Price) -> None:
-        """Takes a segment's state, to be written. `price` is what a prompt token costs now: it decides what goes for it.
+    def keep(self, header: SegmentHeader, state: bytes, prefill_cost: PrefillCost) -> None:
+        """Takes a segment's state, to be written. `prefill_cost`: of a prompt token now; it decides what is evicted for it.
 
         The writer deletes and writes in the order of the calls, so the folder is within its budget at any time.
         """
@@ -90,7 +90,7 @@ class CheckpointStore:
         kept.size = file_size(header, state)
         self._bytes_per_token = len(state) / len(header.ids)
         self.bytes += kept.size
-        self._fit(price)
+        self._fit(prefill_cost)
         if self.holds(header.name):
             kept.waiting = self._writer.put(self._path(header.name), header, state)
 
@@ -207,13 +207,13 @@ class CheckpointStore:
 
     # -- the folder
 
-    def _fit(self, price: Price) -> None:
+    def _fit(self, prefill_cost: PrefillCost) -> None:
         """Forgets what is worth least until all is within the budget."""
         while self._others and self._all_bytes() > self._budget:
             self._writer.drop_model(self._others.popleft().folder)
         if self.bytes <= self._budget:
             return
-        for kept in self._index.leaving(price):
+        for kept in self._index.leaving(prefill_cost):
             if self.bytes <= self._budget - self._budget // SPARE:
                 return
             self.counters.disk_evicted += 1

@@ -5,7 +5,7 @@ A token costs more the more cells stand before it, so the rest of a long prompt 
 
 from collections.abc import Mapping
 
-from orchestrator.engine.cache.eviction import Price
+from orchestrator.engine.cache.eviction import PrefillCost
 
 
 def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
@@ -13,4 +13,4 @@ def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | Non
     empty = counters.get("ms_per_token_empty", 0.0)
     if not empty:
         return None
-    return (end - begin) * Price(empty, counters.get("ms_per_token_cell", 0.0)).again(begin, end) / 1000
+    return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000

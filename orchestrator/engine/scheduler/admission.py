@@ -11,14 +11,15 @@ all of it.
 
 import logging
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, Price, in_order, room
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, PrefillCost, in_order, room
 from orchestrator.engine.cache.pool import ROUND, Pool, move, release, rounded
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import TimeBudget, endless
@@ -41,7 +42,7 @@ log = logging.getLogger("lorekeep.engine")
 
 @dataclass(frozen=True)
 class FloorIds:
-    """A floor's ids, and the name of the pool that it stands in."""
+    """A floor's ids, and the name of its pool."""
 
     ids: "array[int]"
     pool: str
@@ -59,11 +60,10 @@ class Refusal:
 
 
 class Admission:
-    """The floors known and the pools that stand.
+    """The known floors and the open pools.
 
-    `on_evict` sees each node before its cells are given up, again where it raised OutOfTime. `lost_ms` is what it would
-    take to have again what stands in a pool. `answering` says whether somebody would notice that a round takes long.
-    `time_budget` is the round's; the loop sets it.
+    `on_evict` sees each node before its cells are freed, again where it raised OutOfTime. `lost_ms` is the cost of
+    rebuilding a pool's content. `answering` says whether an answer runs, which a long round would stall.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Admission:
         on_evict: Callable[[Pool, Node, TimeBudget], None],
         lost_ms: Callable[[Pool], float],
         answering: Callable[[], bool],
-        price: Callable[[], Price],
+        prefill_cost: Callable[[], PrefillCost],
     ) -> None:
         self.grant = Grant(0, 0, 0)
         self.floors: dict[str, FloorIds] = {}
@@ -83,14 +83,23 @@ class Admission:
         self._on_evict = on_evict
         self._lost_ms = lost_ms
         self._answering = answering
-        self._price = price
+        self._prefill_cost = prefill_cost
         self._entries = 0
-        self.slack: TimeBudget = endless()
+        self._budget: TimeBudget = endless()
         self._refused: int | None = None  # the ticket for which there was no context of the size wanted
         self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
 
+    @contextmanager
+    def within(self, budget: TimeBudget) -> Iterator[None]:
+        """Openings and evictions inside take their time from `budget`; elsewhere, in a step above all, none waits."""
+        self._budget = budget
+        try:
+            yield
+        finally:
+            self._budget = endless()
+
     def take(self, grant: Grant) -> None:
-        """From now on this grant holds. In whole rounds, as llama.cpp makes contexts: a part of one is nobody's."""
+        """Applies a grant, rounded down to what llama.cpp makes of a context."""
         self.grant = replace(grant, cells=grant.cells // ROUND * ROUND)
         if not self._answering():
             self.shrink_to_grant()
@@ -98,7 +107,7 @@ class Admission:
     # -- at the door
 
     def refusal(self, job: InferenceJob) -> Refusal | None:
-        """Why this job can never run, as things stand; None when it may wait for its turn."""
+        """Why this job can never run under the present grant; None when it may wait."""
         return refused(job, self.floors, self.grant, self._backend.tokens)
 
     def pool_name(self, ticket: Ticket) -> str:
@@ -148,12 +157,12 @@ class Admission:
                 return None
             memory = self._open(ticket, rounded(need), cells)
             self._grown_out.discard(name)
-            self.pools[name] = Pool(name, memory, self._evicting, self._price, ranges=self._backend.info.ranges)
+            self.pools[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self._backend.info.ranges)
         return self.pools[name]
 
     def _open(self, ticket: int, least: int, cells: int) -> Memory:
         """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
-        self.slack.take()
+        self._budget.take()
         if ticket != self._refused:
             try:
                 return self._context(cells)
@@ -169,7 +178,7 @@ class Admission:
         return self._backend.open(cells, self._sequences)
 
     def _grow(self, pool: Pool) -> bool:
-        """Whether a pool is in a larger context now. While somebody is answered it is not: they would stand still."""
+        """Whether the pool was moved to a larger context. While an answer runs it is not moved: the answer would stall."""
         if pool.wanted <= pool.memory.cells or self._answering():
             return False
         if pool.name in self._grown_out:
@@ -207,7 +216,7 @@ class Admission:
         return min(made.free // ROUND * ROUND, most)
 
     def _leaving(self, spared: Pool | None = None) -> list[Idle]:
-        """Idle pools, worth least first."""
+        """Idle pools, lowest retention value first."""
         idle = [pool for pool in self.pools.values() if pool.idle() and pool is not spared]
         judge = self._lost_ms if len(idle) > 1 else lambda _: 0.0  # the value of one alone decides nothing
         pools = (Idle(pool.name, pool.memory.cells, judge(pool), pool.used) for pool in idle)
@@ -238,7 +247,7 @@ class Admission:
         self.discard(name)
 
     def _evicting(self, pool: Pool, node: Node) -> None:
-        self._on_evict(pool, node, self.slack)
+        self._on_evict(pool, node, self._budget)
 
     def discard(self, name: str) -> None:
         """Frees a pool as it is: no tier takes anything of it, and tickets inside hold nothing from then on."""
@@ -248,7 +257,7 @@ class Admission:
         pool.memory.close()
 
     def shrink_to_grant(self) -> None:
-        """After a smaller grant idle pools go, worth least first, until it is kept to. Raises OutOfTime."""
+        """Closes idle pools, lowest retention value first, until the grant is kept. Raises OutOfTime."""
         if self.held() <= self.grant.cells:
             return
         for pool in self._leaving():

@@ -88,7 +88,7 @@ class Entry:
         self,
         backend: Backend,
         admission: Admission,
-        keeper: CheckpointManager | None,
+        checkpoints: CheckpointManager | None,
         recovery: Recovery,
         speculation: Speculation,
         tickets: Mapping[int, Ticket],
@@ -96,37 +96,37 @@ class Entry:
     ) -> None:
         self._backend = backend
         self._admission = admission
-        self._keeper = keeper
+        self._checkpoints = checkpoints
         self._recovery = recovery
         self._speculation = speculation
         self._tickets = tickets
         self._reporting = reporting
 
-    def admit(self, slack: TimeBudget) -> None:
-        """Lets in who has room, in the order of the line, and brings back what is kept of their prompts, as far as the
-        round has time for it.
+    def admit(self, budget: TimeBudget) -> None:
+        """Admits tickets in the order of the line while there is room, and restores their prompts, as far as the round
+        has time for it.
 
         Raises BackendError when the backend is not to be trusted.
         """
-        standing = True  # whether the line moves
+        moving = True  # whether the line moves
         for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            if ticket.phase is Phase.WAITING and standing:
-                standing = self._moved_up(ticket, slack)
+            if ticket.phase is Phase.WAITING and moving:
+                moving = self._moved_up(ticket, budget)
             if ticket.phase is Phase.RESTORING:
-                self._bring(ticket, slack)
+                self._restore(ticket, budget)
 
-    def _moved_up(self, ticket: Ticket, slack: TimeBudget) -> bool:
+    def _moved_up(self, ticket: Ticket, budget: TimeBudget) -> bool:
         """Whether the next one may try: the ticket is in, or out."""
         refusal = self._admission.refusal(ticket.job)
         if refusal:
             self._reporting.end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
             return True
         try:
-            return self._enter(ticket, slack)
+            return self._enter(ticket, budget)
         except OutOfTime:
             return False
 
-    def _enter(self, ticket: Ticket, slack: TimeBudget) -> bool:
+    def _enter(self, ticket: Ticket, budget: TimeBudget) -> bool:
         try:
             ticket.sampler = ticket.sampler or self._backend.sampler(ticket.job.sampling)
         except SchemaRefused as error:
@@ -138,7 +138,7 @@ class Entry:
             self._recovery.unopened(self._admission.pool_name(ticket), error)
             self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
             return True
-        if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, slack):
+        if pool is None or not self._recovery.free_for(ticket, pool) or not self._given(ticket, pool, budget):
             return False
         ticket.enter(Phase.RESTORING)
         ticket.due = self._due(ticket)
@@ -148,26 +148,26 @@ class Entry:
         progress = ticket.progress()
         return self._reporting.counters.computed_tokens + progress.total - progress.done, ticket.in_line
 
-    def _given(self, ticket: Ticket, pool: Pool, slack: TimeBudget) -> bool:
+    def _given(self, ticket: Ticket, pool: Pool, budget: TimeBudget) -> bool:
         """Whether the ticket has its path and its cells now."""
         try:
-            self._revive(ticket, pool, slack)
+            self._restore_before_entry(ticket, pool, budget)
             return self._admission.admit(ticket, pool)
         except BackendError as error:
             self._recovery.failed(pool, error)
             return False
 
-    def _revive(self, ticket: Ticket, pool: Pool, slack: TimeBudget) -> None:
-        """Brings back what can only come before its path is leased. Raises OutOfTime while the round has no time for it."""
-        if self._keeper is not None:
-            self._keeper.revive(pool, ticket.wanted, slack)
+    def _restore_before_entry(self, ticket: Ticket, pool: Pool, budget: TimeBudget) -> None:
+        """Restores what can only be restored before its path is referenced. Raises OutOfTime."""
+        if self._checkpoints is not None:
+            self._checkpoints.restore_before_entry(pool, ticket.wanted, budget)
 
-    def _bring(self, ticket: Ticket, slack: TimeBudget) -> None:
-        """Brings back what is kept of the prompt of one who is in; when all that can be is there, the rest is computed."""
+    def _restore(self, ticket: Ticket, budget: TimeBudget) -> None:
+        """Restores the prompt of an admitted ticket from checkpoints; the rest is computed then."""
         assert ticket.pool is not None and ticket.tip is not None
         try:
-            if self._keeper is not None:
-                self._keeper.refill(ticket.pool, ticket.tip, ticket.wanted, partial(self._claim, ticket), slack)
+            if self._checkpoints is not None:
+                self._checkpoints.restore(ticket.pool, ticket.tip, ticket.wanted, partial(self._claim, ticket), budget)
         except OutOfTime:
             return
         except BackendError as error:
@@ -190,6 +190,6 @@ class Entry:
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
-        self._reporting.tell(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
+        self._reporting.send(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
         if ticket.unfinished() is None:
             self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")

@@ -1,9 +1,9 @@
 """The engine's loop: one writer over all pools.
 
-    admit → plan the round → decode → sample → tell
+    restore and admit → plan → compute and sample → send → write behind
 
-It takes messages and posts messages; what to compute is gathered in `planning`, who comes in in `entry`, what is shared in
-`tree`, what follows a failure in `recovery`. It does not know processes, sockets, or what a prompt means.
+It takes messages and posts messages. `planner` decides what to compute, `entry` and `admission` who enters, `step`
+computes, `write_behind` saves checkpoints. The loop knows no processes, no sockets, and not what a prompt means.
 """
 
 import logging
@@ -13,13 +13,13 @@ from contextlib import suppress
 
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.cache import conservation
-from orchestrator.engine.cache.eviction import Price
+from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool, sequences_of
 from orchestrator.engine.cache.tree import Path, deepest
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.costs import Costs, OutOfTime, endless
+from orchestrator.engine.costs import Costs, OutOfTime
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -37,12 +37,12 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.scheduler import reporting
 from orchestrator.engine.scheduler.admission import Admission, FloorIds, Refusal, out_of_range
 from orchestrator.engine.scheduler.entry import Entry, Recovery
-from orchestrator.engine.scheduler.planner import Limits, Planning, Step, Timing, answered, timing_of
+from orchestrator.engine.scheduler.planner import Limits, Planner, Step, Timing, answered, timing_of
 from orchestrator.engine.scheduler.reporting import Counters, Outbox, Post, Reporting, per_token, pictured
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.step import Stepping
 from orchestrator.engine.scheduler.ticket import Phase, TextStream, Ticket
-from orchestrator.engine.scheduler.write_behind import Behind
+from orchestrator.engine.scheduler.write_behind import WriteBehind
 from orchestrator.engine.watchdog import Watch, unwatched
 
 log = logging.getLogger("lorekeep.engine.loop")
@@ -67,17 +67,17 @@ class Loop:
         watch: Watch = unwatched,
     ) -> None:
         self.backend = backend
-        self.keeper = checkpoint_manager(backend, store, clock, self._price)
+        self.checkpoints = checkpoint_manager(backend, store, clock, self._prefill_cost)
         self.counters = Counters()
-        self._behind = Behind(self.keeper, self.counters, self._price, clock)
+        self._write_behind = WriteBehind(self.checkpoints, self.counters, self._prefill_cost, clock)
         self._tickets: dict[int, Ticket] = {}
         self.admission = Admission(
             backend,
             sequences_of(backend, sequences, limits.batch),
-            self._behind.evicting,
-            self._behind.lost_ms,
+            self._write_behind.evicting,
+            self._write_behind.lost_ms,
             lambda: answered(self._tickets),
-            self._price,
+            self._prefill_cost,
         )
         self._limits = limits
         self._clock = clock
@@ -86,11 +86,11 @@ class Loop:
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         reporting = Reporting(self.counters, self._say, self._end, clock)
         self._recovery = Recovery(self.admission, self._tickets, reporting)
-        self._stepping = Stepping(backend, self._speculation, self._behind.floor_stands, reporting, watch)
+        self._stepping = Stepping(backend, self._speculation, self._write_behind.floor_computed, reporting, watch)
         self._entry = Entry(
-            backend, self.admission, self.keeper, self._recovery, self._speculation, self._tickets, reporting
+            backend, self.admission, self.checkpoints, self._recovery, self._speculation, self._tickets, reporting
         )
-        self._planning = Planning(self.admission, self._speculation, self._tickets, self.costs, reporting)
+        self._planner = Planner(self.admission, self._speculation, self._tickets, self.costs, reporting)
 
     # -- what comes in
 
@@ -111,7 +111,7 @@ class Loop:
             self._say(self._matched(message))
             self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, CheckpointWritten):
-            self._behind.settle()
+            self._write_behind.settle()
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
@@ -147,15 +147,15 @@ class Loop:
             self._end(ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
         self._speculation.forget(name)
         floor = self.admission.forget(name)
-        if floor is not None and self.keeper is not None:
-            self.keeper.forget_floor(floor.ids, [other.ids for other in self.admission.floors.values()])
+        if floor is not None and self.checkpoints is not None:
+            self.checkpoints.forget_floor(floor.ids, [other.ids for other in self.admission.floors.values()])
 
     def _matched(self, asked: PrefixMatch) -> Matched:
         floor = self.admission.floors.get(asked.floor)
         ids = floor.ids if floor else array("I")
         path = Path(ids + bytes_to_ids(asked.tail), len(ids), asked.owner)
         pool = self.admission.pools.get(floor.pool) if floor else None
-        reuse, length = reporting.foretold(pool, self.keeper, path, asked.max_tokens)
+        reuse, length = reporting.foretold(pool, self.checkpoints, path, asked.max_tokens)
         return Matched(asked.call, length, reuse)
 
     # -- one round
@@ -164,42 +164,39 @@ class Loop:
         return bool(self._tickets)
 
     def behind(self) -> bool:
-        """Whether something is left to be done behind the answers."""
-        return self._behind.left() or self.admission.left()
+        """Whether checkpoints are left to write, or pools to close."""
+        return self._write_behind.left() or self.admission.left()
 
     def close(self) -> None:
-        """Keeps what stands, so that the next process finds it."""
-        self._behind.close(self.admission.pools.values())
+        """Saves what is in cells, so that the next process finds it."""
+        self._write_behind.close(self.admission.pools.values())
 
     def round(self) -> None:
-        """One step in every pool that has something to do, and all that it made known that may not wait."""
+        """Restores, admits, computes one step in each pool that has one, sends what is due, and writes checkpoints."""
         timing = self._timing()
         try:
-            self._carry(timing)
-            self._compute(self._planning.steps(timing.limits()))
+            self._restore_and_admit(timing)
+            self._run(self._planner.plan(timing))
         finally:
-            self._tell(self._clock() if self.busy() else float("inf"))
-        if timing.may_write():
-            self._behind.work(alone=not self.busy())
+            self._flush_before(self._clock() if self.busy() else float("inf"))
+        self._write_behind.work(timing, alone=not self.busy())
 
     def _timing(self) -> Timing:
-        return timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._behind.left())
+        return timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._write_behind.left())
 
-    def _compute(self, steps: Sequence[Step]) -> None:
-        pools = list(self.admission.pools.values())
-        self._tell(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
-        for step in steps:
-            self._run(step, pools[step.pool])
-
-    def _carry(self, timing: Timing) -> None:
-        """What the round has time for of restores, and of what has to go for them; then who can enter does."""
-        self.admission.slack = timing.carrying
-        with suppress(OutOfTime):
+    def _restore_and_admit(self, timing: Timing) -> None:
+        """Shrinks to the grant, restores prompts and admits tickets, as far as the round has time for it."""
+        with self.admission.within(timing.carrying), suppress(OutOfTime):
             self.admission.shrink_to_grant()
             self._entry.admit(timing.entering)
-        self.admission.slack = endless()  # in a step nothing waits for another round
 
-    def _run(self, step: Step, pool: Pool) -> None:
+    def _run(self, steps: Sequence[Step]) -> None:
+        pools = list(self.admission.pools.values())
+        self._flush_before(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
+        for step in steps:
+            self._run_step(step, pools[step.pool])
+
+    def _run_step(self, step: Step, pool: Pool) -> None:
         answering = [self._tickets[number] for number in step.answering]
         prefill = [(self._tickets[number], tokens) for number, tokens in step.prefill]
         try:
@@ -220,26 +217,27 @@ class Loop:
     def _say(self, message: FromChild) -> None:
         self._outbox.put(message, self._clock())
 
-    def _tell(self, next_chance: float) -> None:
+    def _flush_before(self, next_chance: float) -> None:
+        """Sends all messages when one of them may not wait until `next_chance`, in seconds of the clock."""
         if self._outbox.due(next_chance):
             self.flush()
 
     def flush(self) -> None:
-        """Tells everything, also what may wait."""
+        """Sends all messages, those that may wait included."""
         self._outbox.flush()
 
     # -- endings
 
     def _end(self, ticket: Ticket, outcome: Outcome, reason: Reason, detail: str = "") -> None:
-        """A ticket's one outcome: what it held is given back, and the daemon is told."""
+        """A ticket's one outcome: releases what it held and reports it."""
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
         if outcome is Outcome.DONE:
             self.counters.answered(ticket)
         if ticket.tip is not None and ticket.pool is not None:
-            standing = deepest(ticket.tip)
+            tip = deepest(ticket.tip)
             ticket.pool.release(ticket.number, ticket.tip)
-            self._behind.ended(ticket.pool, standing, outcome)
+            self._write_behind.ended(ticket.pool, tip, outcome)
         if ticket.sampler is not None:
             ticket.sampler.close()
         self._say(reporting.completion(ticket, outcome, reason, detail, self._clock()))
@@ -247,12 +245,12 @@ class Loop:
     # -- what others may see
 
     def snapshot(self) -> EngineSnapshot:
-        kept = self.keeper.store.figures() if self.keeper is not None else {}
-        figures = {**vars(self.counters), **per_token(self._price(), self.admission.pools.values()), **kept}
+        kept = self.checkpoints.store.figures() if self.checkpoints is not None else {}
+        figures = {**vars(self.counters), **per_token(self._prefill_cost(), self.admission.pools.values()), **kept}
         return pictured(self.admission, list(self._tickets.values()), figures)
 
-    def _price(self) -> Price:
-        return Price(*self.costs.per_token(self._limits.batch))
+    def _prefill_cost(self) -> PrefillCost:
+        return PrefillCost(*self.costs.per_token(self._limits.batch))
 
     def check(self) -> None:
         """The laws over all pools, for tests. Raises LawBroken."""
@@ -260,9 +258,9 @@ class Loop:
             conservation.check(pool)
 
     def audit(self) -> bool:
-        """The same in an idle moment: a pool that breaks a law is told, counted and thrown away. Whether there was one.
+        """The same in an idle moment: a pool that breaks a law is logged and discarded. Returns whether one did.
 
-        What it held is computed again, or restored: better than an answer from cells of which nobody knows whose they are.
+        Its content is computed again or restored, so that no answer comes from cells of unknown owner.
         """
         self._moments += 1
         pools = self.admission.pools.items()

@@ -36,8 +36,8 @@ from orchestrator.engine.scheduler.admission import Admission
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Draft, Speculation
 from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket, claim
-from orchestrator.engine.scheduler.write_behind import SLICE_SECONDS
 
+WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside what is carried
 FIRST_SHARE = 0.75  # of a round without answers has who came first: a prompt that is restored, or one that is computed
 
@@ -47,7 +47,7 @@ class Limits:
     """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences (`sizes`).
     logits: rows of a step that may have them. drafts: whether answers have any.
 
-    budget_ms: one round's time beside running answers, which may stand still for 0.3 s: a quarter is for predictions that
+    budget_ms: one round's time beside running answers, which may stall for 0.3 s: a quarter is for predictions that
     are off. alone_ms: while nobody is being answered, until the next one comes.
     """
 
@@ -84,7 +84,7 @@ class Step:
         return len(self.answering) + _tokens(self.prefill) + _tokens(self.drafts)
 
 
-class Planning:
+class Planner:
     """`tickets` are all there are, by number."""
 
     def __init__(
@@ -101,8 +101,9 @@ class Planning:
         self._costs = costs
         self._reporting = reporting
 
-    def steps(self, limits: Limits) -> tuple[Step, ...]:
-        """One in each pool that has something to do, at most. Their `pool` is its place among the admission's."""
+    def plan(self, timing: "Timing") -> tuple[Step, ...]:
+        """At most one step for each pool that has something to do; `pool` of a step is its index in the admission's."""
+        limits = timing.limits()
         pools = list(self._admission.pools.values())
         index = {id(pool): place for place, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
@@ -116,7 +117,7 @@ class Planning:
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
             elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                found.append((ticket, place, len(node.ids) - node.filled))
+                found.append((ticket, place, len(node.ids) - node.computed))
         # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
         wants = [Want(*ticket.prefill_order, ticket.number, place, tokens) for ticket, place, tokens in found]
         cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
@@ -132,7 +133,7 @@ class Planning:
             return None
         if claim(ticket, node, self._tickets):
             return node
-        self._reporting.tell(ticket.progress())  # of what another one computes for it too
+        self._reporting.send(ticket.progress())  # of what another one computes for it too
         return None
 
 
@@ -186,9 +187,9 @@ def _drafts(
     for more in (4 * len(drafts), 12 * len(drafts)):
         chosen = _shared(drafts, min(more, places))
         rows = answers + _tokens(chosen)
-        told = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
-        if chosen and told / costs.milliseconds(rows, cells) > speed:
-            best, speed = chosen, told / costs.milliseconds(rows, cells)
+        expected = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
+        if chosen and expected / costs.milliseconds(rows, cells) > speed:
+            best, speed = chosen, expected / costs.milliseconds(rows, cells)
     return best
 
 
@@ -221,7 +222,7 @@ class Timing:
         self._limits = limits
         self._began = clock()
         self.answering = answers_ms is not None
-        self._writing_ms = 1000 * SLICE_SECONDS * writing
+        self._writing_ms = 1000 * WRITE_SECONDS * writing
         left = limits.budget_ms - self._writing_ms - (answers_ms or 0.0)
         share = left * (PREFILL_SHARE if prefilling else 1.0)
         self.carrying = TimeBudget(clock, self._began + share / 1000) if self.answering else endless()

@@ -8,7 +8,7 @@ of a screen and joins those of one answer. A first token and every other message
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.engine.cache.eviction import Price
+from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
@@ -63,22 +63,22 @@ class Counters:
 
 @dataclass(frozen=True)
 class Reporting:
-    """`tell` takes messages for the daemon; `end` a ticket's outcome, its reason and details; `clock` gives seconds."""
+    """`send` takes messages for the daemon; `end` a ticket's outcome, its reason and details; `clock` gives seconds."""
 
     counters: Counters
-    tell: Callable[[FromChild], None]
+    send: Callable[[FromChild], None]
     end: Callable[[Ticket, Outcome, Reason, str], None]
     clock: Callable[[], float]
 
 
 class Outbox:
-    """`post` takes what is told together."""
+    """`post` takes the messages that are sent together."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
         self._messages: list[FromChild] = []
         self._deltas: dict[int, int] = {}  # by ticket, the place of its delta among the messages
-        self._begun: set[int] = set()  # tickets whose first token was told
+        self._begun: set[int] = set()  # tickets whose first token was sent
         self._urgent = False
         self._since = 0.0
 
@@ -103,7 +103,7 @@ class Outbox:
         self._messages.append(message)
 
     def due(self, next_chance: float) -> bool:
-        """Whether something would wait too long if it were not told before `next_chance`."""
+        """Whether a message would wait too long if it were not sent before `next_chance`."""
         return bool(self._messages) and (self._urgent or next_chance - self._since > FRAME_SECONDS)
 
     def flush(self) -> None:
@@ -124,20 +124,20 @@ def joined(earlier: AnswerDelta, later: AnswerDelta) -> AnswerDelta:
 
 
 def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
-    """Ranges of the prompt that need no computing by this ticket: what stands, was restored, or another one computes."""
+    """Ranges of the prompt that this ticket need not compute: in cells, restored, or computed by another ticket."""
     assert ticket.tip is not None
     end = 0
     for node in ticket.tip.path():
-        mine = node.filler == ticket.number or (node.filler is None and node.leases == 1)
-        if mine and not node.whole:
-            end = node.stands
+        mine = node.computed_by == ticket.number or (node.computed_by is None and node.ref_count == 1)
+        if mine and not node.complete:
+            end = node.computed_end
             break
         end = node.end
     return covering(ticket.restored.parts, end, len(ticket.ids))
 
 
 def foretold(
-    pool: Pool | None, keeper: CheckpointManager | None, path: Path, max_tokens: int
+    pool: Pool | None, checkpoints: CheckpointManager | None, path: Path, max_tokens: int
 ) -> tuple[tuple[Reuse, ...], int]:
     """What a job of this prompt would reuse if it were admitted now, and how many of its tokens need no computing.
 
@@ -147,13 +147,13 @@ def foretold(
     jobs that arrive before. With an answer wanted the last token is computed in any case.
     """
     limit = len(path.ids) - 1 if max_tokens else len(path.ids)
-    depth, stands, ends = 0, 0, [0]
+    depth, computed_end, ends = 0, 0, [0]
     if pool is not None:
         node, depth = pool.tree.match(path.ids[:limit], path.owner)
-        stands, ends = node.stands, [0, *(one.end for one in node.path() if one.end < depth), depth]
-    if depth > stands or keeper is None:  # somebody is computing it, or there is nothing below
-        return covering((), depth, len(path.ids)), min(depth, stands)
-    restored = keeper.restorable(path, limit, ends)
+        computed_end, ends = node.computed_end, [0, *(one.end for one in node.path() if one.end < depth), depth]
+    if depth > computed_end or checkpoints is None:  # somebody is computing it, or there is nothing below
+        return covering((), depth, len(path.ids)), min(depth, computed_end)
+    restored = checkpoints.restorable(path, limit, ends)
     end = restored[-1].end if restored else depth
     return covering(restored, end, len(path.ids)), end
 
@@ -213,8 +213,8 @@ def pictured(admission: Admission, tickets: Sequence[Ticket], figures: Mapping[s
     )
 
 
-def per_token(price: Price, pools: Iterable[Pool]) -> dict[str, float]:
+def per_token(prefill_cost: PrefillCost, pools: Iterable[Pool]) -> dict[str, float]:
     """Milliseconds of a prompt token in a full step: in the fullest pool now, in an empty one, and by cell."""
     cells = max((pool.cells_used() for pool in pools), default=0)
-    full = price.again(cells, cells)
-    return {"ms_per_token": full, "ms_per_token_empty": price.empty, "ms_per_token_cell": price.cell}
+    full = prefill_cost.per_token(cells, cells)
+    return {"ms_per_token": full, "ms_per_token_empty": prefill_cost.empty, "ms_per_token_cell": prefill_cost.cell}

@@ -45,7 +45,7 @@ class Source:
         self._order, self._hashes = order, hashes[order]
 
     def after(self, last: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that followed the last `GRAM` tokens at the latest place where those stand."""
+        """At most `most` tokens that followed the last `GRAM` tokens at the latest place of those."""
         if len(last) < GRAM or most <= 0 or not len(self._hashes):
             return []
         run = list(last[-GRAM:])

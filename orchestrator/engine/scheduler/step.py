@@ -1,7 +1,7 @@
 """One step: rows in, the backend's call, and what it made of the tickets that took part.
 
     tokens of answers, drafts ┐
-    prompt tokens             ┴─▶ decode ─▶ cells stand ─▶ sample ─▶ verify drafts ─▶ text, or the end
+    prompt tokens             ┴─▶ decode ─▶ cells computed ─▶ sample ─▶ verify drafts ─▶ text, or the end
 
 What to compute was decided in `plan`. Knows no queue and no pool but the step's.
 """
@@ -22,20 +22,20 @@ from orchestrator.engine.watchdog import Watch
 
 
 class Stepping:
-    """`floor_stands` takes the last node of a floor that was computed; `watch` is entered while the backend computes."""
+    """`floor_computed` takes the last node of a floor that was computed; `watch` is entered while the backend computes."""
 
     def __init__(
         self,
         backend: Backend,
         speculation: Speculation,
-        floor_stands: Callable[[Pool, Node], None],
+        floor_computed: Callable[[Pool, Node], None],
         reporting: Reporting,
         watch: Watch,
     ) -> None:
         self.costs = Costs()
         self._backend = backend
         self._speculation = speculation
-        self._floor_stands = floor_stands
+        self._floor_computed = floor_computed
         self._counters = reporting.counters
         self._reporting = reporting
         self._watch = watch
@@ -43,19 +43,19 @@ class Stepping:
     def run(self, step: Step, pool: Pool, answering: list[Ticket], prefill: list[tuple[Ticket, int]]) -> None:
         """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
         cells = pool.cells_used()
-        batch, sampled, filled = Batch(), [], []
+        batch, sampled, computed = Batch(), [], []
         drafts = dict(step.drafts)
         for ticket in answering:
             ticket.drafts = ticket.drafts[: drafts.get(ticket.number, 0)]
             sampled.append((ticket, self._add_token(pool, ticket, batch)))
         for ticket, tokens in prefill:
             row, node = self._add_prompt(pool, ticket, tokens, batch)
-            filled.append((ticket, node, tokens))
+            computed.append((ticket, node, tokens))
             if row is not None:
                 sampled.append((ticket, row))
         self._decode(pool, batch, cells)
-        for ticket, node, tokens in filled:
-            self._filled(pool, ticket, node, tokens)
+        for ticket, node, tokens in computed:
+            self._count_computed(pool, ticket, node, tokens)
         for ticket, row in sampled:
             self._sample(pool, ticket, row)
             if ticket.drafts:
@@ -68,22 +68,22 @@ class Stepping:
         ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
         pool.grew(ticket.number)
         sequence = pool.tree.attach(ticket.tip)
-        row = batch.add(sequence, ticket.tip.stands, [ticket.pending], output=True)
-        ticket.tip.filled += 1
+        row = batch.add(sequence, ticket.tip.computed_end, [ticket.pending], output=True)
+        ticket.tip.computed += 1
         for place, token in enumerate(ticket.drafts):
-            batch.add(sequence, ticket.tip.stands + place, [token], output=True)
+            batch.add(sequence, ticket.tip.computed_end + place, [token], output=True)
         return row
 
     def _add_prompt(self, pool: Pool, ticket: Ticket, tokens: int, batch: Batch) -> tuple[int | None, Node]:
         node = ticket.unfinished()
-        assert node is not None and node.filler == ticket.number
-        last = node is ticket.tip and node.filled + tokens == len(node.ids) and ticket.job.max_tokens > 0
-        run = node.ids[node.filled : node.filled + tokens]
-        row = batch.add(pool.tree.attach(node), node.stands, run, output=last)
+        assert node is not None and node.computed_by == ticket.number
+        last = node is ticket.tip and node.computed + tokens == len(node.ids) and ticket.job.max_tokens > 0
+        run = node.ids[node.computed : node.computed + tokens]
+        row = batch.add(pool.tree.attach(node), node.computed_end, run, output=last)
         return (row if last else None), node
 
     def _decode(self, pool: Pool, batch: Batch, cells: int) -> None:
-        # A process's first step may compile kernels, or page in weights from a slow disk, for minutes: it tells nothing.
+        # The first step may compile kernels or page in weights for minutes: nothing is learned from it.
         first = self._counters.steps == 0
         seconds = math.inf if first else self.costs.milliseconds(len(batch), cells) / 1000
         began = self._reporting.clock()
@@ -95,16 +95,16 @@ class Stepping:
 
     # -- what it made of them
 
-    def _filled(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> None:
-        node.filled += tokens
+    def _count_computed(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> None:
+        node.computed += tokens
         ticket.computed += tokens
         self._counters.computed_tokens += tokens
-        if node.whole:
-            node.filler = None
+        if node.complete:
+            node.computed_by = None
             if node.end == ticket.cut:
-                self._floor_stands(pool, node)
+                self._floor_computed(pool, node)
         progress = ticket.progress()
-        self._reporting.tell(progress)
+        self._reporting.send(progress)
         if progress.done == progress.total and ticket.job.max_tokens == 0:
             self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
 
@@ -142,24 +142,24 @@ class Stepping:
         assert ticket.tip is not None
         tip = ticket.tip
         drafts, ticket.drafts = ticket.drafts, []
-        accepted, end = 0, tip.stands + len(drafts)
+        accepted, end = 0, tip.computed_end + len(drafts)
         ticket.drafted += len(drafts)
         while accepted < len(drafts) and ticket.phase is Phase.ANSWERING and ticket.pending == drafts[accepted]:
             tip.ids.append(drafts[accepted])
-            tip.filled += 1
+            tip.computed += 1
             pool.grew(ticket.number)
             accepted += 1
             ticket.accepted += 1  # before the token that may end the ticket
             self._sample(pool, ticket, row + accepted)
         self._speculation.learn(ticket, len(drafts), accepted)
-        if tip.stands < end:
+        if tip.computed_end < end:
             assert tip.sequence is not None
-            pool.memory.remove(tip.sequence, tip.stands, -1)
+            pool.memory.remove(tip.sequence, tip.computed_end, -1)
 
     def _say(self, ticket: Ticket, text: str, ids: tuple[int, ...]) -> None:
         chosen = ticket.beside.shown(text, settled=ticket.text.settled)
         if text or ids or chosen:
-            self._reporting.tell(AnswerDelta(ticket.number, text, ids_to_bytes(ids), chosen))
+            self._reporting.send(AnswerDelta(ticket.number, text, ids_to_bytes(ids), chosen))
 
     def _chosen(self, logprobs: Sequence[tuple[int, float]]) -> Chosen:
         own, *likeliest = [Chance(token, self._backend.pieces([token]), value) for token, value in logprobs]

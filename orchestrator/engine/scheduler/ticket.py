@@ -9,12 +9,13 @@
 From RESTORING on it holds all the cells that it may need. Any other change is a fault of ours. A ticket knows no other
 pools, and not the order in which it is served.
 
-A node that several tickets wait for has one owner, the ticket that restores or computes it:
+A node that several tickets wait for is restored or computed by one of them:
 
-    question ──waits──▶ node ◀──owns── background ticket, which is served in the question's place until the node is complete
+    question ──waits──▶ node ◀─computes─ background ticket, which is served in the question's place until it is complete
 
 A ticket that has begun goes on, whatever its class: the last node of a prompt that wants an answer is computed by its own
-ticket, because the answer begins with its logits. The owner of a node is served in the best place of those who wait for it.
+ticket, because the answer begins with its logits. A ticket that computes a node is served in the best place of those that
+wait for it.
 
 Text leaves an answer as whole characters only, and never with a stop string in it (`TextStream`).
 """
@@ -101,7 +102,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class ChosenBeside:
-    """Holds what is told of tokens until their text is shown, so that nothing is told of a stop string's."""
+    """Holds the log-probabilities of tokens until their text is shown, so that those of a stop string are never sent."""
 
     def __init__(self) -> None:
         self._waiting: deque[Chosen] = deque()
@@ -123,7 +124,7 @@ class ChosenBeside:
 
 @dataclass(frozen=True)
 class Awaited:
-    """A node, and one who waits until it is filled."""
+    """A node, and a ticket that waits until it is computed."""
 
     node: Node
     by: "Ticket"
@@ -155,7 +156,7 @@ class Ticket:
     admitted_at: float = 0.0
     first_token_at: float = 0.0
     again: bool = False  # it was in a pool that failed
-    awaited: list[Awaited] = field(default_factory=list)  # what it fills for others
+    awaited: list[Awaited] = field(default_factory=list)  # what it computes for others
 
     @property
     def number(self) -> int:
@@ -174,23 +175,23 @@ class Ticket:
 
     @property
     def order(self) -> Order:
-        """In which it is served: as it came, or in the place of one who waits for what it fills."""
+        """In which it is served: as it came, or in the place of one who waits for what it computes."""
         return min([self.came, *(other.came for other in self._waiting())])
 
     @property
     def prefill_order(self) -> tuple[bool, Due]:
-        """In which its prompt is computed (`planner`): its own, or that of one who waits for what it fills."""
+        """In which its prompt is computed (`planner`): its own, or that of one who waits for what it computes."""
         return min((one.came[0], one.due) for one in (self, *self._waiting()))
 
-    def fills_for(self, waiting: "Ticket", node: Node) -> None:
-        """From now on it is served no later than who waits for this node, until that stands or nobody waits for it."""
+    def computes_for(self, waiting: "Ticket", node: Node) -> None:
+        """Serves this ticket no later than the one that waits for the node, until that is complete or not awaited."""
         if Awaited(node, waiting) not in self.awaited:
             self.awaited.append(Awaited(node, waiting))
 
     def _waiting(self) -> list["Ticket"]:
-        """Who waits for what it fills now."""
+        """The tickets that wait for what it computes now."""
         phases = (Phase.RESTORING, Phase.PREFILL)
-        return [one.by for one in self.awaited if one.node.filler == self.number and one.by.phase in phases]
+        return [one.by for one in self.awaited if one.node.computed_by == self.number and one.by.phase in phases]
 
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
@@ -212,35 +213,35 @@ class Ticket:
         self.computed, self.admitted_at = 0, 0.0
 
     def progress(self) -> PrefillProgress:
-        """How much of its prompt stands, whoever computed it."""
+        """How much of its prompt is in cells, whoever computed it."""
         assert self.tip is not None
-        missing = sum(len(node.ids) - node.filled for node in self.tip.path())
+        missing = sum(len(node.ids) - node.computed for node in self.tip.path())
         return PrefillProgress(self.number, len(self.ids) - missing, len(self.ids))
 
     def unfinished(self) -> Node | None:
         """The first node of its path with cells still to compute."""
         assert self.tip is not None
-        return next((node for node in self.tip.path() if not node.whole), None)
+        return next((node for node in self.tip.path() if not node.complete), None)
 
 
 def claim(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> bool:
-    """Makes the ticket the one that fills the node; False while that is another one's, which then does it for both."""
+    """Makes the ticket the one that computes the node; False while another ticket does, which then does it for both."""
     other = _another(ticket, node, tickets)
     if other is None:
-        node.filler = ticket.number
+        node.computed_by = ticket.number
         return True
-    other.fills_for(ticket, node)
+    other.computes_for(ticket, node)
     return False
 
 
 def restored_by_another(ticket: Ticket, tickets: Mapping[int, Ticket]) -> bool:
-    """Whether what the ticket needs next is just being brought back for another one."""
+    """Whether another ticket is restoring what this one needs next."""
     node = ticket.unfinished()
     other = _another(ticket, node, tickets) if node is not None else None
     return other is not None and other.phase is Phase.RESTORING
 
 
 def _another(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> Ticket | None:
-    """Who fills the node already."""
-    filler = tickets.get(node.filler) if node.filler is not None else None
-    return filler if filler is not ticket else None
+    """The other ticket that computes the node already."""
+    other = tickets.get(node.computed_by) if node.computed_by is not None else None
+    return other if other is not ticket else None

@@ -32,7 +32,7 @@ FLOOR = list(range(50)) * 6
 
 
 def cells_without_tokens(pool: Pool) -> None:
-    pool.tree.root.children[0].filled += 1
+    pool.tree.root.children[0].computed += 1
 
 
 def a_gap(pool: Pool) -> None:

@@ -10,8 +10,8 @@ from orchestrator.engine.cache.tree import Node, Tree
 from orchestrator.engine.fake import FakeBackend
 
 
-def node(tokens: list[int], *below: Node, filled: int | None = None, owner: int | None = None) -> Node:
-    made = Node(None, 0, array("I", tokens), owner, filled=len(tokens) if filled is None else filled)
+def node(tokens: list[int], *below: Node, computed: int | None = None, owner: int | None = None) -> Node:
+    made = Node(None, 0, array("I", tokens), owner, computed=len(tokens) if computed is None else computed)
     made.children = list(below)
     return made
 
@@ -19,7 +19,7 @@ def node(tokens: list[int], *below: Node, filled: int | None = None, owner: int 
 def tree(*below: Node, ranges: bool = True) -> Tree:
     planted = Pool("code", FakeBackend().open(4096, 4), lambda _pool, _node: None, ranges=ranges).tree
     planted.root.children = list(below)
-    planted.root.filled = 0
+    planted.root.computed = 0
     above = [planted.root]
     for one in above:
         for child in one.children:
@@ -50,8 +50,8 @@ def test_what_is_another_users_is_not_there() -> None:
 
 
 def test_what_is_being_computed_is_shared_too_and_told_by_its_node() -> None:
-    found, shared = tree(node([1, 2, 3, 4], filled=2)).match(array("I", [1, 2, 3, 9]), 1)
-    assert (shared, found.stands) == (3, 2)
+    found, shared = tree(node([1, 2, 3, 4], computed=2)).match(array("I", [1, 2, 3, 9]), 1)
+    assert (shared, found.computed_end) == (3, 2)
 
 
 def test_between_the_ends_of_nodes_nothing_is_shared_where_memory_cannot_be_cut() -> None:

@@ -78,11 +78,11 @@ def test_what_stands_after_a_move_is_what_a_full_computation_gives(quoter: Llama
     driven.loop.handle(Grant(2, 8192, 2048))
     pool = driven.pool("code")
     for cells in (4096, 1024):  # a larger one, a smaller one
-        shape = [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()]
+        shape = [(node.start, node.end, node.ref_count, node.sequence) for node in pool.tree.nodes()]
         assert move(pool, cells, opened(driven))
         assert pool.memory.cells == cells
         check(pool)
-        assert [(node.start, node.end, node.leases, node.sequence) for node in pool.tree.nodes()] == shape
+        assert [(node.start, node.end, node.ref_count, node.sequence) for node in pool.tree.nodes()] == shape
         for ticket, tail in enumerate(tails):
             first, fresh = driven.views(100 * cells + ticket, "code", tail, 4), driven.recomputed([*floor, *tail], 4)
             assert driven.ends[100 * cells + ticket].computed == 1

@@ -51,7 +51,7 @@ def test_who_asks_for_room_round_after_round_makes_nothing_older() -> None:
     one = pool()
     tip = one.admit(1, FLOOR, 100, 1, 0)
     assert tip is not None
-    tip.filled = 100
+    tip.computed = 100
     one.release(1, tip)
     before = one.tree._clock, tip.used
     for _ in range(20):

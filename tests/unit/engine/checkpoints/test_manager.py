@@ -90,7 +90,7 @@ def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
         for pool in machine.loop.admission.pools.values() if looked else ():
             for node in pool.tree.nodes():
                 path = path_of(node)
-                whole = segments("root", path.ids, path.cut, path.owner, node.stands)
-                found = machine.loop.keeper._over(node, path, node.stands)  # type: ignore[union-attr]
+                whole = segments("root", path.ids, path.cut, path.owner, node.computed_end)
+                found = machine.loop.checkpoints._over(node, path, node.computed_end)  # type: ignore[union-attr]
                 assert list(found) == [one for one in whole if one.end > node.start]
     machine.store.close()

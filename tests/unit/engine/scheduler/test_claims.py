@@ -83,7 +83,7 @@ def test_once_nobody_waits_for_it_any_more_the_background_is_behind_all_question
 
 def missing(ticket: Ticket) -> int:
     assert ticket.tip is not None
-    return sum(len(node.ids) - node.filled for node in ticket.tip.path())
+    return sum(len(node.ids) - node.computed for node in ticket.tip.path())
 
 
 def first_in_line(made: Machine) -> Ticket | None:

@@ -38,8 +38,8 @@ def test_background_stands_behind_interactive_and_the_older_before_the_younger()
 def awaited() -> tuple[Ticket, Ticket, Node]:
     """A background ticket that fills a node for a question."""
     filling, asking = ticket(1, Urgency.BACKGROUND, Phase.PREFILL), ticket(2, phase=Phase.PREFILL)
-    node = Node(None, 0, array("I", [1, 2]), None, filler=1)
-    filling.fills_for(asking, node)
+    node = Node(None, 0, array("I", [1, 2]), None, computed_by=1)
+    filling.computes_for(asking, node)
     return filling, asking, node
 
 
@@ -51,13 +51,13 @@ def test_who_fills_what_another_one_waits_for_is_served_in_that_one_s_place() ->
 def test_the_first_of_those_who_wait_lends_its_place() -> None:
     filling, asking, node = awaited()
     for other in (ticket(5), ticket(3, Urgency.BACKGROUND)):
-        filling.fills_for(other, node)
+        filling.computes_for(other, node)
     assert filling.order == asking.order
 
 
 def test_a_place_is_lent_until_the_node_stands_or_nobody_waits_for_it_or_all_begins_anew() -> None:
     filling, _, node = awaited()
-    node.filler = None
+    node.computed_by = None
     assert filling.order == filling.came
     filling, asking, _ = awaited()
     asking.enter(Phase.ENDED)
