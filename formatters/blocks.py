@@ -1,7 +1,7 @@
 """The shape of a prompt: six blocks in one order, each a sequence of items.
 
-This order is what makes a prompt's prefix reusable: whatever changes more often stands further right. Nothing here knows
-what an item says, which model reads it, or how it is tokenised.
+The order makes a prompt's prefix reusable: the more often a block changes, the further right it is. This module does not
+know the contents of items, the model or the tokenizer.
 
     Identity │ Codex ┊ Environment │ Karma │ State │ Query
     └─── floor ─────┘                        turns 0 … n-1, then turn n's artifacts and, as Query, its words
@@ -42,11 +42,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """The smallest piece of a prompt that comes and goes as a whole.
+    """The smallest piece of a prompt that is added and removed as a whole.
 
     key:      its place among the items of its turn, compared as text; fixed when the item is made.
-    text:     without a role it ends with a newline, so that no words merge at a seam; with a role it is what somebody
-              said, to the letter, and the chat template ends it.
+    text:     without a role it ends with a newline, so that no words merge at a seam; with a role it is a speaker's own
+              words, unchanged, and the chat template ends it.
     source:   where it came from, for traces: a path, `path:start-end`, a plug-in's name.
     turn:     State: the turn it belongs to, from 0. Query: 0 is the question, then what the running turn appended.
               Elsewhere 0.
@@ -143,9 +143,7 @@ def turns_of(state: Block) -> tuple[Role, ...]:
         raise InvalidPrompt(f"State needs one speaker a turn from 0, not in turns {[item.turn for item in spoken]}")
     for item in state.items:
         if item.turn > len(spoken) or (item.turn < len(spoken) and item.key > spoken[item.turn].key):
-            raise InvalidPrompt(
-                f"State item {item.key!r} stands behind the words of turn {min(item.turn, len(spoken))}"
-            )
+            raise InvalidPrompt(f"State item {item.key!r} comes after the words of turn {min(item.turn, len(spoken))}")
     return tuple(item.role for item in spoken if item.role)
 
 
@@ -164,7 +162,9 @@ def _refuse_twins(block: Block) -> None:
 def _refuse_unclean(kind: BlockKind, item: Item) -> None:
     if kind in _TURNING:
         if kind is BlockKind.QUERY and item.role is None:
-            raise InvalidPrompt(f"Query holds only what is said: item {item.key!r} has no role; artifacts go to State")
+            raise InvalidPrompt(
+                f"Query holds only words of speakers: item {item.key!r} has no role; artifacts go to State"
+            )
     elif item.role is not None or item.turn != 0:
         raise InvalidPrompt(f"item {item.key!r} of {kind} has a role or a turn: only State and Query have them")
     if item.role is None and not item.text.endswith("\n"):

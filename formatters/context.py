@@ -1,8 +1,8 @@
-"""The turn's one typed context: what formatters and tools may know about the question being answered.
+"""The turn's typed context: everything that formatters and tools may know about the question being answered.
 
-One frozen, validated value, made once per turn and carried as pydantic-ai's `RunContext` dependency. It holds knowledge,
-not handles: no connection, clock or engine. Levels are words, because a number left of State would change the prefix
-with every reading.
+One frozen, validated value, made once per turn and passed as pydantic-ai's `RunContext` dependency. It holds values and no
+handles: no connection, clock or engine. Levels are words, because a number left of State would change the prefix with every
+reading.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z _-]*$")]
 """A level in words, such as `calm` or `on battery`: no digits."""
 
 Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n]*$")]
-"""Text without line breaks: names and paths, which stand in a heading line."""
+"""Text without line breaks: names and paths, which are part of a heading line."""
 
 
 class ContextView(BaseModel):
@@ -26,7 +26,7 @@ class ContextView(BaseModel):
 
 
 class ToolView(ContextView):
-    """One tool as the model is told of it."""
+    """One tool as the prompt describes it."""
 
     name: Line
     description: str = ""
@@ -34,7 +34,7 @@ class ToolView(ContextView):
 
 
 class IdentityView(ContextView):
-    """The persona. `tools` is the stable superset for the codex: what a sigil may not use is refused when called."""
+    """The persona. `tools` is the stable superset for the codex: a call of a tool that the sigil may not use is refused."""
 
     name: Line
     version: Line = ""
@@ -51,7 +51,7 @@ class SigilView(ContextView):
 
 
 class CodexPiece(ContextView):
-    """One file as the tier shows it. `kind` says how much of it: full, skeleton or map."""
+    """One file in the codex's coverage. `kind`: full, skeleton or map."""
 
     path: Line
     text: str
@@ -59,7 +59,7 @@ class CodexPiece(ContextView):
 
 
 class AmendmentView(ContextView):
-    """Entry `number` of a generation's change log; `text` says what the file at `path` now holds, or that it is gone."""
+    """Entry `number` of a generation's change log; `text` is the new content of `path`, or that it was removed."""
 
     number: int = Field(ge=0)
     path: Line
@@ -83,7 +83,7 @@ class CodexView(ContextView):
 
 
 class EnvironmentView(ContextView):
-    """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are not told."""
+    """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are left out."""
 
     vram: Word | None = None
     power: Word | None = None
@@ -135,7 +135,7 @@ class Evidence(ContextView):
 
 
 class Artifacts(ContextView):
-    """What stands before the words of a turn: news of the codex, attachments, evidence."""
+    """What precedes the words of a turn: amendments of the codex, attachments, evidence."""
 
     amendments: tuple[AmendmentView, ...] = ()
     attachments: tuple[AttachmentView, ...] = ()
@@ -143,7 +143,7 @@ class Artifacts(ContextView):
 
 
 class TurnView(Artifacts):
-    """A turn that is over: what came with it, and what was said, to the letter."""
+    """A turn that has ended: its artifacts, and the speaker's words, unchanged."""
 
     role: Role
     text: str
@@ -155,7 +155,7 @@ class StateView(Artifacts):
     turns: tuple[TurnView, ...] = ()
 
     def closed(self, query: str, *after: TurnView) -> Self:
-        """The state behind this turn: the question with its artifacts, then what was said after it."""
+        """The state after this turn: the question with its artifacts, then the messages after it."""
         asked = TurnView(
             role=Role.USER,
             text=query,
@@ -167,7 +167,7 @@ class StateView(Artifacts):
 
 
 class TurnContext(ContextView):
-    """Everything one answer rests on. `running` is what this turn has said since the query: tool calls, results."""
+    """All inputs of one answer. `running`: the messages of this turn since the query, tool calls and results."""
 
     identity: IdentityView
     sigil: SigilView

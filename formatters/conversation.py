@@ -1,4 +1,4 @@
-"""Which slot of the prompt stands in which chat message, before any template has a say.
+"""Which slot of the prompt is in which chat message, before a template is applied.
 
     system      Identity · Codex · Environment · Karma
     user        turn 0
@@ -6,8 +6,8 @@
     user        artifacts of the question · Query
     assistant   a tool call, user its result …            (only while a turn is running)
 
-Chat templates want user and assistant by turns, beginning with the user, and many refuse anything else; tool results stand
-as the user's, because templates agree on nothing about them. Knows roles and slots, not texts.
+Chat templates expect user and assistant by turns, beginning with the user, and many refuse anything else. Tool results are
+the user's, because templates do not agree on a role for them. Knows roles and slots, not texts.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def side(role: Role) -> str:
 
 
 def speaker(slot: Slot, turns: Sequence[Role], running: Sequence[Role]) -> Role | None:
-    """Who fills a slot; None where nobody speaks."""
+    """The speaker of a slot; None where there is none."""
     if slot.block is BlockKind.STATE and slot.index < len(turns):
         return turns[slot.index]
     if slot.block is BlockKind.QUERY:

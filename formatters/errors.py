@@ -1,6 +1,6 @@
-"""What can go wrong in the vocabulary of prompts: one family, few members.
+"""The errors of this package.
 
-A fault of a plug-in names its distribution, because that is what a user can upgrade or uninstall.
+A fault of a plug-in names its distribution, because a user can upgrade or uninstall a distribution.
 """
 
 

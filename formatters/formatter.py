@@ -1,7 +1,7 @@
 """The two kinds of formatter, and the laws that each obeys.
 
     prompt template     writes a whole block; there is one per block, chosen by name.
-    artifact injector   adds items to a block beside the template's; all that are installed take part.
+    artifact injector   adds items to a block after the template's; all that are installed are used.
 
 Laws, held by `formatters.testing`:
  1. Pure: the same context gives the same items, in any process, on any day. No clock, no sensor, no randomness, no I/O.
@@ -40,7 +40,7 @@ class PromptTemplate(Protocol):
 class ArtifactInjector(Protocol):
     """Adds items to one block; any but Query, which is the user's own words.
 
-    The registry puts `6/NAME/` before each key: injected items stand behind the block's own, and before a log of
+    The registry puts `6/NAME/` before each key: injected items come after the block's own, and before a log of
     amendments or the words of a turn. An item without a node gets the injector's name.
     """
 

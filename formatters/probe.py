@@ -1,10 +1,10 @@
-"""Finds out at load how a model's chat template can be used without losing the shared prefix.
+"""Determines, when a model is loaded, how its chat template can be used without losing the shared prefix.
 
-Three ways are tried, and the first that holds is taken:
+Three ways are tried in this order, and the first that works is used:
  1. `system`      one system message holds Identity to Karma.
- 2. `first_user`  they stand at the head of the first user message: for templates without a system role, or that move it.
- 3. `none`        the template is not used; plain role lines stand in for it.
-A way holds when prompts of one, two and three turns can be cut, and are equal up to Karma.
+ 2. `first_user`  the head of the first user message holds them: for templates without a system role, or that move it.
+ 3. `none`        plain role lines replace the template.
+A way works when prompts of one, two and three turns can be cut, and are equal up to Karma.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ _TRIED = ((), _EXCHANGE, _EXCHANGE * 2)
 
 
 class NoThink(StrEnum):
-    """What asking a template not to let the model think changes."""
+    """What changes in the prompt when a template is asked not to let the model think."""
 
     NOTHING = "nothing"
-    TAIL = "tail"  # only right of the floor: it may be asked for per question
-    FLOOR = "floor"  # the floor itself: asking would lose the whole prefix
+    TAIL = "tail"  # only text right of the floor: a question may use it
+    FLOOR = "floor"  # the floor itself: a question that used it would lose the whole prefix
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The way a template goes. `reason` says, in words, why no better one could be had; it is empty for the best.
+    """How a template is used. `reason`: why a better way does not work; empty for the best way.
 
     keeps_answers: a closed turn is rendered as it was while running; if not, it is computed once more behind the answer.
     """
@@ -41,7 +41,7 @@ class Placement:
 
 
 def probe(template: ChatTemplate) -> Placement:
-    """The best way that holds for this template. Never raises: the last one always holds."""
+    """The best way that works for this template. Never raises: the last one always works."""
     reasons: list[str] = []
     for way in (Way.SYSTEM, Way.FIRST_USER):
         try:
@@ -61,7 +61,7 @@ def through(layout: tuple[Piece, ...], last: BlockKind) -> tuple[Piece, ...]:
 def _refuse_unstable_prefix(template: ChatTemplate, way: Way) -> None:
     heads = {through(template.layout(turns, way=way), BlockKind.KARMA) for turns in _TRIED}
     if len(heads) > 1:
-        raise TemplateRefused("the chat template writes the head of a prompt anew with each turn")
+        raise TemplateRefused("the chat template changes the head of a prompt with each turn")
 
 
 def _placement(template: ChatTemplate, way: Way, reasons: list[str]) -> Placement:
@@ -69,13 +69,13 @@ def _placement(template: ChatTemplate, way: Way, reasons: list[str]) -> Placemen
 
 
 def _keeps_answers(template: ChatTemplate, way: Way) -> bool:
-    """Whether all that leads to an answer is the same once it is a turn: ids behind it then stay where they are."""
+    """Whether the text before an answer is the same once the answer is a turn: later token ids then keep their places."""
     running, closed = template.layout((), way=way), template.layout(_EXCHANGE, way=way)
     return _fixed(running) == _fixed(closed[: closed.index(Slot(BlockKind.STATE, 1))])
 
 
 def _fixed(layout: tuple[Piece, ...]) -> list[str]:
-    """The template's own text right of Karma: what stood before a question, and what led to its answer."""
+    """The template's own text right of Karma: before a question, and between it and its answer."""
     behind = layout[len(through(layout, BlockKind.KARMA)) :]
     return [piece.text for piece in behind if isinstance(piece, Literal)]
 

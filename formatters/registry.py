@@ -1,10 +1,10 @@
-"""Which formatters there are, and the prompt that they write together.
+"""The registered formatters, and the prompt that they write together.
 
-Plug-ins come through entry points in the group `lorekeep.formatters`; the built-in ones are registered the same way,
-by hand. A plug-in that is broken, when loaded or when writing, is left out and named; it never stops an answer.
+Plug-ins are found by entry points in the group `lorekeep.formatters`. A plug-in that fails, at its import or while it
+writes, is left out and reported; it never stops an answer.
 
-    injector    takes part as soon as it is installed
-    template    writes its block only when it is chosen by name: installing a package must not rewrite a prompt
+    injector    used as soon as it is installed
+    template    writes its block only when it is chosen by name: an installed package must not rewrite a prompt
 """
 
 import re
@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", bound=Formatter, covariant=True)
 
 @dataclass(frozen=True)
 class Registered(Generic[Kind]):
-    """A formatter and the distribution that brought it."""
+    """A formatter and its distribution."""
 
     formatter: Kind
     distribution: str
@@ -49,7 +49,7 @@ class Registered(Generic[Kind]):
 
 @dataclass(frozen=True)
 class Registry:
-    """Formatters by name, which template writes which block, and the plug-ins that could not be taken."""
+    """Formatters by name, the template that writes each block, and the plug-ins that could not be registered."""
 
     templates: Mapping[str, Registered[PromptTemplate]]
     injectors: Mapping[str, Registered[ArtifactInjector]] = field(default_factory=dict)
@@ -86,8 +86,8 @@ def discover(chosen: Mapping[BlockKind, str] | None = None, entries: Iterable[En
     """The built-in formatters and those of the installed distributions, in an order that does not depend on the disk.
 
     chosen:  names of templates that write a block instead of the built-in one.
-    entries: entry points to take instead of the installed ones.
-    Never raises: what is broken stands in `failures`, and a choice that cannot be had falls back on the built-in.
+    entries: entry points to use instead of the installed ones.
+    Never raises: `failures` has the faults, and a template that is not available is replaced by the built-in one.
     """
     registry = builtin()
     for entry in sorted(entry_points(group=GROUP) if entries is None else entries, key=_by_distribution):
@@ -100,11 +100,11 @@ def discover(chosen: Mapping[BlockKind, str] | None = None, entries: Iterable[En
 
 
 def register(registry: Registry, formatter: object, distribution: str) -> Registry:
-    """The registry with one formatter more. Raises BrokenFormatter: no formatter, a wrong block, a name that is taken."""
+    """The registry with one more formatter. Raises BrokenFormatter: no formatter, a wrong block, a name in use."""
     checked = _checked(formatter, distribution)
     holder = registry.holder(checked.name)
     if holder is not None:
-        raise BrokenFormatter(distribution, checked.name, f"the name is taken by one of {holder}; rename it")
+        raise BrokenFormatter(distribution, checked.name, f"the name is in use by one of {holder}; rename it")
     if isinstance(checked, PromptTemplate):
         return replace(registry, templates={**registry.templates, checked.name: Registered(checked, distribution)})
     injectors = {**registry.injectors, checked.name: Registered(checked, distribution)}
@@ -112,9 +112,9 @@ def register(registry: Registry, formatter: object, distribution: str) -> Regist
 
 
 def write_prompt(ctx: "Turning", registry: Registry) -> Prompt:
-    """The six blocks for this turn. A plug-in that fails is missing from them and stands in the prompt's `failures`.
+    """The six blocks for this turn, without the items of a plug-in that fails, which is in the prompt's `failures`.
 
-    Raises InvalidPrompt only for what our own writers or the context did wrong.
+    Raises InvalidPrompt only for faults of the built-in writers or the context.
     """
     failures: list[BrokenFormatter] = []
     blocks = tuple(_write_block(ctx, registry, kind, failures) for kind in ORDER)
@@ -147,12 +147,12 @@ def _joined(block: Block, items: Iterable[Item], name: str, ctx: "Turning") -> B
     added = tuple(_namespaced(item, name) for item in items)
     spoken = [item.key for item in added if item.role is not None]
     if spoken:
-        raise InvalidPrompt(f"item {spoken[0]!r} has a role: an injector adds artifacts, it does not speak")
+        raise InvalidPrompt(f"item {spoken[0]!r} has a role: an injector adds artifacts, which have none")
     return _sound(Block(block.kind, block.items + added), ctx) if added else block
 
 
 def _sound(block: Block, ctx: "Turning") -> Block:
-    """Checked here and not only in the whole prompt, so that a fault is blamed on the plug-in that made it."""
+    """The block, checked here as well as in the whole prompt, so that a fault is reported with its plug-in."""
     if block.kind is BlockKind.STATE and turns_of(block) != tuple(turn.role for turn in ctx.deps.state.turns):
         raise InvalidPrompt("State must hold every turn of the conversation, each with its speaker")
     return block

@@ -1,14 +1,14 @@
 """The model's own chat template, cut at the seams between blocks.
 
-The template is rendered once with a sentinel in each slot and cut there. What is between the slots is the template's own
-text and the only text that may hold control tokens; what fills the slots is content and never control. So every block can
-be tokenised by itself, and the tokens of the first blocks are a prefix of the tokens of all.
+The template is rendered once with a sentinel in each slot and cut there. The text between the slots is the template's own,
+and only that text may have control tokens; the text of the slots is content and never control. So every block can be
+tokenised separately, and the tokens of the first blocks are a prefix of the tokens of all.
 
     <|im_start|>system\\n │Identity│Codex│Environment│Karma│ <|im_end|>\\n<|im_start|>user\\n │State 0│Query│ <|im_end|>…
     literal of Identity                                       literal of State                          literal of Query
 
 A chat template is foreign code: it runs in a sandbox, with the helpers of Hugging Face's `apply_chat_template`, which such
-templates were written against.
+templates are written for.
 """
 
 import datetime
@@ -33,7 +33,7 @@ from formatters.conversation import SEAM, MessageLayout, Slot, Way, conversation
 from formatters.errors import TemplateRefused
 
 UNDATED = datetime.date(2024, 7, 26)
-"""What templates of the Llama 3 family say when nobody tells them the date."""
+"""The date in templates of the Llama 3 family when none is passed."""
 
 PLAIN = (
     "{% for message in messages %}"
@@ -41,12 +41,12 @@ PLAIN = (
     "{% endif %}{{ message.content }}{{ '' if message.role == 'system' else '\n' }}"
     "{% endfor %}{{ '\n### Assistant:\n' }}"
 )
-"""Stands in for a template that is missing or cannot be used."""
+"""Replaces a template that is missing or cannot be used."""
 
 PLAIN_STOP = "\n### User:"
 """Where an answer under PLAIN ends: no control token ends it."""
 
-KEPT_TURNS = 256  # of a layout that is remembered: hundreds of longer ones would hold more memory than they save work
+KEPT_TURNS = 256  # of a layout that is cached: hundreds of longer ones would cost more memory than they save work
 Message = Mapping[str, Any]
 
 # What a template's own operations may raise: `none + "text"`, a missing key, a division by zero, a recursive macro.
@@ -68,8 +68,8 @@ Piece: TypeAlias = Literal | Slot
 class ChatTemplate:
     """A chat template with the tokens it may name.
 
-    bos, eos: their texts. add_bos: the model wants bos first; it is put there unless the template does so itself.
-    today:    the date a template is told if it asks; belongs to the floor, and changing it changes the floor.
+    bos, eos: their texts. add_bos: the model needs bos first; it is added unless the template writes it.
+    today:    the date for a template that reads it; it is part of the floor, and another date is another floor.
     """
 
     source: str
@@ -83,7 +83,7 @@ class ChatTemplate:
     ) -> tuple[Piece, ...]:
         """The prompt's pieces in order, for these earlier turns and what the running turn has appended since the question.
 
-        think: False tells the template not to let the model think; see `probe.Placement.no_think` before using it.
+        think: False asks the template not to let the model think; see `probe.Placement.no_think` before using it.
         Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
         """
         layout = self._cached_layout if len(turns) + len(running) <= KEPT_TURNS else self._layout
@@ -165,15 +165,15 @@ class _Marks:
     def __init__(self, slots: Iterable[Slot]) -> None:
         self._slots = tuple(slots)
         self._places = {slot: place for place, slot in enumerate(self._slots)}
-        # Letters at both ends survive trimming. In between stands what escaping, splitting or reflowing would change: a
-        # template that does so to contents would do it to code, and must be found out. Random, so that none can hold it.
+        # Letters at both ends survive trimming. The middle has characters that escaping, splitting or reflowing changes: a
+        # template that does so would change code, and is refused. Random, so that no text contains it.
         self._head, self._end = f"Q{secrets.token_hex(12)}\"<&'\\\n", "Q"
 
     def of(self, slot: Slot) -> str:
         return f"{self._head}{self._places[slot]:08x}{self._end}"
 
     def cut(self, text: str) -> Iterator[Piece]:
-        """The text around the sentinels, which must stand there once each and in their order. Raises TemplateRefused."""
+        """The text around the sentinels; each must occur once, and in order. Raises TemplateRefused."""
         found = list(re.finditer(f"{re.escape(self._head)}([0-9a-f]{{8}}){self._end}", text))
         self._refuse_other([int(one[1], 16) for one in found])
         at = 0
@@ -186,7 +186,7 @@ class _Marks:
             yield Literal(text[at:], BlockKind.QUERY)
 
     def _refuse_other(self, found: list[int]) -> None:
-        """Unless each place was found once, and where it belongs."""
+        """Raises TemplateRefused unless each place was found once and in order."""
         if found == list(range(len(self._slots))):
             return
         counts, order = Counter(found), {place: order for order, place in enumerate(found)}
@@ -198,7 +198,7 @@ class _Marks:
 
 
 def _parted(pieces: tuple[Piece, ...], speaker_of: Callable[[Slot], Role | None]) -> tuple[Piece, ...]:
-    """With a seam behind an answer where the template has none, or the next words would run into it."""
+    """With a seam after an answer where the template has none: otherwise the next words would be joined to it."""
     parted: list[Piece] = list(pieces[:1])
     for piece, following in pairwise(pieces):
         if isinstance(piece, Slot) and isinstance(following, Slot) and speaker_of(piece) is Role.ASSISTANT:
@@ -215,7 +215,7 @@ def _begun(pieces: tuple[Piece, ...], bos: str) -> tuple[Piece, ...]:
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks an assistant's words for training; here it means nothing."""
+    """`{% generation %}…{% endgeneration %}` marks an assistant's words for training; it has no effect here."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance's attribute
 
@@ -225,7 +225,7 @@ class _Generation(Extension):
 
 
 def compiled(source: str, today: datetime.date) -> Template:
-    """The template, ready to run. `today` is what it is told when it asks for the date. Raises TemplateRefused."""
+    """The template, ready to run. `today`: the date that it reads. Raises TemplateRefused."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
     )

@@ -1,11 +1,11 @@
-"""The laws of formatters as functions that a test calls: ours are held to them, and any plug-in's must be.
+"""The laws of formatters as functions for tests, of the built-in formatters and of plug-ins.
 
     from formatters.testing import check_formatter
 
     def test_my_formatter_keeps_the_laws():
         check_formatter(MyFormatter())
 
-Each law raises AssertionError with what differs. Pass contexts of your own where the samples do not reach your code.
+Each law raises AssertionError with the difference. Pass your own contexts where the samples do not reach your code.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def makes_whole_items(formatter: Formatter, context: TurnContext) -> None:
     Block(formatter.block, items)
     if not isinstance(formatter, PromptTemplate):
         spoken = [item.key for item in items if item.role]
-        assert not spoken, f"{formatter.name} is an injector and does not speak, but these have a role: {spoken}"
+        assert not spoken, f"{formatter.name} is an injector, whose items have no role, but these have one: {spoken}"
 
 
 def ignores_what_stands_further_right(formatter: Formatter, context: TurnContext) -> None:
@@ -88,7 +88,7 @@ def ignores_the_order_of_evidence(formatter: Formatter, context: TurnContext) ->
 
 
 def keeps_a_turn_when_it_closes(formatter: Formatter, context: TurnContext) -> None:
-    """State only grows at its end: what stands there while a question runs stands there, unchanged, when it is over."""
+    """State only grows at its end: its content while a question runs is unchanged when the question has ended."""
     if formatter.block is not BlockKind.STATE:
         return
     closed = context.model_copy(

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Source = TypeVar("Source")
 Written = TypeVar("Written")
 
-_KEPT = 8  # generations and identities in use at a time; more only costs writing one again
+_KEPT = 8  # generations and identities in use at a time; a dropped one is written again
 
 
 class Memo(Generic[Source, Written]):
@@ -152,7 +152,7 @@ def _piece_items(pieces: tuple[CodexPiece, ...]) -> tuple[Item, ...]:
 
 def _piece(place: int, piece: CodexPiece) -> Item:
     heading = piece.path if piece.kind == "full" else f"{piece.path} ({piece.kind})"
-    # The key is the place in the generation's frozen order, not the path: files that change often stand last.
+    # The key is the place in the generation's frozen order, not the path: files that change often are last.
     return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex", verbatim=True)
 
 
@@ -211,7 +211,7 @@ HEADINGS = (
     "Past Experience",
     "Note",
 )
-"""The headings in their order; any other heading stands behind them."""
+"""The headings in their order; any other heading comes after them."""
 
 
 class KarmaWriter:

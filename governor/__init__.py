@@ -1,4 +1,4 @@
-"""What the machine can bear: bytes, tokens, weights, levels. It has never heard of a prompt.
+"""What the machine can hold and run: bytes, tokens, weights, levels. Knows nothing of prompts.
 
 sensors -> readings -> outlook (pressure, budget) by the sampler; gguf -> shape -> footprint; claims -> ctc.
 """

@@ -1,7 +1,7 @@
-"""What llama.cpp knows about an architecture that its GGUF header does not say: which layers slide, recur, or hold no KV.
+"""What llama.cpp knows of an architecture beyond its GGUF header: which layers slide, recur, or hold no KV.
 
 Tables, from `load_arch_hparams` of each architecture and `create_memory` in llama-model.cpp of llama.cpp 0c1e5709. An
-architecture that stands in none of them is not guessed at. Knows no file and no number of bytes.
+architecture in none of them is not guessed. Knows no file and no number of bytes.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The numbered grant: what may be planned, from sensors, a model's costs and the settings. Pure.
+"""The numbered grant: the memory that may be planned, from sensors, a model's costs and the settings. Pure.
 
     total |------------------------------ ceiling -------------------------|-- margin --|
           |-- others --|-- weights, buffers, embedding --|-- KV (hard) ----|
@@ -6,11 +6,11 @@
                                                          |-- KV --|  planned
                        |------------- limit: ours ----------------|
 
-The ceiling bounds all programs together: the total without the margin. The user's limit bounds what is ours, whatever
-others hold: it is a share of what they left free, or a size that we may take. KV is planned up to where the level
-`elevated` begins, by both, so that our own planning never makes a level; never less than the smallest window where that
-is physically there. Others' growth shrinks the grant, never the other way round. Without GPU, RAM takes VRAM's place.
-Knows nothing of pools that are open: who holds what is the engine's.
+"Ours" is the memory of this program. The ceiling bounds all programs together: the total without the margin. The user's
+limit bounds ours, whatever others hold: a share of the memory that others left free, or a size. KV is planned up to the
+beginning of the level `elevated`, by both bounds, so that planning alone never raises the level. It is planned for at least
+the smallest window where that memory exists. Growth of other programs shrinks the grant, never the reverse. Without a GPU,
+RAM takes VRAM's place. Does not know open pools: the engine knows who holds what.
 """
 
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ class LoadedSizes:
 
 @dataclass(frozen=True)
 class Demand:
-    """What is to be planned for. `measured` is the model's effective length, where it has been measured.
+    """What to plan for. `measured` is the model's effective length, where it has been measured.
 
     `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
-    `ours`: bytes of that memory which the engine knows to hold, for drivers that do not tell whose memory is whose.
+    `ours`: bytes of that memory that the engine holds, for drivers that do not report memory by process.
     `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
-    embedding model's, loaded or not: it may be asked at any time.
+    embedding model's, loaded or not: it may be needed at any time.
     """
 
     shape: ModelShape
@@ -75,7 +75,7 @@ class MemoryBudget:
     layers: int
 
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
-        """Whether nothing changed that anybody plans with: cells moved by less than the share `step`."""
+        """Whether a plan made with one holds with the other: cells differ by at most the share `step`."""
         mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
         return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
 
@@ -136,7 +136,7 @@ def room_of(ceiling: int, others: int, limit: int | None) -> int:
 
 
 def checkpoint_bytes(disk_free: int | None, settings: StoreSettings) -> int:
-    """What checkpoints may take on disk; 0 where nobody knows what is free."""
+    """Bytes that checkpoints may take on disk; 0 where the free space is unknown."""
     return min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share))
 
 
@@ -144,7 +144,7 @@ def _share(limit: int | None, share: float) -> int | None:
     return None if limit is None else int(limit * share)
 
 
-# ---- what stands where ---------------------------------------------------------------------------------------------
+# ---- which memory holds what ---------------------------------------------------------------------------------------
 
 
 def _here(memory: MemoryReading, shape: ModelShape, gpu_layers: int) -> Sequence[Layer]:

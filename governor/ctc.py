@@ -2,15 +2,15 @@
 
     claims --depth: old turns to their shortest form--> --sacrifices, in order--> granted <= budget, or a refusal
 
-The order of sacrifice is the table SACRIFICES, first row first; within a row the lowest weight goes first. One sacrifice
-after the other is made until tokens and characters both fit, none is skipped and none is taken back, so:
+The order of sacrifice is the table SACRIFICES, first row first; within a row the lowest weight is first. Sacrifices are
+made in this order until tokens and characters both fit. None is skipped and none is undone, so:
 
     granted <= budget, or refused with the numbers and nothing changed
     pinned claims are never cut
     with a larger budget no claim is granted less
     same input, same output (ties are broken by the order of the claims)
 
-Knows numbers and kinds, never a text: who makes the shorter form, and whether it kept every identifier, is the caller's.
+Knows numbers and kinds, never a text: the caller makes the shorter form and checks that it has every identifier.
 """
 
 from collections.abc import Iterator, Sequence
@@ -134,7 +134,7 @@ SACRIFICES = (
     Sacrifice("evidence", frozenset({ClaimKind.EVIDENCE}), "nothing"),
     Sacrifice("tier of the floor", frozenset({ClaimKind.FLOOR}), "floor", elastic=True),
 )
-DEPTH = "message depth"  # the limit itself: a turn beyond it stands in its shortest form, whatever the budget
+DEPTH = "message depth"  # the limit itself: a turn beyond it has its shortest form, whatever the budget
 
 
 def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> PromptLimits:

@@ -1,12 +1,12 @@
-"""What a model that embeds costs beside the one that answers, where it runs, and when it has to make room. Pure.
+"""The cost of the embedding model in addition to the chat model, where it runs, and when it is unloaded. Pure.
 
-    asked for ─▶ 0: the CPU   n: so many layers   -1: all of it, or none
-                                  │ no GPU, memory unknown, too little left beside the model that answers
-                                  ▼
-                                the CPU, and why
+    setting ─▶ 0: the CPU   n: that many layers   -1: all of it, or none
+                                │ no GPU, memory unknown, too little left by the chat model
+                                ▼
+                              the CPU, with a reason
 
-It is small and of use a few times a minute: the model that answers comes first on the GPU, and pressure ends it before
-anything that somebody waits for.
+It is small and used a few times a minute: the chat model has priority on the GPU, and under pressure the embedding model
+is unloaded before anything that an answer waits for.
 """
 
 from dataclasses import dataclass, replace
@@ -64,15 +64,15 @@ def context_bytes(shape: ModelShape, tokens: int, texts: int) -> int:
 
 @dataclass(frozen=True)
 class Placed:
-    """`layers` on the GPU, 0 for the CPU; `why` it is not as it was asked for, '' where it is."""
+    """`layers` on the GPU, 0 for the CPU; `why` it differs from the setting, '' where it does not."""
 
     layers: int
     why: str = ""
 
 
 def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | None) -> Placed:
-    """Where it runs. `asked`: -1 all where that fits, else so many layers (the output counts as one). `room`: bytes of the
-    GPU that the model which answers leaves; None where there is no GPU that the engine can use, or nobody knows."""
+    """Where it runs. `asked`: -1 all where that fits, else that many layers (the output counts as one). `room`: bytes of
+    the GPU that the chat model leaves; None where there is no GPU that the engine can use, or its memory is unknown."""
     if asked == 0:
         return Placed(0)
     if room is None:
@@ -88,13 +88,13 @@ def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | N
 
 
 def makes_room(level: Level) -> bool:
-    """Whether it has to leave the memory that stands at this level."""
+    """Whether it is unloaded at this level of its memory."""
     return level.rank >= Level.HIGH.rank
 
 
 def why_away(outlook: Outlook, cost: EmbeddingCost, *, on_gpu: bool) -> str:
-    """Why it has to leave the memory, '' when it may stay or come back. `on_gpu`: whether a GPU's memory is what counts;
-    what lies in RAM beside it leaves for RAM's sake alone."""
+    """Why it must be unloaded, '' when it may be loaded. `on_gpu`: whether a GPU's memory is the one that counts; a model
+    in RAM beside a GPU is unloaded only for the pressure of RAM."""
     counts = cost.here(on_gpu=on_gpu) > 0
     level = outlook.level if counts else outlook.ram.level
     if not makes_room(level):

@@ -1,6 +1,6 @@
-"""What the governor refuses, few and named. Every message says what is wrong, where, and what to do.
+"""The errors of the governor. Every message names the fault, the place, and what to do.
 
-A sensor that fails is no error: it is an unknown reading and an entry in the report.
+A failing sensor is not an error: it is an unknown reading and an entry in the report.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ class GovernorError(Exception):
 
 
 class GgufError(GovernorError):
-    """The file is no usable GGUF. `offset`: the byte where it was found out; None when the file could not be opened."""
+    """The file is not a usable GGUF. `offset`: the byte of the fault; None when the file could not be opened."""
 
     def __init__(self, path: Path, offset: int | None, what: str) -> None:
         where = "" if offset is None else f" at byte {offset:,}"
@@ -22,7 +22,7 @@ class GgufError(GovernorError):
 
 
 class FootprintError(GovernorError):
-    """What a model costs cannot be said: its architecture is not known, or the KV type does not suit its heads."""
+    """The cost of a model cannot be computed: its architecture is unknown, or the KV type does not fit its heads."""
 
 
 class SettingError(GovernorError):

@@ -1,9 +1,9 @@
-"""What a model costs in bytes, before it is loaded: weights, KV of a pool of cells, recurrent state, working buffers.
+"""The cost of a model in bytes, before it is loaded: weights, KV of a pool of cells, recurrent state, working buffers.
 
     kv(cells) = cells * dense bytes + padded window cells * sliding bytes + sequences * state bytes
 
 Sources: llama-kv-cache.cpp, llama-kv-cache-iswa.cpp and llama-memory-recurrent.cpp of llama.cpp 0c1e5709. After loading
-the real figures take the estimate's place. Knows nothing of memory that is free.
+the real figures replace the estimate. Knows nothing of free memory.
 """
 
 from collections.abc import Sequence

@@ -3,9 +3,9 @@
     file = magic version n_tensors n_metadata | metadata ... | tensor table ... | padding | tensor data
     version 2 and 3, little endian; numbers, strings, and arrays of them that are not nested
 
-Long arrays (a vocabulary has hundreds of thousands of strings) are walked over, not kept, and read again on request.
-Source: gguf.cpp and llama-model-loader.cpp of llama.cpp 0c1e5709, whose refusals are made here too: what passes here and
-is then aborted on by llama.cpp would cost a child process. Knows nothing of what the metadata means.
+Long arrays (a vocabulary has hundreds of thousands of strings) are skipped, and read on request. Source: gguf.cpp and
+llama-model-loader.cpp of llama.cpp 0c1e5709. Their refusals are repeated here, because an abort of llama.cpp would cost a
+child process. Knows nothing of the meaning of metadata.
 """
 
 import os
@@ -299,7 +299,9 @@ def _read_counts(source: GgufReader) -> tuple[int, int]:
         raise source.fault(f"is no GGUF: it begins with {magic.hex(' ')}", 0)
     version = source.number("I")
     if version and version & 0xFFFF == 0:
-        raise source.fault("is a big-endian GGUF, to be converted for this machine: its version stands turned round", 4)
+        raise source.fault(
+            "is a big-endian GGUF, to be converted for this machine: the bytes of its version are reversed", 4
+        )
     if version not in (2, 3):
         raise source.fault(f"has GGUF version {version}; versions 2 and 3 can be read", 4)
     n_tensors, n_metadata = source.number("Q"), source.number("Q")
@@ -314,7 +316,7 @@ def _read_metadata(source: GgufReader, count: int) -> dict[str, Value]:
         began = source.at
         key = source.text(LONGEST_NAME)
         if key in metadata:
-            raise source.fault(f"is damaged: metadata key {key!r} stands twice", began)
+            raise source.fault(f"is damaged: metadata key {key!r} occurs twice", began)
         metadata[key] = _read_value(source, source.number("I"))
     return metadata
 
@@ -335,7 +337,7 @@ def _read_value(source: GgufReader, kind: int) -> Value:
 def _read_tensors(source: GgufReader, count: int, shard: int) -> tuple[TensorInfo, ...]:
     tensors = tuple(_read_tensor(source, shard) for _ in range(count))
     if len({tensor.name for tensor in tensors}) < count:
-        raise source.fault("is damaged: a tensor name stands twice")
+        raise source.fault("is damaged: a tensor name occurs twice")
     return tensors
 
 
@@ -366,7 +368,7 @@ def _alignment(source: GgufReader, metadata: Mapping[str, Value]) -> int:
 
 
 def _check_data(source: GgufReader, tensors: tuple[TensorInfo, ...], alignment: int) -> None:
-    """A download that broke off has its whole header; only this tells."""
+    """Detects a download that broke off, whose header is complete. Raises GgufError."""
     if not tensors:
         return
     begin = -(-source.at // alignment) * alignment

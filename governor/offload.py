@@ -1,4 +1,4 @@
-"""How a model is to be loaded, and what of that is impossible with it, before anything is loaded. Pure.
+"""How to load a model, and which settings are impossible with it, before anything is loaded. Pure.
 
 Follows the refusals of `llama_init_from_model` and the placing of layers in llama-model.cpp of llama.cpp 0c1e5709. Knows
 shapes and numbers of GPUs; no file, no sensor.
@@ -44,12 +44,12 @@ class Impossible:
 
 
 def impossible(shape: ModelShape, chosen: Offload, gpus: int | None) -> tuple[Impossible, ...]:
-    """All that loading would fail with. `gpus`: those that the engine can use; None where their number is not known."""
+    """All settings that loading would fail with. `gpus`: the number that the engine can use; None where it is unknown."""
     return (*_kv(shape, chosen), *_context(shape, chosen), *_split(chosen, gpus))
 
 
 def idle(chosen: Offload, gpus: int | None) -> tuple[str, ...]:
-    """Settings that do nothing here, each with the reason."""
+    """Settings without effect here, each with the reason."""
     if gpus == 0:
         asked = {
             "model.gpu_layers": chosen.gpu_layers > 0,
@@ -57,21 +57,21 @@ def idle(chosen: Offload, gpus: int | None) -> tuple[str, ...]:
             "model.main_gpu": chosen.main > 0,
         }
         return tuple(
-            f"{name} does nothing: there is no GPU that the engine can use" for name, on in asked.items() if on
+            f"{name} has no effect: there is no GPU that the engine can use" for name, on in asked.items() if on
         )
     if gpus is not None and chosen.shares and (gpus == 1 or chosen.split == "none"):
         why = "there is one GPU" if gpus == 1 else "model.split_mode is none"
-        return (f"model.tensor_split does nothing: {why}",)
+        return (f"model.tensor_split has no effect: {why}",)
     return ()
 
 
 def flash_attention(asked: bool | None, values: str, *, on_gpu: bool) -> bool:
-    """Whether llama.cpp's flash attention is to be used. `asked` None: as is best.
+    """Whether to use llama.cpp's flash attention. `asked` None: the best choice.
 
-    1. On a GPU it is faster and holds less.
-    2. Quantised values cannot do without.
+    1. On a GPU it is faster and takes less memory.
+    2. Quantised values need it.
     3. On a CPU plain attention is up to three times faster for the few rows of answers and questions, and no slower for
-       prompts (decision 0008); computed a few rows at a time, it holds no more.
+       prompts (decision 0008); computed a few rows at a time, it takes no more memory.
     """
     if asked is not None:
         return asked

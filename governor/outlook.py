@@ -1,9 +1,9 @@
-"""What the governor says at one moment, and how the next follows from it: levels, and a grant that is numbered. Pure.
+"""The governor's result at one moment, and how the next follows from it: levels, and a numbered grant. Pure.
 
     snapshot -> memory that counts -> pressure -> levels
                                    \\-> budget: a new number only when the grant has changed
 
-Where memory is unknown the last levels and grant stand. Knows no clock and no sensor.
+Where memory is unknown the last levels and grant are kept. Knows no clock and no sensor.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from governor.settings import GovernorSettings, limit_bytes
 
 @dataclass(frozen=True)
 class Ours:
-    """What the engine says of itself. `held`: bytes of the memory that counts; `claimed`: those no eviction gives back.
+    """The engine's own figures. `held`: bytes of the memory that counts; `claimed`: those that no eviction frees.
 
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. Where a GPU's memory counts,
     `elsewhere` are bytes of RAM that the embedding model will take; `elsewhere_held` those that it has, and can give back.
@@ -36,8 +36,8 @@ class Outlook:
     """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
 
     `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `unplanned`
-    says why there is no budget, "" when there is one. `ram` is the host's own state, which is that of the memory that
-    counts where this is RAM.
+    is the reason of a missing budget, "" when there is one. `ram` is the state of the host's memory, also where RAM is the
+    memory that counts.
     """
 
     number: int
@@ -81,14 +81,14 @@ def next_outlook(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings
 
 
 def _reported(outlook: Outlook) -> tuple[object, ...]:
-    """What others act on; figures that move with every reading are not among it."""
+    """The fields that callers act on, without figures that change with every reading."""
     faults = tuple(fault.sensor for fault in outlook.snapshot.faults)
     grant = None if outlook.budget is None else outlook.budget.number
     return outlook.level, outlook.power, grant, outlook.unplanned, faults, outlook.ram.level
 
 
 def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> PressureState:
-    """The host's memory beside a GPU's; nobody's limit holds there."""
+    """The host's memory beside a GPU's, for which there is no limit."""
     memory, pressure = host_memory(snapshot), None
     if memory is not None:
         ceiling = ceiling_of(memory.total, settings.memory)
@@ -97,7 +97,7 @@ def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: Govern
 
 
 def _limit(memory: MemoryReading | None, ours: Ours, settings: GovernorSettings) -> int | None:
-    """The user's limit from what is free at the first reading; what we hold already counts as free for us."""
+    """The user's limit, from the free memory at the first reading; memory that is ours counts as free."""
     if memory is None:
         return None
     return limit_bytes(settings.memory.vram_limit, memory.free + max(memory.own or 0, ours.held))

@@ -5,11 +5,11 @@ pressure = the larger of (others' use + our claims that cannot be released at on
 
          goes on at          goes off below
 elevated 0.70                0.67            each after it held for `worse_s` (on) or `better_s` (off);
-high     0.85                0.82            an unknown reading changes nothing and starts the waiting anew
+high     0.85                0.82            an unknown reading changes nothing and restarts the waiting
 critical 0.95                0.92
 
-level = the highest threshold that is on, else calm. A higher one is never on without the lower ones: whatever turns
-it on has turned those on before, whatever turns those off has turned it off.
+level = the highest threshold that is on, else calm. A higher threshold is never on without the lower ones: a reading that
+turns it on turns those on before, and one that turns those off turns it off.
 
 power  throttled  heat or a power brake holds the clocks down
        low-power  on battery, or the enforced limit under half the default
@@ -47,7 +47,7 @@ THROTTLING = frozenset({"thermal", "hardware-thermal", "slowdown", "power-brake"
 
 @dataclass(frozen=True)
 class ThresholdSwitch:
-    """`waiting_since`: when what would turn it was first seen, without a break since; None while nothing would."""
+    """`waiting_since`: since when every reading would turn it; None while the last reading would not."""
 
     on: bool = False
     waiting_since: float | None = None
@@ -74,7 +74,7 @@ class PressureState:
 
 @dataclass(frozen=True)
 class PressureReading:
-    """What a step looks at; None is unknown."""
+    """The inputs of a step; None is unknown."""
 
     pressure: float | None
     throttled: bool | None = None
@@ -115,7 +115,7 @@ def pressure_of(memory: MemoryReading, ceiling: int, limit: int | None, ours: in
 def reading_of(
     pressure: float | None, gpu: GpuReading | None, host: HostReading, settings: PressureSettings
 ) -> PressureReading:
-    """What the table needs of the sensors. Power is low when any sensor says so, unknown when none says anything."""
+    """The table's inputs from the sensors. Power is low when any sensor reports it, unknown when none reports anything."""
     reasons = None if gpu is None else gpu.clock_reasons.value
     throttled = None if reasons is None else bool(reasons & THROTTLING)
     return PressureReading(pressure, throttled, _any((host.on_battery.value, _limited(gpu, settings))))

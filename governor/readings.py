@@ -1,6 +1,6 @@
-"""What sensors say: a value, its unit and its time. Unknown is a value of its own, never 0.
+"""Readings of sensors: a value, its unit and its time. Unknown is a value of its own, never 0.
 
-Knows nothing of how a value is obtained.
+Does not know how a value is obtained.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Reading(Generic[T]):
 class GpuReading:
     """One GPU. `used` holds all that is not free, the driver's own reserve included; `others` = used - own.
 
-    `own` is what the driver counts for our processes; unknown where it tells no process's use (in a container, with MIG).
+    `own` is the driver's figure for our processes; unknown where it reports none by process (in a container, with MIG).
     """
 
     index: int
@@ -64,7 +64,7 @@ class HostReading:
 
 @dataclass(frozen=True)
 class SensorFault:
-    """A sensor that does not answer as it should. `since` on the sampler's clock; `count` in a row."""
+    """A failing sensor. `since` on the sampler's clock; `count`: failures in a row."""
 
     sensor: str
     message: str
@@ -73,7 +73,7 @@ class SensorFault:
 
 
 class SensorFaults:
-    """Faults by sensor. A sensor that fails is reported, never raised; one that answers again is forgotten."""
+    """Faults by sensor. A fault is reported, never raised, and removed when the sensor answers again."""
 
     def __init__(self) -> None:
         self._found: dict[str, SensorFault] = {}

@@ -1,10 +1,10 @@
-"""The one loop that reads the sensors: often while a query runs, seldom when idle, never without a pause.
+"""The loop that reads the sensors: often while a query runs, seldom when idle, never without a pause.
 
     report(ours), busy(on) --> [ read in a thread -> next outlook -> wake who waits ] --> latest, changed(after)
 
-Reading is done off the event loop, in a daemon thread: a sick driver can hang for seconds, or for ever, and must hold up
-neither queries nor the end of the program. A read that hangs is reported and waited for; no second one is started beside
-it. Knows nothing of what the outlook is used for.
+A daemon thread reads, not the event loop: a faulty driver can hang for seconds or for ever, and must not delay queries or
+the end of the program. A read that hangs is reported and waited for; no second read is started meanwhile. Does not know
+the use of the outlook.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ def _in_thread(
 
     def work() -> None:
         snapshot = read(pids, now)
-        with suppress(RuntimeError):  # the loop was closed while the driver hung: nobody is left to tell
+        with suppress(RuntimeError):  # the loop was closed while the driver hung: nothing is left to notify
             loop.call_soon_threadsafe(deliver, snapshot)
 
     threading.Thread(target=work, name="sensors", daemon=True).start()

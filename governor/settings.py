@@ -33,7 +33,7 @@ class MemorySettings:
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """What checkpoints may take."""
+    """Limits of checkpoints on disk."""
 
     disk_bytes: int = 50 * 1000**3
     disk_share: float = 0.20  # of what is free on the disk; the smaller of the two counts
@@ -69,7 +69,7 @@ class ClaimSettings:
     # English prose has up to 5 characters a token: at 4 it was refused with a fifth of the window still free.
     characters_per_token: int = 16
     characters: int | None = None  # a cap of one's own
-    depth: int | None = None  # most turns that may stand in a prompt; None: as many as fit
+    depth: int | None = None  # the most turns in a prompt; None: as many as fit
 
     def __post_init__(self) -> None:
         if self.depth is not None and self.depth < 1:
@@ -82,7 +82,7 @@ class SamplerSettings:
 
     busy_s: float = 0.25  # while a query runs
     idle_s: float = 2.0
-    hang_s: float = 5.0  # a sensor that has not answered for so long is reported, and not waited for
+    hang_s: float = 5.0  # a sensor without an answer for this long is reported, and no longer waited for
 
 
 @dataclass(frozen=True)

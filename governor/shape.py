@@ -1,9 +1,9 @@
-"""What a model is made of, from its header: layers with the width of their keys and values, bytes of weights, its use.
+"""The shape of a model, from its header: layers with the width of their keys and values, bytes of weights, its use.
 
     header -> architecture -> per layer: attends? slides? recurs? how wide -> ModelShape
-           -> quantisation, a model to talk with?, a model that embeds?
+           -> quantisation, a chat model?, an embedding model?
 
-Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Knows nothing of memory that is free.
+Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Knows nothing of free memory.
 """
 
 from collections.abc import Mapping
@@ -184,7 +184,7 @@ class _Reader:
     # ---- sliding windows ---------------------------------------------------------------------------------------
 
     def window(self) -> int:
-        """The window in tokens; 0 when the architecture does not slide, whatever the file says."""
+        """The window in tokens; 0 when the architecture does not slide, whatever the file has."""
         stated = self.number("attention.sliding_window")
         if self.architecture == "lfm2":
             return stated or 0
@@ -303,7 +303,7 @@ def _weights_by_type(tensors: tuple[TensorInfo, ...]) -> dict[str, int]:
     return sizes
 
 
-# ---- what it may be used for -----------------------------------------------------------------------------------------
+# ---- its use ---------------------------------------------------------------------------------------------------------
 
 _NO_SCALING = ("", "none")
 _POOLINGS = {1: "mean", 2: "cls", 3: "last", 4: "rank"}

@@ -1,4 +1,4 @@
-"""Bytes and tokens as a person reads them."""
+"""Bytes and tokens as readable text."""
 
 from governor.settings import GIB, KIB, MIB
 

@@ -1,7 +1,7 @@
 """Which files an import names: `flask.json.provider`, `./util`, `<net/socket.h>`, `com.acme.Thing`.
 
-By the longest run of trailing parts that is unique among the codebase's paths. Knows no language: dots, slashes and
-`::` part names alike.
+Found by the longest run of trailing parts that is unique among the codebase's paths. Knows no language: dots, slashes and
+`::` all separate parts.
 """
 
 import re

@@ -1,16 +1,16 @@
-"""The repo map: the most telling definitions of the most central files, as many as fit a token budget.
+"""The repo map: the most important definitions of the most central files, as many as fit a token budget.
 
     src/app.py
       83 class App(Scaffold)
       212   def route(self, rule, **options)
 
-A definition's share is its file's centrality, reduced for what is not source, times how often its name is used elsewhere.
-A file's centrality is its PageRank among the files: an edge leads from a file that uses a name to the files that define it.
-A name that many files define says little, one that many use says much. Deterministic: equal gists give an equal map. A
-token count is passed in.
+A definition's share is its file's centrality, reduced outside of source, times how often other files use its name. A file's
+centrality is its PageRank among the files: an edge leads from a file that uses a name to the files that define it. A name
+that many files define has a low weight, one that many files use a high one. Deterministic: equal gists give an equal map.
+A token count is passed in.
 
-Of all files at once only the gist of each outline is kept. A large codebase has millions of references; an object for each
-made the garbage collector stop every thread of the process, the event loop's too, for up to 0.7 s.
+Only the gist of each file's outline is kept in memory. A large codebase has millions of references; with an object for
+each, the garbage collector stopped every thread of the process, the event loop's too, for up to 0.7 s.
 """
 
 import math
@@ -24,7 +24,7 @@ from codex.trees.roles import share_of
 
 Count = Callable[[Sequence[str]], Sequence[int]]
 _PRIVATE = 0.3
-_INNER = 0.6  # a method beside its class, a function inside another
+_INNER = 0.6  # weight of a method relative to its class, and of a function inside another
 _TRIES = 12  # of halving: the budget is met to a few hundredths of a per cent
 _KINDS_LEFT_OUT = frozenset({"key", "rule", "element", "variable"})
 _DAMPING = 0.85  # Brin and Page, 1998
@@ -147,5 +147,5 @@ def file_links(gists: Mapping[str, Gist]) -> dict[tuple[str, str], float]:
 
 
 def _weight_of_name(name: str) -> float:
-    """How much it says that a name is used."""
+    """The weight of a use of a name."""
     return (_PRIVATE_USE if name.startswith("_") else 1.0) * min(1.0, len(name) / _LONG_NAME)

@@ -1,14 +1,14 @@
-"""The symbol graph: chunks, and what leads from one to another.
+"""The symbol graph: chunks, and the links between them.
 
     reference     a chunk uses a name that another one defines        both ways, the way back at half weight
     import        a file's head names a module                        to the head of that file
     containment   chunks of one definition, and a class and its methods
 
-Expansion walks from hits to their neighbourhood within hops, and weighs it by personalised PageRank. Deterministic.
+Expansion walks a number of hops from the hits and weighs the neighbours by personalised PageRank. Deterministic.
 
-Kept as arrays: places take 12 bytes each beside the paths, a million links 20 MB. As objects a million places took 130 MB,
-and the garbage collector looked at each of them. A name is its hash in this process: of a million chunks the texts of all
-names would take gigabytes. What is large is worked through in slices, so that building needs little more room than the
+Stored as arrays: places take 12 bytes each and the paths, a million links 20 MB. As objects a million places took 130 MB,
+and the garbage collector visited each of them. A name is its hash in this process: for a million chunks the texts of all
+names would take gigabytes. Large arrays are processed in slices, so that building takes little more memory than the
 result.
 """
 
@@ -71,7 +71,7 @@ class Places:
         return map(self.__getitem__, range(len(self)))
 
     def at(self, place: ChunkPlace) -> int | None:
-        """Where a place stands; None for one that is not among them."""
+        """The index of a place; None for one that is not in the graph."""
         number = bisect_left(self.paths, place.path)
         if number == len(self.paths) or self.paths[number] != place.path:
             return None
@@ -80,7 +80,7 @@ class Places:
         return int(first + within[0]) if len(within) else None
 
     def heads(self) -> NDArray[np.int64]:
-        """Where the first place of each path stands, in the order of paths."""
+        """The index of the first place of each path, in the order of paths."""
         return np.searchsorted(self.numbers, np.arange(len(self.paths)))
 
 
@@ -189,7 +189,7 @@ def build_graph(chunks: Iterable[ChunkMatch]) -> SymbolGraph:
 
 
 def estimated_tokens(place: ChunkPlace) -> int:
-    """Tokens of a chunk when nobody counts: ten a line."""
+    """Estimated tokens of a chunk: ten a line."""
     return (place.end - place.start + 1) * _TOKENS_A_LINE
 
 
@@ -302,7 +302,7 @@ def _references(nodes: Nodes) -> Iterator[Links]:
 
 
 def _imports(nodes: Nodes) -> Iterator[tuple[int, int]]:
-    """The head of a file with the heads of those that it imports, whose modules stand among its references."""
+    """The head of a file with the heads of those that it imports; its references contain the modules' names."""
     heads = dict(zip(nodes.places.paths, nodes.places.heads().tolist(), strict=True))
     modules = Modules(heads)
     for path, at in heads.items():

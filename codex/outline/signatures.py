@@ -16,7 +16,7 @@ _DOC_CHARS = 160
 _HEAD_BYTES = 2_000  # looked through for the end of a head: its indentation does not count among its characters
 _SIBLINGS = 100  # read upwards for a comment: each costs the parser a walk, in the worst case past all before it
 _COMMENT_BYTES = 2_000  # of one comment: its first line is wanted, and every name of a declaration asks for it
-_BESIDE_BYTES = 200  # of a line before a comment: enough to see that it stands behind something
+_BESIDE_BYTES = 200  # of a line before a comment: enough to see that it follows code
 _ANNOTATIONS = frozenset(
     {"annotation", "marker_annotation", "attribute", "attribute_item", "attribute_list", "decorator"}
 )
@@ -72,7 +72,7 @@ def _one_line(head: str) -> str:
 
 
 def _behind_annotations(node: Node) -> int:
-    """The byte where the head begins: `@Override`, `[Obsolete]` and `#[inline]` say little, and can be long."""
+    """The byte where the head begins: `@Override`, `[Obsolete]` and `#[inline]` have little content, and can be long."""
     part = _first_word(node)
     if part is not None and part.type == "modifiers":
         part = _first_word(part) or part.next_sibling
@@ -101,7 +101,7 @@ def _end_of_head(start: int, node: Node, raw: bytes, whole: bool) -> int:
 
 
 def _keyword_of_group(node: Node) -> str:
-    """`type` for one of `type (…)`: what its line alone does not say."""
+    """`type` for one of `type (…)`: its own line does not have the keyword."""
     group = node.parent if node.type.endswith(("_spec", "_alias")) else None
     if group is None:
         return ""
@@ -139,7 +139,7 @@ def _comment_above(node: Node, raw: bytes) -> str:
 
 
 def _above(node: Node) -> Node | None:
-    """What stands before a node; before the first of a block, a comment that the grammar left outside of it."""
+    """The node before a node; before the first of a block, a comment that the grammar left outside of it."""
     above = node.prev_sibling
     if above is not None or node.parent is None:
         return above

@@ -31,7 +31,7 @@ _WRAPPERS = frozenset(
 _GROUPS = frozenset({"type_declaration", "const_declaration", "var_declaration"})
 _WORD_AND_ONE = 2
 _FIELD = "field"
-_PLAIN = frozenset({"field", "variable"})  # where a query also says function, that says more
+_PLAIN = frozenset({"field", "variable"})  # where a query also gives `function`, that is more exact
 _SCOPES = frozenset({"class", "struct", "interface", "object", "impl", "enum"})
 _parsing = threading.Lock()
 _PIECE = 65_536  # bytes
@@ -50,7 +50,7 @@ _LINE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A definition. `qualname` joins the names of what it stands in by dots; `doc` is its first doc line or ''."""
+    """A definition. `qualname` joins the names of its outer definitions by dots; `doc` is its first doc line or ''."""
 
     name: str
     qualname: str
@@ -75,7 +75,7 @@ class Outline:
     """What a file holds; `symbols` by their start, the outer before the inner. `language` is '' for plain text.
 
     `fields` are those of classes and tables, apart: a skeleton shows them, but a chunk is not cut at one, and a name like
-    `id` or `name` links no files. `generated`: its first lines say that a program wrote it.
+    `id` or `name` links no files. `generated`: its first lines mark it as written by a program.
     """
 
     language: str
@@ -247,7 +247,7 @@ class Pieces:
 
 
 def without_class_macros(raw: bytes) -> bytes:
-    """The same number of bytes, with spaces where such macros stand."""
+    """The same number of bytes, with spaces instead of such macros."""
     return _MACRO.sub(lambda found: found["head"] + b" " * len(found["macro"]), raw)
 
 
@@ -265,7 +265,7 @@ def plain_symbols(text: str) -> list[Row]:
 
 
 def first_lines(text: str, count: int) -> list[tuple[int, str]]:
-    """The first lines that are not blank, with their numbers: what stands for a text without headings."""
+    """The first lines that are not blank, with their numbers: the outline of a text without headings."""
     found: list[tuple[int, str]] = []
     for number, line in enumerate(text[: count * 4 * _LINE_CHARS].split("\n"), start=1):
         if line.strip():

@@ -1,13 +1,13 @@
-"""From hits to what is near them in the symbol graph: the `graph` kind of retrieval.
+"""From hits to their neighbours in the symbol graph: the `graph` kind of retrieval.
 
-Each codex has one graph, built from its archive when first asked for and again after the archive changed.
+Each codex has one graph, built from its archive at the first question and again after the archive changed.
 
-    the archive is unchanged ─▶ that graph
-    it changed since         ─▶ a small one is built at once; a large one answers as before meanwhile, with a notice
-    none yet                 ─▶ a small one is built at once; a large one adds nothing meanwhile, with a notice
-    too many chunks          ─▶ none is built, with a notice
+    the archive is unchanged ─▶ the graph
+    it has changed           ─▶ a small graph is built at once; a large one stays in use during the build, with a notice
+    no graph yet             ─▶ a small graph is built at once; without a large one nothing is added, with a notice
+    too many chunks          ─▶ no graph is built, with a notice
 
-A neighbour says how it is related to a hit:
+A neighbour names its relation to a hit:
 
     one step    a name that one of them defines and the other uses, the longest of several; parts of one definition;
                 an import
@@ -27,14 +27,14 @@ from codex.searching.question import asked
 from codex.searching.search import ChunkHit, SearchResult, hit_of
 
 _HOPS = 2
-_TOKENS = 4_000  # of a neighbourhood, beside the hits
-_SHARE = 0.5  # of the last hit's score: what was only reached stands behind what was found
-_PATIENCE_S = 0.25  # a graph that took longer than this is built anew beside the searches
-_AT_ONCE = 150_000  # chunks of a graph that somebody waits for the first time
+_TOKENS = 4_000  # of a neighbourhood, without the hits
+_SHARE = 0.5  # of the last hit's score: a neighbour ranks after every hit
+_PATIENCE_S = 0.25  # a graph that took longer than this is rebuilt in the background
+_AT_ONCE = 150_000  # chunks of a graph whose first build a search waits for
 _KEPT_CHUNKS = 200_000  # of the codices searched last
 _MOST_CHUNKS = 300_000  # of a codex that gets a graph: building it takes 380 MB there, and 720 MB of a million
-BEHIND = "what calls, or is called by, the hits is told as it was before the last changes"
-COMING = "what calls, or is called by, the hits is still being worked out; ask again in a moment"
+BEHIND = "callers and callees of the hits are those before the last changes"
+COMING = "callers and callees of the hits are still being computed; ask again in a moment"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Neighbourhoods:
         """
         if not found.hits:
             return found
-        graph, found = self._told(codex, found)
+        graph, found = self._with_notice(codex, found)
         if graph is None:
             return found
         seeds = found.hits[: _first_half(n)]
@@ -104,7 +104,7 @@ class Neighbourhoods:
         """
         if not found.hits:
             return found
-        graph, found = self._told(codex, found)
+        graph, found = self._with_notice(codex, found)
         if graph is None:
             return found
         seeds = found.hits[: _first_half(len(found.hits))]
@@ -123,7 +123,7 @@ class Neighbourhoods:
     ) -> tuple[ChunkHit, ...]:
         """Chunks near the hits, best first, within hops and tokens, without the hits. `scores` has `graph` and `hops`.
 
-        Their scores stand below every hit's. `cost` gives the tokens of a chunk; without it ten a line are counted.
+        Their scores are below every hit's. `cost` gives the tokens of a chunk; without it ten a line are counted.
         """
         near = self._read(self.graph(codex), query, codex, hits, None, hops=hops, tokens=tokens, cost=cost)
         return _behind(hits, near)[len(hits) :]
@@ -161,13 +161,13 @@ class Neighbourhoods:
                 found.append(replace(hit, near=leading.get(one.place, "the hits")))
         return found
 
-    def _told(self, codex: str, found: SearchResult) -> tuple[SymbolGraph | None, SearchResult]:
-        """A graph without a long wait, and what was found with what is to be said of the graph."""
+    def _with_notice(self, codex: str, found: SearchResult) -> tuple[SymbolGraph | None, SearchResult]:
+        """A graph without a long wait, and the result with the graph's notice."""
         graph, notice = self._at_hand(codex)
         return graph, replace(found, notices=(*found.notices, notice)) if notice else found
 
     def _at_hand(self, codex: str) -> tuple[SymbolGraph | None, str]:
-        """A graph without a long wait, and what is to be said of it or of there being none."""
+        """A graph without a long wait or None, and a notice about it."""
         kept = self._kept.get(codex)
         if kept is not None and kept.revision == self._archive.revision(codex):
             return kept.graph, ""
@@ -181,14 +181,14 @@ class Neighbourhoods:
         return (None, COMING) if kept is None else (kept.graph, BEHIND)
 
     def _grow(self, codex: str) -> None:
-        """Beside the searches. Raises what the last try did."""
+        """Builds in the background. Raises the error of the last try."""
         with self._lock:
             growing = self._growing.get(codex)
             if growing is None:
                 self._growing[codex] = self._beside.submit(self._build_beside, codex)
             elif growing.done():
                 del self._growing[codex]
-                growing.result()  # its fault is told to whoever asks next
+                growing.result()  # raises its fault for the next question
 
     def _build_beside(self, codex: str) -> _Built:
         with self._building:
@@ -202,7 +202,7 @@ class Neighbourhoods:
             kept = self._kept.get(codex)
             if kept is None or kept.revision != self._archive.revision(codex):
                 return None
-            self._kept[codex] = self._kept.pop(codex)  # the last used stand last
+            self._kept[codex] = self._kept.pop(codex)  # ordered by last use
             return kept
 
     def _build(self, codex: str) -> _Built:
@@ -218,7 +218,7 @@ class Neighbourhoods:
 
 
 def too_many(chunks: int, most: int) -> str:
-    return f"what calls, or is called by, the hits is not told: {chunks:,} chunks are more than the {most:,} of a graph"
+    return f"callers and callees of the hits are not shown: {chunks:,} chunks exceed the {most:,} of a graph"
 
 
 def _first_half(hits: int) -> int:
@@ -259,7 +259,7 @@ def _step(hit: ChunkMatch, near: ChunkMatch) -> str:
 
 
 def _further(graph: SymbolGraph, place: ChunkPlace, hops: int, reached: Mapping[ChunkPlace, ChunkPlace]) -> str:
-    """Links lead both ways: a neighbour's own neighbours say through which of them it was reached."""
+    """Links lead both ways: a neighbour's own neighbours include the one that it was reached through."""
     between = next((step for step, _ in graph.neighbours(place) if step in reached), None)
     if between is None:
         return f"{hops} steps from the hits"

@@ -1,12 +1,12 @@
-"""What a question asks for, read from its words: names written as code, plain words, exact strings, whether tests are
-meant, and whether they are what it wants.
+"""What a question asks for, by its words: names written as code, plain words, exact strings, whether it mentions tests,
+and whether it asks for tests.
 
-Speaking of tests and wanting them differ: "why does the test of x fail" is answered by source as well, "which tests
-check x" by tests alone. Tests are wanted where a sentence asks for them by its first words ("run the tests" does not) or
-ends in "tested", and where a question is nothing but "tests for x".
+A question can mention tests without asking for them: "why does the test of x fail" is answered by source as well, "which
+tests check x" by tests only. A question asks for tests when a sentence asks for them by its first words ("run the tests"
+does not) or ends in "tested", and when it is only "tests for x".
 
-Exact is what stands in double quotes; in backticks, where it is more than a name; and a question that is one piece of
-code with its punctuation (`__init__`, `foo->bar`, `std::move`, `--no-color`). Words alone would lose the punctuation.
+Exact strings are text in double quotes, text in backticks that is more than a name, and a question that is one piece of
+code with punctuation (`__init__`, `foo->bar`, `std::move`, `--no-color`). Words alone would lose the punctuation.
 """
 
 import re
@@ -39,9 +39,9 @@ _PHRASE_WORDS = (5, 80)  # fewer are anywhere by chance; more are a page, and ra
 class Question:
     """A question as search sees it. `names` are identifiers that it writes out, last part of a dotted one.
 
-    `tests` says that it speaks of tests, `tests_wanted` that they are the answer.
-    `exact` are strings to be found as they are; `quoted` says that they were written as such.
-    `phrase`: all words of what asks nothing and may have been copied from where it stands.
+    `tests`: it mentions tests; `tests_wanted`: it asks for tests.
+    `exact`: strings to be found unchanged; `quoted`: they were written in quotes.
+    `phrase`: all words of a text that is no question and may have been copied from a file.
     `compounds`: names that its words may be together, as the index has names.
     """
 
@@ -88,7 +88,7 @@ def _phrase(question: str) -> tuple[str, ...]:
 
 
 def _quoted(question: str) -> tuple[str, ...]:
-    """What stands in quotes, the same string once."""
+    """The strings in quotes, each once."""
     marked = [first or second for first, second in _QUOTED.findall(question)]
     ticked = [text for text in _TICKED.findall(question) if not _is_name(text)]
     strings = (text.strip() for text in [*marked, *ticked])
@@ -103,7 +103,7 @@ def _one_piece(question: str) -> tuple[str, ...]:
 
 
 def _is_name(text: str) -> bool:
-    """A name, dotted, called or private: its words find it among all else that the question says."""
+    """A name, dotted, called or private: its words are searched beside the question's other words."""
     return bool(_PLAIN_NAME.fullmatch(text.removesuffix("()").lstrip("._")))
 
 

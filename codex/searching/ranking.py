@@ -1,21 +1,20 @@
-"""From what was found to one ranked list of files and chunks. Pure: matches and definitions in, an order out.
+"""Ranks matches as one list of files and chunks. Pure: matches and definitions in, an order out.
 
-    1 chunk    BM25 of the chunk, raised where the question speaks of its names or writes one of them out
+    1 chunk    BM25 of the chunk, raised where the question mentions its names or writes one of them out
     2 file     its best chunks and its BM25 as a whole, each as a share of the best one's
-    3 graph    what the best chunks use is where answers continue: names that they refer to lead to definitions; one that
-               holds no word of the question leads on to what does in its file, or nowhere: it is a neighbour, and no hit
-    4 exact    what holds a string that was asked for as it is comes before what does not
-    5 role     tests below source unless spoken of, generated and vendored files last: by path, or as a file says itself
+    3 graph    names that the best chunks refer to lead to their definitions; a definition without a word of the question
+               leads to a chunk of its file that has one, or is dropped: it is a neighbour, and no hit
+    4 exact    chunks that hold an exact string rank before those that do not
+    5 role     tests below source unless mentioned, generated and vendored files last: by path, or by their comments
 
-Where tests are what is wanted, source stands below them as they else stand below source, and 3 is left out: references
-lead from a test to what it uses, never to a test.
+Where a question asks for tests, source ranks below them, and 3 is left out: references lead from a test to the code that
+it uses, never to a test.
 
-Every score is a share of the best of its kind in this one search; none is compared with a threshold. Cosines lie close
-together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). They count
-half of what words count: what only means the same as a question comes behind what holds its words (docs/meaning.md has what
-a trained model was measured to bring). The other
-constants were chosen by hand on three packages, lie on plateaus (halving or doubling one moves no mean by more than
-0.03), and are not fitted to any.
+Every score is a share of the best of its kind in this search; none is compared with a threshold. Cosines are close
+together, so vectors join 1 by their rank: reciprocal rank fusion with its usual constant (Cormack et al., 2009). They have
+half the weight of words, so a chunk that only means the same as the question ranks after one with its words (the figures
+of a trained model are in docs/meaning.md). The other constants were chosen by hand on three packages, lie on plateaus
+(halving or doubling one moves no mean by more than 0.03), and are not fitted to any package.
 """
 
 from collections import defaultdict
@@ -31,7 +30,7 @@ _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
 _EXACT_RAISE = 0.3  # a chunk that defines a name the question writes out
 _WEIGHTS = (1.0, 0.5, 0.25)  # of the best chunks of a file
-_FILE_SHARE = 0.4  # of the whole file's score beside its chunks'
+_FILE_SHARE = 0.4  # weight of the whole file's score, relative to its chunks'
 _SEEDS = 20  # chunks whose references are followed
 _SEED_POWER = 3  # the best ones count: a chunk with half the score gives an eighth
 _PLACES = 5  # a name defined in more files than these leads nowhere
@@ -42,9 +41,9 @@ _GRAPH_ALONE = 0.8  # a file that the words did not find: below the best, among 
 _BELOW_BEST = 0.95
 _ELSEWHERE = 10  # files that were only led to, and are looked through for a word: as many as a list shows
 _SPEAKS = 5.0  # a file's best chunk that has a fifth of the best score speaks of the question enough to be led to
-_CALLED = 0.9  # of that: a file that defines what the question's words are called together, however little else it says
+_CALLED = 0.9  # of that: a file that defines the name that the question's words form together, whatever else it holds
 _RANKS = 60
-_MEANING = 0.5  # of a chunk found by its meaning, beside one found by its words
+_MEANING = 0.5  # weight of a chunk found by its meaning, relative to one found by its words
 _HOLDS = 2.0  # above every other score: a string in quotes is asked for, not spoken of
 
 Definitions = Callable[[Iterable[str]], Mapping[str, tuple[ChunkPlace, ...]]]
@@ -76,7 +75,7 @@ def rank(
     """Files, best first. `extra` are shares (0 to 1) by chunk of another kind of search, such as vectors.
 
     `exact` are the chunks that hold strings asked for as they are, with the share of those that each holds.
-    `generated` are files known to be so beside those whose chunks say it.
+    `generated`: further generated files, beside those that their chunks mark.
     """
     holding = exact or {}
     raised = _raised(question, chunks, extra or {}, holding)
@@ -169,7 +168,7 @@ def _linked(
 ) -> dict[str, dict[ChunkPlace, float]]:
     """Graph weight by file and chunk, from the references of the best chunks.
 
-    A chunk points at a file once, by its most telling name: using many names of a hub says no more about the question.
+    A chunk points at a file once, by its rarest name: using many names of a hub is no more relevant to the question.
     """
     seeds = sorted(chunks, key=lambda one: (-(raised[one.place] + words[one.place.path]), one.place))[:_SEEDS]
     found = definitions(dict.fromkeys(name for seed in seeds for name in seed.references))

@@ -2,8 +2,8 @@
 
     words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
 
-Files differ before chunks repeat: the list begins with the best chunk of each file, further chunks of the best files
-follow where there is room, or stand beside the first with `per_file`. Knows an archive and how code is asked about.
+The list begins with the best chunk of each file. Further chunks of the best files follow where there is room, or directly
+after the first with `per_file`. Knows an archive and how code is asked about.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best 
 _FILES = 50
 _EXACT = 20
 _AMONG = 8  # chunks a file, of those that were only led to: whether they hold a word
-_AGAIN = 0.7  # a further chunk of a file, beside its best one
+_AGAIN = 0.7  # weight of a further chunk of a file, relative to its best one
 _Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
-    "no word of it was found, and by its meaning it is hardly nearer to anything here than questions about other matters; "
-    "use words that stand in the code"
+    "no word of it was found, and its meaning is hardly nearer to anything here than that of unrelated questions; "
+    "use words of the code"
 )
 _LINES = 3
 _CHARS = 400
@@ -37,7 +37,7 @@ _CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """`before`: lines of the chunk that stand before the first one shown."""
+    """`before`: lines of the chunk before the first one shown."""
 
     before: int
     text: str
@@ -139,7 +139,7 @@ class Search:
     def _exact(self, question: Question, codex: str, n: int) -> tuple[dict[ChunkPlace, float], tuple[str, ...]]:
         """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
 
-        A sentence that stands in a text counts as one: who pastes it looks for it, and its words fit others better.
+        A sentence of a text counts as a copy of it: a user who pastes it wants its place; its words match others better.
         """
         if question.phrase:
             return {match.place: 1.0 for match in self.archive.phrase(codex, question.phrase, _EXACT + n)}, ()

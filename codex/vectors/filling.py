@@ -1,7 +1,7 @@
-"""Embeds what is missing of a codex: a long job in the background that may end at any time and goes on where it ended.
+"""Embeds the texts of a codex that have no vector: a background job that can end at any time and continues where it ended.
 
-Every batch is stored when it is made. What another codex already holds is taken over; the model sees only new texts.
-Knows an archive, an embedder and an index of vectors; who calls it, and when the machine has time for it, it does not.
+Every batch is stored when it is made. Vectors of another codex are reused, so the model gets only new texts. Knows an
+archive, an embedder and an index of vectors. The caller decides when it runs.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _UNIT = 0.01  # how far from 1 a vector's length may be
 class Filled:
     """How far the vectors of a codex are: distinct texts of its chunks, and how many of them are done.
 
-    A text that the model can make nothing of is done without a vector: nobody could find it by its meaning.
+    A text that the model refuses counts as embedded, without a vector: it cannot be found by its meaning.
     """
 
     codex: str
@@ -50,12 +50,12 @@ def fill(
     stopped: Callable[[], bool] = lambda: False,
     batch: int = _BATCH,
 ) -> Filled:
-    """Embeds every text of the codex's chunks that has no vector, sources first, and tells `on_batch` after each batch.
+    """Embeds every text of the codex's chunks that has no vector, sources first, and calls `on_batch` after each batch.
 
-    Returns early, not `complete`, when `stopped()`; asked before each batch. When all is embedded, what nobody uses is
-    swept. A text that the model refuses is passed over, and asked for again by the next fill. Raises EmbeddingFailed
-    when the model is gone or gives no vectors of its promised form, VectorError when they cannot be stored, and what
-    the archive raises; what was embedded until then stays.
+    Returns early, not `complete`, when `stopped()`, which is read before each batch. After the last batch unused vectors
+    are deleted. A text that the model refuses is skipped, and tried again by the next fill. Raises EmbeddingFailed when
+    the model is gone or returns vectors of another form, VectorError when they cannot be stored, and what the archive
+    raises; vectors of earlier batches stay.
     """
     space = space_of(embedder)
     texts = {digest: places[0] for digest, places in archive.digests(codex).items()}
@@ -109,7 +109,7 @@ def _embedded(embedder: Embedder, texts: dict[str, str], filled: Filled) -> dict
     except CodexError as error:
         raise EmbeddingFailed(
             f"embedding {filled.codex!r} stopped after {filled.embedded} of {filled.texts} texts: {error}; "
-            f"what is embedded stays, and embedding goes on there"
+            f"its vectors are kept, and embedding continues there"
         ) from error
     wrong = fault(vectors, len(texts), embedder.dimensions)
     if wrong:

@@ -1,7 +1,7 @@
 """Vectors in LanceDB: a `VectorIndex` under a folder of its own, with one small database for each codex and space.
 
-A database's folder names the codex and the space by hash and holds their names in `names.json`. Vectors can be made
-again, so what cannot be read is removed.
+A database's folder is named by a hash of the codex and the space; `names.json` in it has their names. Vectors can be made
+again, so a database that cannot be read is removed.
 """
 
 import hashlib
@@ -200,7 +200,7 @@ def create_table(folder: Path, session: LanceSession, dimensions: int) -> Any:
 
 
 def open_table(folder: Path, session: LanceSession) -> Any:
-    """The table that stands in a folder."""
+    """The table of a folder."""
     table = session.connect(folder).open_table("vectors")
     check_columns(table, ("digest", "vector"))
     return table

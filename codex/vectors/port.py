@@ -1,15 +1,15 @@
-"""What a model that embeds text has to do, and an index of its vectors. Ports only: the codex has no model.
+"""The ports of an embedding model and of an index of its vectors. The codex has no model.
 
-Without one, search is lexical and symbolic, and nothing is made up in its place.
+Without a model, search is lexical and symbolic, with no substitute for meaning.
 
 Contract of a `VectorIndex`, which `tests/contracts/test_vectors.py` holds every implementation to:
 
-* What a vector belongs to. The text of a chunk, by its digest, and the space that it was made in. Not to a place: a
-  branch that is checked out again, a moved file, a second codex of the same tree find their vectors made.
-* Who keeps it in step. Whoever fills it (`codex.vectors.filling`). A chunk without a vector is only not found by it.
-* Who writes. Any thread may call; writes wait for each other. What a call wrote is found by what begins afterwards.
-* Errors. `VectorsDamaged` when what is stored cannot be read: it was then removed and `held` is empty. `VectorError`
-  for everything else the world does. An unknown codex or space is empty, not an error.
+* Keys. A vector belongs to the text of a chunk, by its digest, and to the space that it was made in. It does not belong
+  to a place: a branch that is checked out again, a moved file and a second codex of the same tree reuse vectors.
+* Updates. `codex.vectors.filling` fills it. A chunk without a vector is not found by meaning.
+* Threads. Any thread may call; writes wait for each other. A call that begins after a write sees it.
+* Errors. `VectorsDamaged`: the stored data cannot be read; it has been removed, and `held` is empty. `VectorError`:
+  every other fault of the machine. An unknown codex or space is empty, not an error.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -89,7 +89,7 @@ class VectorIndex(Protocol):
         """Digests of the `n` texts nearest to a vector with their cosine, best first."""
 
     def sweep(self, codex: str, space: Space, used: Collection[str]) -> int:
-        """Forgets what nobody uses, once it is more than what is used: a branch may be checked out again.
+        """Deletes unused vectors once they outnumber those in use: a branch may be checked out again.
 
         Also forgets the codex's vectors of all other spaces. Returns the number of vectors forgotten in this one.
         """

@@ -1,9 +1,9 @@
-"""Chunks by what they mean: a question's vector, the nearest texts, their places, and whether the nearest is near.
+"""Search by meaning: a question's vector, the nearest texts, their places, and whether the nearest text is near.
 
-Every question has a nearest text. How near is near differs from model to model, and within one model from codex to codex.
-So it is measured: how near the same codex comes, in the same model, to questions that have nothing to do with code. A
-question that stands out among them has something to find. Measured and not used: how far the nearest text stands out among
-the codex's other texts. Of a question about everything here it does so as much as of one about nothing (docs/meaning.md).
+Every question has a nearest text. Which cosine is near differs between models, and between codices of one model. So it is
+measured: the cosines between the same codex, in the same model, and questions that have nothing to do with code. A
+question whose nearest text is clearly above these has a match. Tried and not used: how far the nearest text is above the
+codex's other texts, which is no different for related and unrelated questions (docs/meaning.md).
 """
 
 import threading
@@ -20,7 +20,7 @@ _SPARE = 1.5  # vectors of texts that an edit has removed stay a while, and take
 FAR = 3.0  # deviations: the usual bound of an outlier
 _NORMAL = 1.4826  # of a median deviation: the standard deviation of what is normally distributed
 # Each about something else, so that a codex about one of these things moves one of them and not their median; in several
-# languages, because a model that does not know one puts all that is said in it near each other.
+# languages, because a model that does not know a language puts all texts in it near each other.
 UNRELATED = (
     "How long does bread dough have to rise?",
     "Which trees keep their leaves in winter?",
@@ -52,7 +52,7 @@ UNRELATED = (
 def nearest_chunks(
     archive: Archive, embedder: Embedder, vectors: VectorIndex, query: str, codex: str, n: int
 ) -> tuple[tuple[ChunkPlace, float], ...]:
-    """At most `n` chunks with the cosine of their text and the question, best first; equal texts stand together.
+    """At most `n` chunks with the cosine of their text and the question, best first; equal texts are adjacent.
 
     Empty, and the model is not asked, when nothing of the codex is embedded. Raises EmbeddingFailed, VectorError, and
     what the embedder and the archive raise.

@@ -1,6 +1,6 @@
-"""Where readings come from: the NVIDIA driver and the host's own files, read in one call.
+"""The sources of readings: the NVIDIA driver and the host's own files, read in one call.
 
-Knows nothing of what the figures mean.
+Does not interpret the figures.
 """
 
 from governor.readings import SensorSnapshot

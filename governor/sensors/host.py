@@ -1,7 +1,7 @@
 """The host as this process may use it: RAM within the container's limit, swap, memory stalls, battery, network, disk.
 
-psutil for what the kernel says of the machine, cgroup files (v2, and v1's limit where v2 is absent) for what it says of
-the container. What cannot be read is unknown and reported. Knows nothing of what the figures mean.
+psutil reads the kernel's figures of the machine, cgroup files (v2, and v1's limit where v2 is absent) those of the
+container. A figure that cannot be read is unknown and reported. Does not interpret the figures.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import psutil
 
 from governor.readings import HostReading, Reading, SensorFaults
 
-UNLIMITED_V1 = 1 << 60  # version 1 of cgroups says "no limit" with the largest page-aligned number
+UNLIMITED_V1 = 1 << 60  # version 1 of cgroups writes "no limit" as the largest page-aligned number
 
 T = TypeVar("T")
 

@@ -45,14 +45,14 @@ def only_now(context: TurnContext) -> Iterable[Item]:
         (BlockKind.KARMA, lambda context: one(next(COUNTER)), "other items for the same context"),
         (BlockKind.KARMA, lambda context: one(id(context)), "other items for an equal context"),
         (BlockKind.KARMA, lambda context: ["text"], "must give items"),
-        (BlockKind.STATE, lambda context: [Item("1", "x", role=Role.USER)], "does not speak"),
+        (BlockKind.STATE, lambda context: [Item("1", "x", role=Role.USER)], "whose items have no role"),
         (BlockKind.KARMA, lambda context: one(context.query), "depends on the question"),
         (BlockKind.ENVIRONMENT, lambda context: one(len(context.state.turns)), "depends on the question"),
         (BlockKind.CODEX, lambda context: one(context.sigil.name), "depends on who asks"),
         (BlockKind.IDENTITY, lambda context: one(context.environment.vram), "depends on who asks"),
         (BlockKind.STATE, ranked, "follows the rank of evidence"),
         (BlockKind.STATE, only_now, "rewrites a closed turn"),
-        (BlockKind.STATE, lambda context: [Item("1", "x\n", turn=99)], "behind the words of turn"),
+        (BlockKind.STATE, lambda context: [Item("1", "x\n", turn=99)], "after the words of turn"),
     ],
 )
 def test_the_suite_finds_the_formatter_that_breaks_a_law(

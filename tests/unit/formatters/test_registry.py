@@ -75,7 +75,7 @@ def test_two_injectors_stand_by_name_whatever_order_they_were_registered_in() ->
     ("formatter", "why"),
     [
         (object(), "no formatter"),
-        (Weather(name="codex"), "taken by one of lorekeep"),
+        (Weather(name="codex"), "in use by one of lorekeep"),
         (Weather(name="Not A Name"), "lower-case"),
         (Weather(block="floor"), "no block 'floor'; the blocks are identity"),
         (Weather(block=BlockKind.QUERY), "user's own words"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_registered_is_refused_with_the_name_of_its_distribution(
         (RuntimeError("no weather today"), "RuntimeError: no weather today"),
         ((Item("1", "no newline"),), "newline"),
         ((Item("1", "a\n"), Item("1", "b\n")), "have the key"),
-        ((Item("1", "a\n", role=Role.USER),), "does not speak"),
+        ((Item("1", "a\n", role=Role.USER),), "which have none"),
         (("a string",), "AttributeError"),
         (None, "TypeError"),
         ((Item("1", None),), "AttributeError"),  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     told = sorted(str(failure) for failure in registry.failures)
     assert len(told) == 4
     assert "ModuleNotFoundError" in "".join(told)
-    assert "the name is taken" in "".join(told)
+    assert "the name is in use" in "".join(told)
 
 
 def test_a_choice_that_cannot_be_had_falls_back_on_the_builtin_and_says_so() -> None:

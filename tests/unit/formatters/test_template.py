@@ -111,7 +111,7 @@ def test_a_template_that_cannot_be_cut_is_refused_with_its_reason(source: str, w
 
 def test_a_template_that_counts_its_messages_at_the_top_would_lose_the_prefix_and_is_not_used() -> None:
     placement = probe(ChatTemplate("{{ messages | length }}" + CHATML))
-    assert placement == Placement(Way.NONE, "the chat template writes the head of a prompt anew with each turn")
+    assert placement == Placement(Way.NONE, "the chat template changes the head of a prompt with each turn")
 
 
 def test_a_template_without_a_system_role_gets_the_head_in_the_first_user_message() -> None:

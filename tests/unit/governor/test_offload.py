@@ -99,7 +99,7 @@ def test_what_does_nothing_is_said_and_not_refused() -> None:
         "model.tensor_split",
         "model.main_gpu",
     ]
-    assert idle(replace(PLAIN, shares=(1.0, 1.0)), 1) == ("model.tensor_split does nothing: there is one GPU",)
+    assert idle(replace(PLAIN, shares=(1.0, 1.0)), 1) == ("model.tensor_split has no effect: there is one GPU",)
     assert idle(replace(PLAIN, shares=(1.0, 1.0), split="none"), 2) != ()
 
 

@@ -93,7 +93,7 @@ def test_it_stops_between_batches_and_goes_on_in_another_process(tmp_path: Path)
 
 def test_a_model_that_vanishes_is_reported_and_what_was_embedded_stays() -> None:
     archive, vectors = stored("one", "two", "three"), MemoryVectors()
-    with pytest.raises(EmbeddingFailed, match="stopped after 2 of 3 texts: the model is gone; what is embedded stays"):
+    with pytest.raises(EmbeddingFailed, match="stopped after 2 of 3 texts: the model is gone; its vectors are kept"):
         fill(archive, vectors, WordEmbedder(lasts=2), "c", batch=1)
     again = WordEmbedder()
     assert fill(archive, vectors, again, "c").complete
