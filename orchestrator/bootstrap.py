@@ -101,8 +101,6 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         exchange=exchange,
     )
 
-    host.machine.bind(host.client, shelf.reconsider, meaning.rest)
-    host.client.on_snapshot(host.machine.engine_changed)
     return Program(
         service=service,
         client=host.client,

@@ -92,7 +92,7 @@ class Program:
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
         self.model_ready()
-        await self.machine.start()
+        await self.machine.start(self.shelf.reconsider, self.meaning.rest)
         self.client.start()
         self.meaning.bridge.open()
         codices = await asyncio.to_thread(self.library.codices)

@@ -47,44 +47,38 @@ class ModelCosts:
 
 
 class Machine:
-    """Owns the sampler.
+    """Owns the sampler, counts what the engine holds, and sends the engine its grants."""
 
-    `follow` is called, one call at a time, after each outlook that changed something, and again when as many seconds have
-    passed as it returned. `rest` is told why the embedding model has to leave the memory, '' when it may come back.
-    """
-
-    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: ModelCosts) -> None:
+    def __init__(self, sensors: Reads, settings: GovernorSettings, costs: ModelCosts, client: EngineClient) -> None:
         self._seen = ModelSensors(sensors, costs.offload if settings.memory.gpu is None else None)
         self._settings = settings
         self._costs = costs
         self._sampler = SensorSampler(self._seen, settings)
-        self._client: EngineClient | None = None
+        self._client = client
         self._info: ModelInfo | None = None
-        self._follow: Changed | None = None
-        self._rest: Callable[[str], None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        client.on_snapshot(self._report)
 
     # -- life
 
-    async def start(self) -> None:
-        """Reads once, then keeps reading."""
-        self._tell()
+    async def start(self, changed: Changed, rest: Callable[[str], None]) -> None:
+        """Reads the sensors once, then keeps reading them.
+
+        `changed` is called, one call at a time, after each outlook that differs, and again when as many seconds have passed
+        as it returned. `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back.
+        """
+        self._report()
         await self._sampler.sample()
         self._tasks = [
             asyncio.create_task(self._sampler.run(), name="sensors"),
-            asyncio.create_task(self._watch(), name="levels and grants"),
+            asyncio.create_task(self._watch(changed, rest), name="levels and grants"),
         ]
-
-    def bind(self, client: EngineClient, follow: Changed, rest: Callable[[str], None]) -> None:
-        self._client = client
-        self._follow = follow
-        self._rest = rest
 
     async def loaded(self, info: ModelInfo) -> None:
         """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
         self._info = info
         self._seen.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
-        self._tell()
+        self._report()
         await self._sampler.sample()
         self._grant()
 
@@ -143,21 +137,16 @@ class Machine:
     def busy(self, on: bool) -> None:
         self._sampler.busy(on)
 
-    def engine_changed(self, snapshot: EngineSnapshot) -> None:
-        """A new picture of the engine: what it holds is ours, and what no eviction gives back is claimed."""
-        self._tell(snapshot)
+    # -- what the sampler gets, and who gets what it gives
 
-    # -- telling and following
-
-    def _tell(self, snapshot: EngineSnapshot | None = None) -> None:
-        pids = {os.getpid()}
-        if self._client is not None and self._client.pid is not None:
-            pids.add(self._client.pid)
+    def _report(self, snapshot: EngineSnapshot | None = None) -> None:
+        """Reports our own demand to the sampler: what the engine holds is ours, what no eviction gives back is claimed."""
+        pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
         weights = self._info.weight_bytes if self._info else 0
         here, elsewhere = self._embedding_bytes()
-        up = self._client is not None and self._client.embedding_bytes > 0
+        up = self._client.embedding_bytes > 0
         held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
         loaded = LoadedSizes(weights, 0) if self._info else None
         demand = Demand(
@@ -173,7 +162,7 @@ class Machine:
     def _embedding_bytes(self) -> tuple[int, int]:
         """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
         cost = self._costs.embedding
-        if cost is None or (self._client is not None and self._client.embedding_resting):
+        if cost is None or self._client.embedding_resting:
             return 0, 0
         on_gpu = self._on_gpu
         return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
@@ -189,34 +178,23 @@ class Machine:
             return None
         return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
 
-    async def _watch(self) -> None:
+    async def _watch(self, changed: Changed, rest: Callable[[str], None]) -> None:
         seen, again = self.outlook.number, None
         while True:
             seen = await self._next(seen, again)
-            self._make_room()
+            self._make_room(rest)
             self._grant()
-            again = await self._followed()
+            again = await _called(changed)
 
-    async def _followed(self) -> float | None:
-        """Seconds until it wants to be called again. A fault must not end the watch: nobody would hear of memory any
-        more."""
-        try:
-            return await self._follow() if self._follow is not None else None
-        except (EngineUnavailable, LoreError) as fault:
-            log.warning("codices do not follow the machine now: %s", fault)
-        except Exception:  # a damaged catalog, a full disk, or a fault of ours
-            log.warning("codices do not follow the machine now", exc_info=True)
-        return AGAIN_SECONDS
-
-    def _make_room(self) -> None:
+    def _make_room(self, rest: Callable[[str], None]) -> None:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
-        if self._costs.embedding is None or self._client is None or self._rest is None:
+        if self._costs.embedding is None:
             return
         why = why_away(self.outlook, self._costs.embedding, on_gpu=self._on_gpu)
         if bool(why) != bool(self._client.embedding_resting):
             log.info("%s", why or "the embedding model may be loaded again")
-            self._rest(why)
-            self._tell(self._client.snapshot)
+            rest(why)
+            self._report(self._client.snapshot)
 
     async def _next(self, seen: int, again: float | None) -> int:
         """The number of the next outlook; the last one's when `again` seconds pass before it."""
@@ -227,8 +205,19 @@ class Machine:
             return seen
 
     def _grant(self) -> None:
-        if self._client is not None and self.outlook.budget is not None:
+        if self.outlook.budget is not None:
             self._client.grant(self.grant)
+
+
+async def _called(changed: Changed) -> float | None:
+    """Seconds until it wants to be called again. A fault must not end the watch: nobody would hear of memory any more."""
+    try:
+        return await changed()
+    except (EngineUnavailable, LoreError) as fault:
+        log.warning("codices do not follow the machine now: %s", fault)
+    except Exception:  # a damaged catalog, a full disk, or a fault of ours
+        log.warning("codices do not follow the machine now", exc_info=True)
+    return AGAIN_SECONDS
 
 
 class ModelSensors:

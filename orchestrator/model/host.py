@@ -62,8 +62,9 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
     disk = checkpoint_bytes(psutil.disk_usage(str(paths.cache)).free, governor.stores)
     spec = spec_of(settings, paths, model, offload, embedding, disk)
-    machine = Machine(sensors, governor, costs_of(model, offload, embedding))
-    return Host(model, offload, embedding, governor, EngineClient(replace(spec, gpu_layers=layers)), machine, sensors)
+    client = EngineClient(replace(spec, gpu_layers=layers))
+    machine = Machine(sensors, governor, costs_of(model, offload, embedding), client)
+    return Host(model, offload, embedding, governor, client, machine, sensors)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

@@ -48,10 +48,9 @@ class Watched:
 
     def __init__(self, embedding=None, fault=None):
         self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
-        self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding))
         self.client = EngineClient(EngineSpec("fake"))
+        self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding), self.client)
         self.moved = Told()
-        self.machine.bind(self.client, self.follow, self.rest)
 
     def rest(self, why):
         self.told.append(why)
@@ -65,7 +64,7 @@ class Watched:
             raise self.fault
 
     async def __aenter__(self):
-        await self.machine.start()
+        await self.machine.start(self.follow, self.rest)
         return self
 
     async def __aexit__(self, *_):

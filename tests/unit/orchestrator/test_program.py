@@ -28,17 +28,24 @@ class Card:
         return SensorSnapshot(now, (gpu(0, 24 * GIB, 20 * GIB),), HostSensor().read(own_pids, now))
 
 
+async def unchanged() -> None:
+    """What codices do about memory: nothing."""
+
+
 def program(make_chat_model: Any) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
+    client = EngineClient(EngineSpec("fake"))
     meaning: Any = SimpleNamespace(
-        bridge=SimpleNamespace(open=lambda: None), filling=SimpleNamespace(start=lambda names: None)
+        bridge=SimpleNamespace(open=lambda: None), filling=SimpleNamespace(start=lambda names: None), rest=print
     )
+    codices: Any = SimpleNamespace(reconsider=unchanged)
     service: Any = SimpleNamespace(silenced=asyncio.Event())
     library: Any = SimpleNamespace(codices=list)
     return Program(
-        service=service, client=EngineClient(EngineSpec("fake")),
-        machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan())), shelf=none, watching=none, tending=none,
+        service=service, client=client,
+        machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
+        shelf=codices, watching=none, tending=none,
         meaning=meaning, library=library, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
         libraries=lambda: None,
     )  # fmt: skip
