@@ -36,7 +36,7 @@ from orchestrator.program import AwaitedModel, Operations, Program
 from orchestrator.prompt.coverage import Coverage, coverage_named
 from orchestrator.reports.about import About
 from orchestrator.reports.status import prefill_of
-from orchestrator.service import Report
+from orchestrator.service import ModelEvent
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
@@ -59,7 +59,7 @@ class Disk:
     tokens: TokenStore
 
 
-Exchange = Callable[[str], AsyncIterator[Report]]
+Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 """Puts a program with the model of this setting in the place of the one that runs; tells how far it is."""
 
 

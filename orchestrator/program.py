@@ -31,7 +31,11 @@ from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.folder import setting_of
 from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.about import About
-from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, Principal, Report
+from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, ModelEvent, Principal, Report
+from orchestrator.wire.models import ColdFloor, ModelReport, ModelRow
+from orchestrator.wire.replies import Cancelled, CodexReport, SearchReply, SessionExport, SessionRow
+from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.status import CacheReply, StatusReply
 
 log = logging.getLogger("lorekeep")
 
@@ -182,7 +186,7 @@ class Operations:
     gauge: FreshnessGauge
     meaning: Meaning
     model_ready: AwaitedModel
-    exchange: Callable[[str], AsyncIterator[Report]]
+    exchange: Callable[[str], AsyncIterator[ModelEvent]]
     silenced: asyncio.Event = field(default_factory=asyncio.Event)
 
     # -- asking
@@ -209,26 +213,26 @@ class Operations:
             self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.model_ready
         )
 
-    async def cancel_load(self, principal: Principal, name: str) -> Report:
+    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
         if not self.shelf.loading(name) and await self.shelf.halt(name):
-            return {"cancelled": name, "what": "floor"}
+            return Cancelled(cancelled=name, what="floor")
         await self.shelf.loads.cancel(name)
-        return {"cancelled": name, "what": "load"}
+        return Cancelled(cancelled=name, what="load")
 
     # -- codices
 
-    def codex_report(self, standing: CodexState) -> dict[str, Any]:
+    def codex_report(self, standing: CodexState) -> CodexReport:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         name = standing.name
         told = codex_report(standing, per_token, self.gauge.of(name), self.shelf.floors.figures(name))
-        identity = self.shelf.identity(standing).model_dump()
-        return {**told, "identity": identity, "embedding": self.meaning.filling.report(standing.name)}
+        embedding = self.meaning.filling.report(name)
+        return told.model_copy(update={"identity": self.shelf.identity(standing), "embedding": embedding})
 
-    async def codices(self, principal: Principal) -> list[Report]:
+    async def codices(self, principal: Principal) -> list[CodexReport]:
         del principal
-        found: list[Report] = []
+        found: list[CodexReport] = []
         with translated():
             codices = await asyncio.to_thread(self.shelf.library.codices)
         for codex in codices:
@@ -237,7 +241,7 @@ class Operations:
             found.append(self.codex_report(standing) if standing else bare)
         return found
 
-    async def codex(self, principal: Principal, name: str) -> Report:
+    async def codex(self, principal: Principal, name: str) -> CodexReport:
         del principal
         with translated():
             codex = await asyncio.to_thread(self.shelf.library.codex, name)
@@ -255,7 +259,7 @@ class Operations:
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> Report:
+    ) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
         name = choose_codex(codex, cwd, await self.shelf.candidates(codex, cwd))
@@ -263,8 +267,7 @@ class Operations:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
             branch = await self._branch(name)
-            found = await self.search_archive.report(query, name, n, graph=graph)
-        return {**found, "hits": [{**hit, "branch": branch} for hit in found["hits"]]}
+            return await self.search_archive.report(query, name, n, graph=graph, branch=branch)
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
@@ -279,10 +282,10 @@ class Operations:
 
     # -- sessions
 
-    async def sessions(self, principal: Principal) -> list[Report]:
+    async def sessions(self, principal: Principal) -> list[SessionRow]:
         return [report(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
 
-    async def session(self, principal: Principal, name: str) -> Report:
+    async def session(self, principal: Principal, name: str) -> SessionExport:
         return await asyncio.to_thread(self.session_store.export, principal.uid, name)
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
@@ -293,35 +296,34 @@ class Operations:
 
     # -- models, and what the daemon says of itself
 
-    async def models(self, principal: Principal) -> list[Report]:
+    async def models(self, principal: Principal) -> list[ModelRow]:
         del principal
         return await self.about.models()
 
-    async def model(self, principal: Principal, name: str) -> Report:
+    async def model(self, principal: Principal, name: str) -> ModelReport:
         return await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
 
-    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[Report]:
+    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[ModelEvent]:
         del principal
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
         async with aclosing(cast(Any, self.exchange(setting))) as events:
             async for event in events:
                 yield event
 
-    async def floors(self) -> list[Report]:
-        """What stands computed: each codex with the tokens of its floor."""
+    async def floors(self) -> tuple[ColdFloor, ...]:
+        """The floors that are computed."""
         known = await self.codices(OURSELVES)
-        return [{"name": one["name"], "tokens": one["floor_tokens"]} for one in known if one.get("floor_tokens")]
+        return tuple(ColdFloor(name=one.name, tokens=one.floor_tokens) for one in known if one.floor_tokens)
 
-    async def status(self, principal: Principal) -> Report:
+    async def status(self, principal: Principal) -> StatusReply:
         sessions = await asyncio.to_thread(self.session_store.count)
-        report = self.about.status(await self.codices(principal), sessions)
-        return {**report, "embedding": self.meaning.report()}
+        return self.about.status(await self.codices(principal), sessions, self.meaning.report())
 
-    async def cache(self, principal: Principal) -> Report:
+    async def cache(self, principal: Principal) -> CacheReply:
         del principal
         return self.about.cache()
 
-    def events(self, principal: Principal) -> AsyncIterator[Report]:
+    def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
         del principal
         return self.about.events(self.silenced)
 

@@ -22,8 +22,10 @@ from orchestrator.errors import Conflict, InvalidRequest, LoreError
 from orchestrator.model.chat_model import WHOLE, arriving
 from orchestrator.model.model_file import ModelFile
 from orchestrator.program import Program
-from orchestrator.service import Report
+from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
+from orchestrator.wire.models import ChangedEvent, ModelChange, ModelNames
+from orchestrator.wire.replies import ProgressEvent
 
 log = logging.getLogger("lorekeep")
 
@@ -49,7 +51,7 @@ class ModelSwitch:
         self._build = build
         self._stands = stands
         self._program: Program | None = None
-        self._work: asyncio.Task[dict[str, Any]] | None = None
+        self._work: asyncio.Task[ModelChange] | None = None
 
     async def start(self, program: Program) -> None:
         await self._take(program, self._settings)
@@ -62,7 +64,7 @@ class ModelSwitch:
         if self._program is not None:
             await self._program.stop()
 
-    async def to(self, setting: str) -> AsyncIterator[Report]:
+    async def to(self, setting: str) -> AsyncIterator[ModelEvent]:
         """Changes to the model of this setting: progress, then `changed` when that is loaded, then how far the codices are
         raised with it. The one who asked may leave.
 
@@ -71,13 +73,13 @@ class ModelSwitch:
         """
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
-        told: asyncio.Queue[Report | None] = asyncio.Queue()
+        told: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()
         steps = SwitchSteps(told.put_nowait)
         self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
         async with aclosing(told_during(self._work, told)) as events:
             async for event in events:
                 yield event
-        yield {"event": "changed", **await self._work}
+        yield ChangedEvent(event="changed", **dict(await self._work))
         assert self._program is not None
         raising = asyncio.create_task(self._program.waking.follow(steps.raising), name="telling of raised codices")
         try:
@@ -88,14 +90,14 @@ class ModelSwitch:
             raising.cancel()
             await asyncio.gather(raising, return_exceptions=True)
 
-    async def _change(self, setting: str, steps: "SwitchSteps") -> dict[str, Any]:
+    async def _change(self, setting: str, steps: "SwitchSteps") -> ModelChange:
         steps.checking()
         old, before = self._program, self._settings
         assert old is not None
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
         if found.states == old.service.about.model.states and (await old.service.ready())[0]:
-            return {"model": named(old), "changed": False, "cold": []}
+            return ModelChange(model=named(old), changed=False, cold=())
         if loads := old.shelf.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
         cold = await old.service.floors()
@@ -108,7 +110,7 @@ class ModelSwitch:
                 f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
             )
         assert self._program is not None
-        return {"model": named(self._program), "changed": True, "cold": cold}
+        return ModelChange(model=named(self._program), changed=True, cold=cold)
 
     async def _end(self, program: Program, steps: "SwitchSteps") -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
@@ -148,7 +150,9 @@ class ModelSwitch:
         self._stands(program)
 
 
-async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None]) -> AsyncGenerator[Report]:
+async def told_during(
+    work: asyncio.Task[Any], told: asyncio.Queue[ProgressEvent | None]
+) -> AsyncGenerator[ProgressEvent]:
     """What is told until the work has ended, all of it. Neither cancels the work nor raises its fault."""
     work.add_done_callback(lambda _: told.put_nowait(None))
     while (event := await told.get()) is not None:
@@ -159,7 +163,7 @@ async def told_during(work: asyncio.Task[Any], told: asyncio.Queue[Report | None
 class SwitchSteps:
     """Where a change is, in the shape of a load's progress."""
 
-    tell: Callable[[Report], None]
+    tell: Callable[[ProgressEvent], None]
 
     def checking(self) -> None:
         self._at("checking", 0, 1)
@@ -186,6 +190,6 @@ def with_model(settings: Settings, setting: str) -> Settings:
     return settings.model_copy(update={"model": settings.model.model_copy(update={"path": setting})})
 
 
-def named(program: Program) -> dict[str, str]:
+def named(program: Program) -> ModelNames:
     model = program.service.about.model
-    return {"name": model.setting, "path": str(model.path), "notice": model.notice}
+    return ModelNames(name=model.setting, path=str(model.path), notice=model.notice)

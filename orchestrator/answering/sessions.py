@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from orchestrator.codices.faults import translated
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead
+from orchestrator.wire.replies import SessionExport, SessionRow, SessionTurn
 
 
 @dataclass(frozen=True)
@@ -226,14 +227,10 @@ class SessionStore:
         with self.writing() as database:
             database.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
 
-    def export(self, uid: int, name: str) -> dict[str, Any]:
-        """The whole conversation as plain values; token ids are left out: they mean something to one model only."""
+    def export(self, uid: int, name: str) -> SessionExport:
+        """The whole conversation; token ids are left out: they mean something to one model only."""
         session = self.get(uid, name)
-        turns = [asdict(turn) for turn in self.turns(session.id)]
-        return {
-            **report(session),
-            "turns": [{k: v for k, v in turn.items() if k == "text" or (k != "ids" and v != "")} for turn in turns],
-        }
+        return SessionExport(**dict(report(session)) | {"turns": tuple(map(exported, self.turns(session.id)))})
 
     def count(self) -> int:
         return int(self.read("SELECT count(*) FROM sessions")[0][0])
@@ -266,9 +263,22 @@ class SessionStore:
         return [Session(*row) for row in self.read(f"{SESSION} {condition}", *values)]
 
 
-def report(session: Session) -> dict[str, Any]:
+def report(session: Session) -> SessionRow:
     """As `lore session list` shows it."""
-    return {key: value for key, value in asdict(session).items() if key not in ("id", "uid")}
+    return SessionRow(
+        name=session.name,
+        codex=session.codex,
+        title=session.title,
+        created=session.created,
+        used=session.used,
+        turns=session.turns,
+    )
+
+
+def exported(turn: StoredTurn) -> SessionTurn:
+    """With its text and what else it has."""
+    more = {key: value for key, value in vars(turn).items() if key not in ("ids", "text") and value != ""}
+    return SessionTurn(text=turn.text, **more)
 
 
 def stored(turn: StoredTurn) -> tuple[object, ...]:

@@ -87,7 +87,6 @@ def create_app(
     app.state.gate = gate
     app.state.line = Line(queue, stopping)
     app.state.stopping = stopping
-    app.state.version = version
     app.state.max_body = max_body
     return app
 

@@ -2,7 +2,6 @@
 
 import base64
 import struct
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +14,8 @@ from orchestrator.api.streams import started, while_connected
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.service import Ask, Embedded, Principal, Service
 from orchestrator.wire.lore import BARE
+from orchestrator.wire.models import ModelCard, ModelCards
+from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage
 from orchestrator.wire.requests import ChatRequest, EmbeddingsBody
 
 
@@ -68,14 +69,14 @@ async def bare(service: Service, model: str, principal: Principal) -> str:
 
 
 async def ids(service: Service, principal: Principal) -> list[str]:
-    codices = [f"{CODEX_PREFIX}{codex['name']}" for codex in await service.codices(principal)]
-    return codices + [str(model["id"]) for model in await service.models(principal) if model.get("loaded")]
+    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await service.codices(principal)]
+    return codices + [model.id for model in await service.models(principal) if model.loaded]
 
 
 async def models(request: Request) -> Response:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
     known = await ids(service_of(request), permitted(request, "query", "codex:read"))
-    return Reply({"object": "list", "data": [card(name) for name in known]})
+    return Reply(ModelCards(object="list", data=tuple(map(card, known))))
 
 
 async def model(request: Request) -> Response:
@@ -87,8 +88,8 @@ async def model(request: Request) -> Response:
     return Reply(card(wanted))
 
 
-def card(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "lorekeep"}
+def card(name: str) -> ModelCard:
+    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep")
 
 
 async def embeddings(request: Request) -> Response:
@@ -104,18 +105,18 @@ async def embeddings(request: Request) -> Response:
     return Reply(written(found, body.encoding_format))
 
 
-def written(found: Embedded, encoding: str) -> dict[str, Any]:
+def written(found: Embedded, encoding: str) -> EmbeddingsReply:
     rows = [found.vectors[at : at + 4 * found.dimensions] for at in range(0, len(found.vectors), 4 * found.dimensions)]
-    return {
-        "object": "list",
-        "data": [
-            {"object": "embedding", "index": number, "embedding": encoded(row, encoding)}
+    return EmbeddingsReply(
+        object="list",
+        data=tuple(
+            EmbeddingRow(object="embedding", index=number, embedding=encoded(row, encoding))
             for number, row in enumerate(rows)
-        ],
-        "model": found.model,
-        "usage": {"prompt_tokens": sum(found.tokens), "total_tokens": sum(found.tokens)},
-        "lore": {"cut": list(found.cut)},
-    }
+        ),
+        model=found.model,
+        usage=EmbeddingUsage(prompt_tokens=sum(found.tokens), total_tokens=sum(found.tokens)),
+        lore=EmbeddingCut(cut=found.cut),
+    )
 
 
 def encoded(row: bytes, encoding: str) -> str | list[float]:

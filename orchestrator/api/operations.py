@@ -1,7 +1,6 @@
 """Routes of conversations, local models and the daemon's own state."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -12,9 +11,21 @@ from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import closing, lines, started, while_connected
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
-from orchestrator.service import LoadEvent, LoadRequest, Principal, Report
+from orchestrator.service import LoadEvent, LoadRequest, ModelEvent, Principal
+from orchestrator.wire.models import ChangedEvent, ModelChange, ModelReply, ModelRows
 from orchestrator.wire.places import is_url
+from orchestrator.wire.replies import (
+    Alive,
+    CodexReply,
+    CodicesReply,
+    Dropped,
+    Ready,
+    Renamed,
+    SessionReply,
+    SessionRows,
+)
 from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
+from orchestrator.wire.shapes import ReplyShape
 
 PROMETHEUS = "text/plain; version=0.0.4"
 
@@ -22,13 +33,14 @@ PROMETHEUS = "text/plain; version=0.0.4"
 async def sessions(request: Request) -> Response:
     """The asking user's conversations."""
     known = await service_of(request).sessions(permitted(request, "query"))
-    return Reply({"sessions": [dict(session) for session in known]})
+    return Reply(SessionRows(sessions=tuple(known)))
 
 
 async def session(request: Request) -> Response:
     """One conversation with its turns."""
     principal = permitted(request, "query")
-    return Reply({"session": dict(await service_of(request).session(principal, request.path_params["name"]))})
+    found = await service_of(request).session(principal, request.path_params["name"])
+    return Reply(SessionReply(session=found))
 
 
 async def rename_session(request: Request) -> Response:
@@ -36,25 +48,25 @@ async def rename_session(request: Request) -> Response:
     principal = permitted(request, "query")
     body = await parsed(request, RenameBody)
     await service_of(request).rename_session(principal, request.path_params["name"], body.name)
-    return Reply({"renamed": request.path_params["name"], "name": body.name})
+    return Reply(Renamed(renamed=request.path_params["name"], name=body.name))
 
 
 async def drop_session(request: Request) -> Response:
     """Forgets a conversation."""
     await service_of(request).drop_session(permitted(request, "query"), request.path_params["name"])
-    return Reply({"dropped": request.path_params["name"]})
+    return Reply(Dropped(dropped=request.path_params["name"]))
 
 
 async def local_models(request: Request) -> Response:
     """Models at hand, and whether they fit."""
     known = await service_of(request).models(permitted(request, "query", "codex:read"))
-    return Reply({"models": [dict(model) for model in known]})
+    return Reply(ModelRows(models=tuple(known)))
 
 
 async def local_model(request: Request) -> Response:
     """One model: what it is, what it costs, whether it fits, and whether the settings suit it."""
     principal = permitted(request, "query", "codex:read")
-    return Reply({"model": dict(await service_of(request).model(principal, request.path_params["name"]))})
+    return Reply(ModelReply(model=await service_of(request).model(principal, request.path_params["name"])))
 
 
 async def use_model(request: Request) -> Response:
@@ -67,18 +79,18 @@ async def use_model(request: Request) -> Response:
     return Reply(await changed(events))
 
 
-async def changed(events: AsyncIterator[Report]) -> dict[str, Any]:
+async def changed(events: AsyncIterator[ModelEvent]) -> ModelChange:
     """What came of a change, as soon as that is known."""
     async with closing(events):
         async for event in events:
-            if event["event"] == "changed":
-                return {key: value for key, value in event.items() if key != "event"}
+            if isinstance(event, ChangedEvent):
+                return ModelChange(**dict(event))
     raise AssertionError("a change ends with what it changed, or raises")
 
 
 async def cache(request: Request) -> Response:
     """What the caches held, gave back and saved since the engine started."""
-    return Reply(dict(await service_of(request).cache(permitted(request))))
+    return Reply(await service_of(request).cache(permitted(request)))
 
 
 async def events(request: Request) -> Response:
@@ -87,7 +99,7 @@ async def events(request: Request) -> Response:
     return await started(request.receive, lines(changes))
 
 
-async def following(request: Request, principal: Principal) -> AsyncIterator[Report]:
+async def following(request: Request, principal: Principal) -> AsyncIterator[ReplyShape]:
     """The events of whatever stands behind the routes, also of what takes its place."""
     service = None
     while service is not service_of(request):
@@ -108,20 +120,18 @@ async def prometheus(request: Request) -> Response:
 
 async def status(request: Request) -> Response:
     """One page about now."""
-    report = dict(await service_of(request).status(permitted(request)))
-    report.setdefault("version", request.app.state.version)
-    return Reply(report)
+    return Reply(await service_of(request).status(permitted(request)))
 
 
 async def healthz(_: Request) -> Response:
     """200 while the daemon runs."""
-    return Reply({"ok": True})
+    return Reply(Alive(ok=True))
 
 
 async def readyz(request: Request) -> Response:
     """200 when an answer can be given, else 503 with what it waits for."""
     ready, detail = await service_of(request).ready()
-    return Reply({"ready": ready, "detail": detail}, 200 if ready else 503)
+    return Reply(Ready(ready=ready, detail=detail), 200 if ready else 503)
 
 
 async def load(request: Request) -> Response:
@@ -163,26 +173,26 @@ def served(request: Request, events: AsyncIterator[LoadEvent]) -> AsyncIterator[
 async def cancel_load(request: Request) -> Response:
     """Stops a load in any of its phases, and takes back what it did; after a load it stops the computing of the floor."""
     principal = permitted(request, "codex:write")
-    return Reply(dict(await service_of(request).cancel_load(principal, request.path_params["name"])))
+    return Reply(await service_of(request).cancel_load(principal, request.path_params["name"]))
 
 
 async def codices(request: Request) -> Response:
     """What is loaded."""
     codices = await service_of(request).codices(permitted(request, "codex:read", "query"))
-    return Reply({"codices": [dict(codex) for codex in codices]})
+    return Reply(CodicesReply(codices=tuple(codices)))
 
 
 async def codex(request: Request) -> Response:
     """One codex."""
     principal = permitted(request, "codex:read", "query")
-    return Reply({"codex": dict(await service_of(request).codex(principal, request.path_params["name"]))})
+    return Reply(CodexReply(codex=await service_of(request).codex(principal, request.path_params["name"])))
 
 
 async def drop_codex(request: Request) -> Response:
     """Forgets a codex; memories of it stay."""
     principal = permitted(request, "codex:write")
     await service_of(request).drop(principal, request.path_params["name"])
-    return Reply({"dropped": request.path_params["name"]})
+    return Reply(Dropped(dropped=request.path_params["name"]))
 
 
 async def search(request: Request) -> Response:
@@ -190,4 +200,4 @@ async def search(request: Request) -> Response:
     principal = permitted(request, "search")
     body = await parsed(request, SearchBody)
     work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)
-    return Reply(dict(await while_connected(request.receive, work)))
+    return Reply(await while_connected(request.receive, work))

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from orchestrator.errors import LoreError
+from orchestrator.wire.shapes import ReplyShape
 
 
 class TooLarge(LoreError):
@@ -103,6 +104,8 @@ async def on_our_fault(_: Request, __: Exception) -> Response:
 
 
 def packed(value: Any) -> bytes:
+    if isinstance(value, ReplyShape):
+        value = value.model_dump(mode="json")
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 

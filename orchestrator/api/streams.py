@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from orchestrator.api.problems import body_of, packed
 from orchestrator.errors import LoreError
 from orchestrator.racing import unless
+from orchestrator.wire.shapes import ReplyShape
 
 T = TypeVar("T")
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -87,7 +88,7 @@ async def close(chunks: AsyncIterator[bytes]) -> None:
         pass
 
 
-async def lines(events: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+async def lines(events: AsyncIterator[ReplyShape]) -> AsyncIterator[bytes]:
     """Progress reports, one server-sent event each."""
     async with closing(events):
         async for event in events:

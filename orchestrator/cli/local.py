@@ -177,7 +177,7 @@ def models_at_hand() -> list[dict[str, Any]]:
     from orchestrator.reports.models_here import models_here
     from orchestrator.settings import Paths
 
-    return models_here(settings().settings, Paths.of(os.environ))
+    return [one.model_dump(mode="json") for one in models_here(settings().settings, Paths.of(os.environ))]
 
 
 def model_at_hand(name: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def model_at_hand(name: str) -> dict[str, Any]:
     from orchestrator.settings import Paths
 
     with translated():
-        return model_here(name, settings().settings, Paths.of(os.environ))
+        return model_here(name, settings().settings, Paths.of(os.environ)).model_dump(mode="json")
 
 
 def model_findings() -> dict[str, Any]:

@@ -239,7 +239,6 @@ def traffic(stats: dict[str, Any]) -> list[str]:
         f"{size(back['bytes'])}",
         f"drafts       {count(drafts['accepted'])} of {count(drafts['drafted'])} tokens accepted"
         + (f" ({percent(drafts['rate'])})" if drafts["rate"] is not None else ""),
-        f"padding      {count(stats['tokens']['padded'])} tokens, to fill steps",
     ]
     if any(faults.values()):
         harm = f"{count(faults['damaged'])} damaged, {count(faults['write_failures'])} not written"

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
 
 from codex.archive.archive import Archive, ArchiveDamaged
 from codex.catalog.generations import FileEntry
@@ -26,6 +25,7 @@ from codex.searching.question import asked
 from codex.searching.search import Search
 from codex.searching.search import SearchResult as Chunks
 from orchestrator.prompt.evidence import FoundPassage, FoundPassages
+from orchestrator.wire.replies import SearchHit, SearchReply
 
 log = logging.getLogger("lorekeep.codices")
 
@@ -182,31 +182,34 @@ class ArchiveSearch:
         hits = tuple(FoundPassage(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
         return FoundPassages(hits, notices)
 
-    async def report(self, query: str, codex: str, n: int, *, graph: bool = False) -> Mapping[str, Any]:
+    async def report(
+        self, query: str, codex: str, n: int, *, graph: bool = False, branch: str | None = None
+    ) -> SearchReply:
         """Hits as users see them, and what was not seen; with `graph` behind all hits at most `n` that lie near them.
 
         Raises CodexError.
         """
         found, notices = await self._seen(query, codex, n, graph, beside=True)
         strings = asked(query).exact
-        hits = [
-            {
-                "path": one.path,
-                "start": one.start,
-                "end": one.end,
-                "symbol": one.symbol,
-                "score": one.score,
-                "scores": dict(one.scores),
-                "snippet": one.snippet,
-                "line": one.line,
-                "exact": bool(strings) and all(string in one.text for string in strings),
-                "near": one.near,
-            }
+        hits = tuple(
+            SearchHit(
+                path=one.path,
+                start=one.start,
+                end=one.end,
+                symbol=one.symbol,
+                score=one.score,
+                scores=dict(one.scores),
+                snippet=one.snippet,
+                line=one.line,
+                exact=bool(strings) and all(string in one.text for string in strings),
+                near=one.near,
+                branch=branch,
+            )
             for one in found.hits
-        ]
-        shown = sum(bool(hit["exact"]) for hit in hits)
+        )
+        shown = sum(hit.exact for hit in hits)
         more = (not_shown(found.holding - shown),) if strings and found.holding > shown else ()
-        return {"hits": hits, "notices": [*more, *notices]}
+        return SearchReply(hits=hits, notices=(*more, *notices))
 
     async def _seen(
         self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False

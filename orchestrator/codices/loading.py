@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 from codex.loading import LoadResult, SampledFile, sample_head
 from codex.progress import CodexProgress, progress_at
@@ -34,6 +33,7 @@ from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
 from orchestrator.service import LoadEvent, LoadRequest, Principal
 from orchestrator.wire.places import is_url
+from orchestrator.wire.replies import CodexReport, LoadedEvent
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class CodexLoader:
                 load.commit()
             await self.shelf.settled(was)
             self.tending.forget(name)
-            emit({"event": "loaded", "codex": self._report(standing)})
+            emit(LoadedEvent(event="loaded", codex=self._report(standing)))
         except LoreError as fault:
             if load.state is LoadState.CANCELLED:
                 raise await self._gone_back(was) from fault
@@ -153,7 +153,7 @@ class CodexLoader:
         if was.number is not None:
             self.watching.follow(was.name, was.wishes.watch)
 
-    def _report(self, standing: CodexState) -> dict[str, Any]:
+    def _report(self, standing: CodexState) -> CodexReport:
         info, name = self.client.info, standing.name
         return codex_report(
             standing,
@@ -198,7 +198,7 @@ class CodexLoader:
             info.kv_bytes_per_token if info else 0.0,
             known_from(found.sample, found.files),
         )
-        return {"event": "loaded", "codex": report}
+        return LoadedEvent(event="loaded", codex=report)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class LoadReporter:
     emit: Emit
 
     def __call__(self, progress: CodexProgress) -> None:
-        self.emit({**progress_event(progress), "name": self.name})
+        self.emit(progress_event(progress, self.name))
 
     def of_thread(self, check: Callable[[], None] = lambda: None) -> Callable[[CodexProgress], None]:
         """The same from a worker thread. What `check` raises ends the work that reports."""

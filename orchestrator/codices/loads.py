@@ -12,12 +12,12 @@ the catalog, unseen; the next load continues from there.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import Event
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from codex.catalog.generations import Codex
 from codex.errors import CodexError, LoadCancelled, UnknownCodex
@@ -26,9 +26,10 @@ from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import Conflict, LoreError, NotFound, NotReady
 from orchestrator.racing import unless
+from orchestrator.service import LoadEvent
+from orchestrator.wire.replies import ProgressEvent
 
 T = TypeVar("T")
-LoadEvent = Mapping[str, Any]
 Emit = Callable[[LoadEvent], None]
 
 log = logging.getLogger("lorekeep.codices")
@@ -58,7 +59,7 @@ class RunningLoad:
         self.name = name
         self._before = before
         self.cancelled = Event()
-        self.latest: LoadEvent = {}
+        self.latest: LoadEvent | None = None
         self.failed = ""
         self.state = LoadState.RUNNING
         self._unwanted = asyncio.Event()  # once it is CANCELLED
@@ -88,7 +89,9 @@ class RunningLoad:
     def far(self) -> str:
         """`index 374 of 1,023`; '' while nothing was counted."""
         latest = self.latest
-        return f"{latest['phase']} {latest['done']:,} of {latest['total']:,}" if latest.get("total") else ""
+        if not isinstance(latest, ProgressEvent) or not latest.total:
+            return ""
+        return f"{latest.phase} {latest.done:,} of {latest.total:,}"
 
     # -- its end
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from formatters.errors import BrokenFormatter
 from governor.offload import Offload
@@ -18,8 +17,11 @@ from orchestrator.model.model_file import ModelFile
 from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.fits import Gpu, MachineMemory
-from orchestrator.reports.status import Picture, Prefill, events_between
-from orchestrator.service import Report
+from orchestrator.reports.status import events_between
+from orchestrator.wire.models import ModelReport, ModelRow
+from orchestrator.wire.replies import CodexReport
+from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.status import CacheReply, EmbeddingModel, NowEvent, PrefillReport, StatusReply
 
 EVENT_CLOCK_S = 0.5
 
@@ -36,37 +38,38 @@ class About:
     chosen: Offload
     governor: GovernorSettings
     version: str
-    prefill: Callable[[str], Prefill | None]
+    prefill: Callable[[str], PrefillReport | None]
     failures: Sequence[BrokenFormatter] = field(default=())
 
-    def status(self, codices: Sequence[Report], sessions: int) -> dict[str, Any]:
+    def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
         outlook = self.machine.outlook
         window = self.machine.grant.window if outlook.budget else None
-        return {
-            "version": self.version,
-            "model": status.model_report(self.model, window),
-            "engine": status.engine_report(self.client, self.prefill(self.client.snapshot.prefilling)),
-            "governor": status.governor_report(outlook),
-            "codices": list(codices),
-            "sessions": sessions,
-            "queue": status.queue_report(self.client.snapshot),
-            "plugins": status.plugins_report(self.failures),
-        }
+        return StatusReply(
+            version=self.version,
+            model=status.model_report(self.model, window),
+            engine=status.engine_report(self.client, self.prefill(self.client.snapshot.prefilling)),
+            governor=status.governor_report(outlook),
+            codices=tuple(codices),
+            sessions=sessions,
+            queue=status.queue_report(self.client.snapshot),
+            plugins=tuple(str(failure) for failure in self.failures),
+            embedding=embedding,
+        )
 
-    def cache(self) -> dict[str, Any]:
+    def cache(self) -> CacheReply:
         info = self.client.info
         on_gpu = info is not None and info.device != "CPU"
         return cache_report(self.client.snapshot, on_gpu=on_gpu, ranges=info is None or info.ranges)
 
     # -- models
 
-    async def models(self) -> list[Report]:
+    async def models(self) -> list[ModelRow]:
         """All at hand, the loaded one first. Reads every file's header."""
         found = await asyncio.to_thread(self._read_all)
         ground = self.ground()
         return [models.row(one, head, self.chosen, ground, loaded=self._is_loaded(one)) for one, head in found]
 
-    async def one_model(self, name: str, *, anywhere: bool = False) -> Report:
+    async def one_model(self, name: str, *, anywhere: bool = False) -> ModelReport:
         """Everything about one; `anywhere`: also of a file outside the models folder, by its full path. Raises NotFound."""
         known = await asyncio.to_thread(self._known)
         found = chosen(known, name) or (await asyncio.to_thread(lying_at, name) if anywhere else None)
@@ -104,18 +107,18 @@ class About:
 
     # -- what happens
 
-    async def events(self, over: asyncio.Event) -> AsyncIterator[Report]:
+    async def events(self, over: asyncio.Event) -> AsyncIterator[ReplyShape]:
         """What changes from now on, looked at twice a second, until it is over; the first event is how things stand."""
-        before = self._picture()
-        yield {"event": "now", **before.report()}
+        before = self._now()
+        yield before
         while not over.is_set():
             await asyncio.sleep(EVENT_CLOCK_S)
-            after = self._picture()
+            after = self._now()
             for event in events_between(before, after):
                 yield event
             before = after
 
-    def _picture(self) -> Picture:
+    def _now(self) -> NowEvent:
         snapshot = self.client.snapshot
         prefill = self.prefill(snapshot.prefilling)
-        return Picture.of(self.machine.outlook, snapshot, self.client.state.value, prefill)
+        return status.now_event(self.machine.outlook, snapshot, self.client.state.value, prefill)

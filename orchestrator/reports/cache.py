@@ -6,19 +6,23 @@ computed.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.engine.messages import EngineSnapshot
+from orchestrator.wire.status import (
+    CacheFaults,
+    CacheReply,
+    CacheTier,
+    CacheTiers,
+    CacheTokens,
+    DraftFigures,
+    Evictions,
+    Restores,
+    StatusReply,
+)
 
 WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floors and turns end"
-
-
 PREFIX = "lorekeep"
-
-
 LEVELS = ("calm", "elevated", "high", "critical")
-
-
 TOKENS = {
     "prompt": "tokens of all prompts",
     "cached": "prompt tokens that were at hand",
@@ -26,11 +30,7 @@ TOKENS = {
     "generated": "tokens of answers",
     "padded": "tokens computed to fill steps",
 }
-
-
 PLACES = {"vram": "the live cache", "ram": "checkpoints in RAM", "disk": "checkpoints on disk"}
-
-
 FAULTS = {
     "misses": ("checkpoint_misses", "checkpoints that were gone when they were wanted"),
     "damaged": ("checkpoint_damaged", "checkpoints whose checksum was wrong"),
@@ -50,56 +50,58 @@ class Figure:
     value: float
 
 
-def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> dict[str, Any]:
-    """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so."""
+def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> CacheReply:
+    """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so.
+
+    Checkpoints lie on disk alone: the figures of a tier in RAM, and of padding, are zeros that clients may still read.
+    """
     counted = snapshot.counters
-    prompt, cached = figure(counted, "prompt_tokens"), figure(counted, "cached_tokens")
-    ram, disk = figure(counted, "ram_tokens"), figure(counted, "disk_tokens")
+    prompt, cached, disk = (figure(counted, f"{name}_tokens") for name in ("prompt", "cached", "disk"))
+    drafted, accepted = figure(counted, "drafted_tokens"), figure(counted, "accepted_tokens")
     saved = cached * counted.get("ms_per_token", 0.0) - counted.get("restored_ms", 0.0)
-    return {
-        "tiers": {
-            "vram": tier(max(0, cached - ram - disk), prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
-            "ram": tier(ram, prompt, figure(counted, "tier_ram_bytes"), "RAM"),
-            "disk": tier(disk, prompt, figure(counted, "tier_disk_bytes"), "disk"),
-        },
-        "tokens": {
-            "prompt": prompt,
-            "cached": cached,
-            "computed": prompt - cached,
-            "generated": figure(counted, "generated_tokens"),
-            "padded": figure(counted, "padded_tokens"),
-        },
-        "hit_rate": share(cached, prompt),
-        "segments": figure(counted, "tier_segments"),
-        "evictions": {
-            "vram_tokens": figure(counted, "evicted_tokens"),
-            "ram_segments": figure(counted, "tier_ram_evicted"),
-            "disk_segments": figure(counted, "tier_disk_evicted"),
-        },
-        "restores": {
-            "ram_segments": figure(counted, "tier_ram_hits"),
-            "disk_segments": figure(counted, "tier_disk_hits"),
-            "bytes": figure(counted, "tier_restored_bytes"),
-        },
-        "faults": {
-            **{name: figure(counted, f"tier_{name}") for name in ("misses", "damaged", "write_failures")},
-            "broken_pools": figure(counted, "broken_pools"),
-            "failed_steps": figure(counted, "pool_failures"),
-        },
-        "drafts": {
-            "answers": figure(counted, "drafts"),
-            "drafted": figure(counted, "drafted_tokens"),
-            "accepted": figure(counted, "accepted_tokens"),
-            "rate": share(figure(counted, "accepted_tokens"), figure(counted, "drafted_tokens")),
-        },
-        "ms_per_token": round(counted.get("ms_per_token", 0.0), 4),
-        "saved_ms": max(0, round(saved)),
-        "note": "" if ranges else WHOLE,
-    }
+    return CacheReply(
+        tiers=CacheTiers(
+            vram=tier(cached - disk, prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
+            ram=tier(0, prompt, 0, "RAM"),
+            disk=tier(disk, prompt, figure(counted, "tier_disk_bytes"), "disk"),
+        ),
+        tokens=CacheTokens(
+            prompt=prompt,
+            cached=cached,
+            computed=prompt - cached,
+            generated=figure(counted, "generated_tokens"),
+            padded=0,
+        ),
+        hit_rate=share(cached, prompt),
+        segments=figure(counted, "tier_segments"),
+        evictions=Evictions(
+            vram_tokens=figure(counted, "evicted_tokens"),
+            ram_segments=0,
+            disk_segments=figure(counted, "tier_disk_evicted"),
+        ),
+        restores=Restores(
+            ram_segments=0,
+            disk_segments=figure(counted, "tier_disk_hits"),
+            bytes=figure(counted, "tier_restored_bytes"),
+        ),
+        faults=CacheFaults(
+            misses=figure(counted, "tier_misses"),
+            damaged=figure(counted, "tier_damaged"),
+            write_failures=figure(counted, "tier_write_failures"),
+            broken_pools=figure(counted, "broken_pools"),
+            failed_steps=figure(counted, "pool_failures"),
+        ),
+        drafts=DraftFigures(
+            answers=figure(counted, "drafts"), drafted=drafted, accepted=accepted, rate=share(accepted, drafted)
+        ),
+        ms_per_token=round(counted.get("ms_per_token", 0.0), 4),
+        saved_ms=max(0, round(saved)),
+        note="" if ranges else WHOLE,
+    )
 
 
-def tier(tokens: int, prompt: int, size: int, memory: str) -> dict[str, Any]:
-    return {"memory": memory, "tokens": tokens, "hit_rate": share(tokens, prompt), "bytes": size}
+def tier(tokens: int, prompt: int, size: int, memory: str) -> CacheTier:
+    return CacheTier(memory=memory, tokens=tokens, hit_rate=share(tokens, prompt), bytes=size)
 
 
 def share(part: int, whole: int) -> float | None:
@@ -111,7 +113,7 @@ def figure(counted: Mapping[str, float], name: str) -> int:
     return int(counted.get(name, 0))
 
 
-def metrics(status: Mapping[str, Any], cache: Mapping[str, Any], *, ready: bool) -> str:
+def metrics(status: StatusReply, cache: CacheReply, *, ready: bool) -> str:
     """From the reports of status and cache. Names end in their unit; what only grows ends in `_total`."""
     return "".join(lines(one) for one in (*now(status, ready=ready), *since_start(cache)))
 
@@ -121,36 +123,34 @@ def lines(one: Figure) -> str:
     return f"# HELP {name} {one.says}\n# TYPE {name} {one.kind}\n{name} {one.value}\n"
 
 
-def now(status: Mapping[str, Any], *, ready: bool) -> Iterator[Figure]:
-    engine, governor, queue = status["engine"], status["governor"], status["queue"]
+def now(status: StatusReply, *, ready: bool) -> Iterator[Figure]:
+    engine, governor = status.engine, status.governor
     yield Figure("ready", "gauge", "1 when an answer can be given", int(ready))
-    yield Figure(
-        "engine_restarts_total", "counter", "engine processes that ended and were replaced", engine["restarts"]
-    )
-    yield Figure("answering_jobs", "gauge", "questions whose answer is being generated", engine["answering"])
+    yield Figure("engine_restarts_total", "counter", "engine processes that ended and were replaced", engine.restarts)
+    yield Figure("answering_jobs", "gauge", "questions whose answer is being generated", engine.answering)
     yield Figure(
         "prefilling_jobs",
         "gauge",
         "prompts being computed: of questions, and of codices in advance",
-        engine["prefills"],
+        engine.prefills,
     )
-    yield Figure("waiting_jobs", "gauge", "prompts that wait for room in the engine", queue["waiting"])
-    yield Figure("kv_bytes", "gauge", "bytes of the live cache, with what it does not use yet", engine["kv_bytes"])
-    if governor["level"] in LEVELS:
+    yield Figure("waiting_jobs", "gauge", "prompts that wait for room in the engine", status.queue.waiting)
+    yield Figure("kv_bytes", "gauge", "bytes of the live cache, with what it does not use yet", engine.kv_bytes)
+    if governor.level in LEVELS:
         levels = ", ".join(f"{at} {level}" for at, level in enumerate(LEVELS))
-        yield Figure("pressure_level", "gauge", levels, LEVELS.index(governor["level"]))
-    if governor["pressure"] is not None:
+        yield Figure("pressure_level", "gauge", levels, LEVELS.index(governor.level))
+    if governor.pressure is not None:
         says = "memory in use, as a share of what may be used"
-        yield Figure("pressure_ratio", "gauge", says, round(governor["pressure"], 4))
+        yield Figure("pressure_ratio", "gauge", says, round(governor.pressure, 4))
 
 
-def since_start(cache: Mapping[str, Any]) -> Iterator[Figure]:
+def since_start(cache: CacheReply) -> Iterator[Figure]:
     """Counters begin anew with every engine process."""
-    for name, tokens in cache["tokens"].items():
+    for name, tokens in cache.tokens:
         yield Figure(f"{name}_tokens_total", "counter", TOKENS[name], tokens)
-    for name, tier in cache["tiers"].items():
-        yield Figure(f"{name}_hit_tokens_total", "counter", f"prompt tokens from {PLACES[name]}", tier["tokens"])
-        yield Figure(f"{name}_cache_bytes", "gauge", f"bytes of {PLACES[name]}", tier["bytes"])
-    for fault, count in cache["faults"].items():
+    for name, tier in cache.tiers:
+        yield Figure(f"{name}_hit_tokens_total", "counter", f"prompt tokens from {PLACES[name]}", tier.tokens)
+        yield Figure(f"{name}_cache_bytes", "gauge", f"bytes of {PLACES[name]}", tier.bytes)
+    for fault, count in cache.faults:
         name, says = FAULTS[fault]
         yield Figure(f"{name}_total", "counter", says, count)

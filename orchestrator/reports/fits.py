@@ -16,13 +16,10 @@ from governor.settings import MemorySettings
 from governor.shape import ModelShape
 from governor.sizes import short_count, size
 from orchestrator.settings.model import KvType
+from orchestrator.wire.models import GpuShare, LoadingChoice
 
 LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
-
-
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
-
-
 SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer with it"
 
 
@@ -92,20 +89,9 @@ class Gpu:
     free: int
 
 
-@dataclass(frozen=True)
-class SettingFit:
-    """One setting beside a model. `suits` is False where loading would fail or the setting do nothing."""
-
-    setting: str
-    value: str
-    suits: bool
-    costs: str
-    note: str = ""
-
-
 def choices(
     shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, gpus: Sequence[Gpu] = ()
-) -> tuple[SettingFit, ...]:
+) -> tuple[LoadingChoice, ...]:
     """`gpus`: those that the engine may use; none: everything runs on the CPU."""
     made = (
         gpu_layers(shape, chosen, budget, bool(gpus)),
@@ -122,79 +108,81 @@ def choices(
     return tuple(judged(one, wrong.get(one.setting, ""), useless.get(one.setting, "")) for one in made)
 
 
-def judged(one: SettingFit, wrong: str, useless: str) -> SettingFit:
+def choice(setting: str, value: str, costs: str, note: str = "", *, suits: bool = True) -> LoadingChoice:
+    return LoadingChoice(setting=setting, value=value, suits=suits, costs=costs, note=note)
+
+
+def judged(one: LoadingChoice, wrong: str, useless: str) -> LoadingChoice:
     if wrong:
-        return replace(one, suits=False, costs="loading is refused", note=wrong)
-    return replace(one, suits=False, note=useless) if useless else one
+        return one.model_copy(update={"suits": False, "costs": "loading is refused", "note": wrong})
+    return one.model_copy(update={"suits": False, "note": useless}) if useless else one
 
 
-def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> SettingFit:
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> LoadingChoice:
     value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
     layers = len(shape.layers) + 1
     if not on_gpu:
-        return SettingFit("model.gpu_layers", value, True, "no VRAM: everything runs on the CPU")
+        return choice("model.gpu_layers", value, "no VRAM: everything runs on the CPU")
     taken = budget.gpu_layers if budget is not None and budget.where == "VRAM" else 0
     costs = f"{taken} of {layers} layers: {size(weights_on_gpu(shape, taken))} of weights in VRAM"
     away = layers - taken
     note = f"{away} layers stay in RAM and slow every token" if away else ""
-    return SettingFit("model.gpu_layers", value, True, costs, note)
+    return choice("model.gpu_layers", value, costs, note)
 
 
-def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[SettingFit]:
+def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[LoadingChoice]:
     if len(gpus) < 2:
-        yield SettingFit(
-            "model.split_mode", chosen.split, True, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}"
-        )
+        yield choice("model.split_mode", chosen.split, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}")
     else:
         words = {"layer": "whole layers, each with its KV", "none": f"all on {gpus[chosen.main % len(gpus)].name}"}
         costs = words.get(chosen.split, f"a part of each {chosen.split}: GPUs exchange results at every layer")
-        yield SettingFit("model.split_mode", chosen.split, True, costs)
+        yield choice("model.split_mode", chosen.split, costs)
     given = ", ".join(f"{share:g}" for share in chosen.shares) or "by what is free"
     shares = ", ".join(f"{share:.0%}" for share in shares_of(chosen, [gpu.free for gpu in gpus])) if gpus else "nothing"
-    yield SettingFit("model.tensor_split", given, True, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
-    yield SettingFit("model.main_gpu", str(chosen.main), True, "nothing" if chosen.split != "none" else "takes all")
+    yield choice("model.tensor_split", given, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
+    yield choice("model.main_gpu", str(chosen.main), "nothing" if chosen.split != "none" else "takes all")
 
 
-def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> SettingFit:
+def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> LoadingChoice:
     name = chosen.plan.keys if side == "k" else chosen.plan.values
     setting = f"model.kv_type_{side}"
     try:
         per_token = f"{bytes_per_token(shape, chosen.plan):,} B a token, keys and values"
     except FootprintError as error:
-        return SettingFit(setting, name, True, "not known before it is loaded", str(error))
+        return choice(setting, name, "not known before it is loaded", str(error))
     slow = name not in FLOATS and not on_gpu
-    return SettingFit(setting, name, True, per_token, QUANTISED_ON_CPU if slow else "")
+    return choice(setting, name, per_token, QUANTISED_ON_CPU if slow else "")
 
 
-def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> SettingFit:
+def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> LoadingChoice:
     cells = min(shape.trained, 8192)
     buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
     if chosen.plan.flash_attention:
         slow = "" if on_gpu else SLOW_ON_CPU
-        return SettingFit("model.flash_attention", "on", True, buffers, slow)
+        return choice("model.flash_attention", "on", buffers, slow)
     rows = rows_together(shape, chosen.plan, cells)
-    return SettingFit("model.flash_attention", "off", True, f"{buffers}, {rows} rows of a prompt at a time")
+    return choice("model.flash_attention", "off", f"{buffers}, {rows} rows of a prompt at a time")
 
 
-def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> SettingFit:
+def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> LoadingChoice:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
-        return SettingFit("model.context", "auto", True, f"{short_count(fits)} tokens: what fits now")
+        return choice("model.context", "auto", f"{short_count(fits)} tokens: what fits now")
     note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
-    return SettingFit("model.context", f"{chosen.context:,}", not note, kv_of(shape, chosen, chosen.context), note)
+    return choice("model.context", f"{chosen.context:,}", kv_of(shape, chosen, chosen.context), note, suits=not note)
 
 
-def batch(shape: ModelShape, chosen: Offload) -> SettingFit:
+def batch(shape: ModelShape, chosen: Offload) -> LoadingChoice:
     logits = chosen.plan.ubatch * 4 * shape.vocabulary
-    return SettingFit("model.batch", str(chosen.plan.ubatch), True, f"{size(logits)} of buffers for logits")
+    return choice("model.batch", str(chosen.plan.ubatch), f"{size(logits)} of buffers for logits")
 
 
-def sequences(shape: ModelShape, chosen: Offload) -> SettingFit:
+def sequences(shape: ModelShape, chosen: Offload) -> LoadingChoice:
     count = chosen.plan.sequences
     state = sum(layer.state for layer in shape.layers) * 4 * count
     more = f", {size(state)} of recurrent state" if state else ""
     costs = f"{size(count * shape.vocabulary * 4)} of output buffer a pool{more}"
-    return SettingFit("model.sequences", str(count), True, costs)
+    return choice("model.sequences", str(count), costs)
 
 
 def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
@@ -211,12 +199,12 @@ def per_type(shape: ModelShape, plan: KvPlan) -> Iterator[tuple[str, int, KvPlan
         yield name, bytes_per_token(shape, with_it), with_it
 
 
-def placed(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> list[dict[str, object]]:
-    """What each GPU would hold with the layers and the window of this budget; [] where nothing goes there."""
+def placed(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> tuple[GpuShare, ...]:
+    """What each GPU would hold with the layers and the window of this budget; none where nothing goes there."""
     if not gpus or not budget.gpu_layers:
-        return []
+        return ()
     held = parts(shape, chosen, budget.gpu_layers, [gpu.free for gpu in gpus], budget.window)
-    return [
-        {"name": gpu.name, "free": gpu.free, "layers": part.layers, "weights": part.weights, "kv_bytes": part.kv}
+    return tuple(
+        GpuShare(name=gpu.name, free=gpu.free, layers=part.layers, weights=part.weights, kv_bytes=part.kv)
         for gpu, part in zip(gpus, held, strict=True)
-    ]
+    )

@@ -1,8 +1,6 @@
 """`lore model list` and `show`: what a model is and costs, and whether it would fit here. Pure but for what it is given."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 from formatters.conversation import Way
 from formatters.probe import Placement
@@ -18,6 +16,18 @@ from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.folder import AtHand, FileHeader
 from orchestrator.model.model_file import placement_of
 from orchestrator.reports.fits import Fitting, Gpu, MachineMemory, choices, fitting, per_type, placed
+from orchestrator.wire.models import (
+    EmbeddingMemory,
+    EmbeddingShape,
+    KvCosts,
+    KvRanges,
+    KvType,
+    ModelReport,
+    ModelRow,
+    ModelWeights,
+    PlannedMemory,
+    TemplatePlacement,
+)
 
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
@@ -30,18 +40,18 @@ WORDS = {
 }
 
 
-def row(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, loaded: bool) -> dict[str, Any]:
-    """One line of the list; its keys stand in every report of a model."""
+def row(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, loaded: bool) -> ModelRow:
+    """One line of the list."""
     known = answer(model, header, chosen, ground)
-    return {
-        "id": model.id,
-        "path": str(model.path),
-        "loaded": loaded,
-        "bytes": header.shape.weights if header.shape else model.about,
-        "fits": known.fits,
-        "context": known.context,
-        "words": known.words,
-    }
+    return ModelRow(
+        id=model.id,
+        path=str(model.path),
+        loaded=loaded,
+        bytes=header.shape.weights if header.shape else model.about,
+        fits=known.fits,
+        context=known.context,
+        words=known.words,
+    )
 
 
 def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory) -> Fitting:
@@ -60,44 +70,52 @@ def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMe
 
 def described(
     model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, gpus: Sequence[Gpu], loaded: bool
-) -> dict[str, Any]:
+) -> ModelReport:
     """Everything about one model."""
-    report = row(model, header, chosen, ground, loaded=loaded)
+    common = dict(row(model, header, chosen, ground, loaded=loaded))
     if model.embeds and model.about:
-        return report | {"embedding": {"dimensions": words.WIDTH, "window": words.WINDOW}}
+        return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
-        return report
-    if embeds(header.gguf):
-        return report | embedding_report(header.gguf, header.shape)
-    shape, budget = header.shape, answer(model, header, chosen, ground).budget
-    return report | {
+        return ModelReport(**common)
+    gguf, shape, budget = header.gguf, header.shape, answer(model, header, chosen, ground).budget
+    common |= {
         "name": shape.name,
         "architecture": shape.architecture,
         "layers": len(shape.layers),
-        "heads": shape.heads,
-        "kv_heads": shape.kv_heads,
-        "quantisation": quantisation_of(header.gguf),
-        "trained_context": shape.trained,
+        "quantisation": quantisation_of(gguf),
         "vocabulary": shape.vocabulary,
-        "weights": {"total": shape.weights, "by_type": dict(shape.by_type)},
-        "kv": kv_report(shape, chosen, ground),
-        "ranges": ranges(shape),
-        "memory": memory_report(shape, chosen, budget, gpus) if budget is not None else None,
-        "template": placement_report(placement_of(header.gguf)),
-        "settings": [asdict(one) for one in choices(shape, chosen, budget, gpus)],
     }
+    if embeds(gguf):  # it has no KV, no context to share out and no template; its memory is as it is loaded by itself
+        cost = embedding_cost(shape, batch_tokens(shape.trained, 0), BATCH_TEXTS)
+        return ModelReport(
+            **common,
+            embedding=EmbeddingShape(dimensions=vector_length(gguf), window=shape.trained),
+            memory=EmbeddingMemory(weights=cost.weights, buffers=cost.buffers),
+        )
+    return ModelReport(
+        **common,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        trained_context=shape.trained,
+        weights=ModelWeights(total=shape.weights, by_type=dict(shape.by_type)),
+        kv=kv_report(shape, chosen, ground),
+        ranges=ranges(shape),
+        memory=memory_report(shape, chosen, budget, gpus) if budget is not None else None,
+        template=placement_report(placement_of(gguf)),
+        settings=tuple(choices(shape, chosen, budget, gpus)),
+    )
 
 
-def memory_report(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> dict[str, Any]:
-    return {
-        "where": budget.where,
-        "kv_bytes": budget.kv,
-        "cells": budget.cells,
-        "gpu_layers": budget.gpu_layers,
-        "layers": budget.layers,
-        "buffers": working_bytes(shape, chosen.plan, budget.window),
-        "gpus": placed(shape, chosen, budget, gpus),
-    }
+def memory_report(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> PlannedMemory:
+    return PlannedMemory(
+        where=budget.where,
+        kv_bytes=budget.kv,
+        cells=budget.cells,
+        gpu_layers=budget.gpu_layers,
+        layers=budget.layers,
+        buffers=working_bytes(shape, chosen.plan, budget.window),
+        gpus=placed(shape, chosen, budget, gpus),
+    )
 
 
 def embeds(gguf: Gguf) -> bool:
@@ -105,47 +123,34 @@ def embeds(gguf: Gguf) -> bool:
     return bool(no_chat(gguf)) and not no_embedding(gguf)
 
 
-def embedding_report(gguf: Gguf, shape: ModelShape) -> dict[str, Any]:
-    """A model that embeds has no KV, no context to share out and no template. Its memory: as it is loaded by itself."""
-    cost = embedding_cost(shape, batch_tokens(shape.trained, 0), BATCH_TEXTS)
-    return {
-        "name": shape.name,
-        "architecture": shape.architecture,
-        "layers": len(shape.layers),
-        "quantisation": quantisation_of(gguf),
-        "vocabulary": shape.vocabulary,
-        "embedding": {"dimensions": vector_length(gguf), "window": shape.trained},
-        "memory": {"weights": cost.weights, "buffers": cost.buffers},
-    }
-
-
-def kv_report(shape: ModelShape, chosen: Offload, ground: MachineMemory) -> dict[str, Any]:
+def kv_report(shape: ModelShape, chosen: Offload, ground: MachineMemory) -> KvCosts:
     """Bytes of one token as configured, and for each type what it costs and how much would fit with it."""
     try:
         now: int | None = bytes_per_token(shape, chosen.plan)
         types = {
-            name: {"bytes_per_token": cost, "context": fitting(shape, plan, ground, chosen.gpu_layers).context}
+            name: KvType(bytes_per_token=cost, context=fitting(shape, plan, ground, chosen.gpu_layers).context)
             for name, cost, plan in per_type(shape, chosen.plan)
         }
     except FootprintError:
         now, types = None, {}
-    return {"bytes_per_token": now, "types": types, "window": shape.window or None}
+    return KvCosts(bytes_per_token=now, types=types, window=shape.window or None)
 
 
-def ranges(shape: ModelShape) -> dict[str, Any]:
+def ranges(shape: ModelShape) -> KvRanges:
     """Whether KV can be cut in ranges, which checkpoints of tails, and keeping what precedes a change, need."""
     if any(layer.state for layer in shape.layers):
-        return {"cut": False, "why": "recurrent layers keep one state a sequence: it cannot be cut"}
+        return KvRanges(cut=False, why="recurrent layers keep one state a sequence: it cannot be cut")
     if shape.window:
-        return {"cut": False, "why": f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"}
-    return {"cut": True, "why": ""}
+        why = f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"
+        return KvRanges(cut=False, why=why)
+    return KvRanges(cut=True, why="")
 
 
-def placement_report(placement: Placement) -> dict[str, Any]:
-    return {
-        "way": placement.way.value,
-        "words": WORDS[placement.way],
-        "reason": placement.reason,
-        "keeps_answers": placement.keeps_answers,
-        "no_think": placement.no_think.value,
-    }
+def placement_report(placement: Placement) -> TemplatePlacement:
+    return TemplatePlacement(
+        way=placement.way.value,
+        words=WORDS[placement.way],
+        reason=placement.reason,
+        keeps_answers=placement.keeps_answers,
+        no_think=placement.no_think.value,
+    )

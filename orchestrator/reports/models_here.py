@@ -4,7 +4,6 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from governor.offload import Offload
 from governor.outlook import Ours, first_outlook
@@ -22,6 +21,7 @@ from orchestrator.reports.fits import Gpu, MachineMemory
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.models import ModelReport, ModelRow
 from orchestrator.wire.places import path_of
 
 
@@ -34,7 +34,7 @@ class MachineHere:
     gpus: tuple[Gpu, ...]
 
 
-def models_here(settings: Settings, paths: Paths) -> list[dict[str, Any]]:
+def models_here(settings: Settings, paths: Paths) -> list[ModelRow]:
     """`lore model list` without a daemon: one row a model, the configured one first. Reads every file's header."""
     machine = machine_here(settings, paths)
     return [
@@ -43,7 +43,7 @@ def models_here(settings: Settings, paths: Paths) -> list[dict[str, Any]]:
     ]
 
 
-def model_here(name: str, settings: Settings, paths: Paths) -> dict[str, Any]:
+def model_here(name: str, settings: Settings, paths: Paths) -> ModelReport:
     """`lore model show` without a daemon. `name` '' is the configured model. Raises NotFound."""
     known = known_models(settings, paths.models)
     found = (chosen(known, name) or lying_at(name)) if name else known[0]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.shapes import ReplyShape, SparseReply
 
 
 class ModelCard(ReplyShape):
@@ -23,7 +23,7 @@ class ModelCards(ReplyShape):
     data: tuple[ModelCard, ...] = Field(description="codices, then the bare model")
 
 
-class ModelRow(ReplyShape):
+class ModelRow(SparseReply):
     """A model at hand."""
 
     id: str = Field(description="its name")

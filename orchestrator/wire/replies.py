@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.wire.lore import IdentityState
-from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.shapes import ReplyShape, SparseReply
 
 
 class Fault(ReplyShape):
@@ -129,7 +129,7 @@ class SessionRows(ReplyShape):
     sessions: tuple[SessionRow, ...] = Field(description="the last used first")
 
 
-class SessionTurn(ReplyShape):
+class SessionTurn(SparseReply):
     """A message of a conversation."""
 
     role: str = Field(description="user, assistant or tool")
@@ -182,7 +182,7 @@ class EmbeddingProgress(ReplyShape):
     fault: str = Field(description="why it does not go on")
 
 
-class CodexReport(ReplyShape):
+class CodexReport(SparseReply):
     """A codex as it stands. One that is not raised yet has only its name, root, generation and how fresh it is."""
 
     name: str = Field(description="its name")
@@ -230,7 +230,7 @@ class CodicesReply(ReplyShape):
     codices: tuple[CodexReport, ...] = Field(description="by name")
 
 
-class ProgressEvent(ReplyShape):
+class ProgressEvent(SparseReply):
     """How far a load, or a change of the model, is."""
 
     event: Literal["progress"] = Field(description="what kind of event")

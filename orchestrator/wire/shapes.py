@@ -1,26 +1,36 @@
-"""What every shape on the wire is made of. All are frozen."""
+"""What every shape on the wire is made of. All are frozen, and made ready for use when they are first used."""
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 
 class ReplyShape(BaseModel):
     """Base of what the daemon sends: keys of a newer peer are ignored, so that both sides may grow."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
+
+
+class SparseReply(ReplyShape):
+    """Base of replies that leave out what they were not given, instead of its default."""
+
+    @model_serializer(mode="wrap")
+    def _given(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # the schema would be its type's
+        return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
 
 class RequestShape(BaseModel):
     """Base of what clients of a protocol send: they send many keys that mean nothing here."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
 
 class StrictRequest(BaseModel):
     """Base of what only our own clients send: typing errors are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def without_nul(text: str) -> str:

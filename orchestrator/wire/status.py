@@ -58,7 +58,7 @@ class EngineReport(ReplyShape):
     prefills: int = Field(description="prompts being computed, floors among them")
     prefill: PrefillReport | None = Field(description="the floor of one of them; none where none has one")
     pools: tuple[PoolReport, ...] = Field(description="the live caches")
-    cache: dict[str, float] = Field(description="the engine's counters since its start")
+    cache: dict[str, int | float] = Field(description="the engine's counters since its start")
 
 
 class GpuSensors(ReplyShape):

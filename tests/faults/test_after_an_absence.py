@@ -76,12 +76,12 @@ async def taken_in(made):
 async def test_a_search_before_the_comparison_says_so_and_after_it_finds_what_stands(left):
     async with program(*left, held=True) as (made, lock):
         assert made.gauge.of("vaults").word == "being compared with the disk"
-        assert any(COMPARED in notice for notice in (await found(made))["notices"])
+        assert any(COMPARED in notice for notice in (await found(made)).notices)
         lock.release()
         await taken_in(made)
         report = await found(made)
-        assert [hit["path"] for hit in report["hits"]] == ["zebra.py"]
-        assert "1029384" in report["hits"][0]["snippet"]
+        assert [hit.path for hit in report.hits] == ["zebra.py"]
+        assert "1029384" in report.hits[0].snippet
 
 
 async def test_an_answer_that_is_asked_for_before_the_comparison_knows_what_changed_or_says_so(left):
@@ -104,5 +104,5 @@ async def test_codices_are_followed_where_no_model_can_be_loaded(left):
         await taken_in(made)
         assert made.gauge.of("vaults").word == "watched"
         report = await found(made)
-        assert [hit["path"] for hit in report["hits"]] == ["zebra.py"]
-        assert report["notices"] == []
+        assert [hit.path for hit in report.hits] == ["zebra.py"]
+        assert report.notices == ()

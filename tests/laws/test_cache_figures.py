@@ -11,7 +11,7 @@ CODE = [n % 50 for n in range(1000)]  # four segments: 256, 256, 256, 232
 
 
 def report(machine):
-    return cache_report(machine.loop.snapshot(), on_gpu=False, ranges=machine.backend.info.ranges)
+    return cache_report(machine.loop.snapshot(), on_gpu=False, ranges=machine.backend.info.ranges).model_dump()
 
 
 def asked(machine, ticket, tail, most=0):

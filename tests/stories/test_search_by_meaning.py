@@ -57,25 +57,26 @@ async def load(made, code):
 async def embedded(made, more_than=0):
     """Waits until all of the codex has vectors, of more texts than so many; what its report says of them."""
     filling = made.meaning.filling
-    await made.turned.until(lambda: (now := filling.report("demo")) and now["embedded"] == now["texts"] > more_than)
+    await made.turned.until(lambda: (now := filling.report("demo")) and now.embedded == now.texts > more_than)
     return filling.report("demo")
 
 
 async def found(made, query):
     report = await made.search(OWNER, query, "demo", 10, False, "")
-    return {**report, "notices": [notice for notice in report["notices"] if "not followed" not in notice]}
+    notices = tuple(notice for notice in report.notices if "not followed" not in notice)
+    return report.model_copy(update={"notices": notices})
 
 
 async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_path, quoter_model, models, code):
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
         await load(made, code)
-        assert (await embedded(made))["fault"] == ""
+        assert (await embedded(made)).fault == ""
         report = await found(made, "connecting sockets")
-        assert report["hits"][0]["path"] == "net.py"
-        assert report["hits"][0]["scores"]["vector"] > 0
-        assert report["notices"] == []
-        status = (await made.status(OWNER))["embedding"]
-        assert (status["model"], status["dimensions"], status["fault"]) == ("builtin:words", 256, "")
+        assert report.hits[0].path == "net.py"
+        assert report.hits[0].scores["vector"] > 0
+        assert report.notices == ()
+        status = (await made.status(OWNER)).embedding
+        assert (status.model, status.dimensions, status.fault) == ("builtin:words", 256, "")
 
 
 async def test_what_no_word_finds_and_is_near_to_nothing_is_not_found(tmp_path, quoter_model, models, code):
@@ -83,21 +84,21 @@ async def test_what_no_word_finds_and_is_near_to_nothing_is_not_found(tmp_path, 
         await load(made, code)
         await embedded(made)
         near = await found(made, "socketed")  # no word of the code, and pieces of one
-        assert near["hits"][0]["path"] == "net.py"
+        assert near.hits[0].path == "net.py"
         far = await found(made, "Kirschmarmelade")
-        assert far["hits"] == []
-        assert "hardly nearer to anything here" in far["notices"][0]
+        assert far.hits == ()
+        assert "hardly nearer to anything here" in far.notices[0]
 
 
 async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tmp_path, quoter_model, models, code):
     async with program(tmp_path / "home", quoter_model, {}, models) as made:
         await load(made, code)
         report = await found(made, "socket")
-        assert [hit["path"] for hit in report["hits"]] == ["net.py"]
-        assert "vector" not in report["hits"][0]["scores"]
-        assert report["notices"] == []
-        assert (await made.status(OWNER))["embedding"]["model"] == ""
-        assert (await made.codices(OWNER))[0]["embedding"] is None
+        assert [hit.path for hit in report.hits] == ["net.py"]
+        assert "vector" not in report.hits[0].scores
+        assert report.notices == ()
+        assert (await made.status(OWNER)).embedding.model == ""
+        assert (await made.codices(OWNER))[0].embedding is None
 
 
 async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
@@ -108,15 +109,15 @@ async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
         assert await embedded(made) == before
         await load(made, code)
-        await embedded(made, more_than=before["texts"])
-        assert (await found(made, "painted houses"))["hits"][0]["path"] in ("paint.py", "notes.md")
+        await embedded(made, more_than=before.texts)
+        assert (await found(made, "painted houses")).hits[0].path in ("paint.py", "notes.md")
 
 
 async def test_a_model_that_does_not_embed_is_told_and_search_goes_by_words(tmp_path, quoter_model, models, code):
     async with program(tmp_path / "home", quoter_model, {"model": str(quoter_model)}, models) as made:
         await load(made, code)
-        assert [hit["path"] for hit in (await found(made, "socket"))["hits"]] == ["net.py"]
-        assert "writes text" in (await made.status(OWNER))["embedding"]["fault"]
+        assert [hit.path for hit in (await found(made, "socket")).hits] == ["net.py"]
+        assert "writes text" in (await made.status(OWNER)).embedding.fault
 
 
 async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, models, code):
@@ -142,9 +143,9 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
         os.kill(made.client.pid, signal.SIGKILL)  # the next child loads its models anew
         await next_child(made.client)
         report = await found(made, "socket")
-        assert report["hits"][0]["path"] == "net.py"
-        assert "searched by words and names only" in report["notices"][0]
-        assert "cannot load" in report["notices"][0]
+        assert report.hits[0].path == "net.py"
+        assert "searched by words and names only" in report.notices[0]
+        assert "cannot load" in report.notices[0]
 
 
 async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter_model, models):

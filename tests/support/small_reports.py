@@ -1,40 +1,31 @@
 """What the small service tells: one model, one pool, one codex, figures of the caches, and the lore object of an answer."""
 
+from support.wire_shapes import filled
+
 from orchestrator.service import Ask
 from orchestrator.wire.lore import BlockState, Citation, CodexInAnswer, GovernorState, Lore, PromptState, StrategyState
+from orchestrator.wire.models import ModelReport
+from orchestrator.wire.replies import CodexReport, TierTokens
+from orchestrator.wire.status import EngineReport, PoolReport
 
-MODEL = {
-    "id": "builtin:quoter",
-    "path": "/models/quoter.gguf",
-    "loaded": True,
-    "bytes": 1000,
-    "fits": True,
-    "context": 8192,
-    "words": "yes, context 8.2k",
-}
-POOL = {
-    "name": "lorekeep/demo",
-    "size": 1024,
-    "free": 600,
-    "reserved": 63,
-    "evictable": 300,
-    "leased": 61,
-    "sequences": 1,
-    "bytes": 4096,
-}
-ENGINE = {
-    "state": "ready",
-    "device": "CPU",
-    "restarts": 0,
-    "kv_bytes": 4096,
-    "answering": 0,
-    "prefills": 1,
-    "pools": [POOL],
-}
+MODEL = ModelReport(
+    id="builtin:quoter",
+    path="/models/quoter.gguf",
+    loaded=True,
+    bytes=1000,
+    fits=True,
+    context=8192,
+    words="yes, context 8.2k",
+)
+POOL = PoolReport(
+    name="lorekeep/demo", size=1024, free=600, reserved=63, evictable=300, leased=61, sequences=1, bytes=4096
+)
+ENGINE = filled(
+    EngineReport, state="ready", device="CPU", restarts=0, kv_bytes=4096, answering=0, prefills=1, pools=(POOL,)
+)
 COUNTED = {
     "prompt_tokens": 1000,
     "cached_tokens": 900,
-    "ram_tokens": 100,
     "disk_tokens": 300,
     "computed_tokens": 100,
     "ms_per_token": 2.0,
@@ -46,22 +37,22 @@ COUNTED = {
 KINDS = ("identity", "codex", "environment", "karma", "state", "query")
 
 
-def codex(name: str, root: str = "/src/demo") -> dict[str, object]:
-    return {
-        "name": name,
-        "root": root,
-        "generation": 1,
-        "files": 3,
-        "skipped": {"binary": 1},
-        "tokens": {"full": 1200, "skeleton": 300, "map": 90},
-        "tier": "full",
-        "tier_tokens": 1200,
-        "floor_tokens": 1300,
-        "reason": "1,200 tokens fit",
-        "hint": "",
-        "kv_bytes": 4096,
-        "indexed_chunks": 7,
-    }
+def codex(name: str, root: str = "/src/demo") -> CodexReport:
+    return CodexReport(
+        name=name,
+        root=root,
+        generation=1,
+        files=3,
+        skipped={"binary": 1},
+        tokens=TierTokens(full=1200, skeleton=300, map=90),
+        tier="full",
+        tier_tokens=1200,
+        floor_tokens=1300,
+        reason="1,200 tokens fit",
+        hint="",
+        kv_bytes=4096,
+        indexed_chunks=7,
+    )
 
 
 def lore_of(ask: Ask) -> Lore:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
+from support.wire_shapes import filled
 
 from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.errors import (
@@ -31,6 +32,7 @@ from orchestrator.service import (
     Embedded,
     LoadEvent,
     LoadRequest,
+    ModelEvent,
     Principal,
     Report,
     Text,
@@ -38,6 +40,20 @@ from orchestrator.service import (
     ToolCall,
     Waiting,
 )
+from orchestrator.wire.models import ChangedEvent, ColdFloor, ModelNames, ModelReport, ModelRow
+from orchestrator.wire.replies import (
+    Cancelled,
+    CodexReport,
+    LoadedEvent,
+    ProgressEvent,
+    SearchHit,
+    SearchReply,
+    SessionExport,
+    SessionRow,
+    SessionTurn,
+)
+from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -52,7 +68,7 @@ REFUSALS = {
 class SmallService:
     """`asked` are the asks as they came; `begun` and `ended` tell of questions that wait forever."""
 
-    known: dict[str, dict[str, object]] = field(default_factory=lambda: {"demo": codex("demo")})
+    known: dict[str, CodexReport] = field(default_factory=lambda: {"demo": codex("demo")})
     talks: dict[str, list[str]] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
@@ -119,50 +135,60 @@ class SmallService:
             raise InvalidRequest(f"no directory {request.path}", "name one that exists")
         if request.path.endswith("busy"):
             raise Conflict("a load of busy is running", "wait for it")
-        yield {"event": "progress", "phase": "walk", "done": 1, "total": 3, "rate": 2.0, "eta_s": 1.0}
+        yield ProgressEvent(event="progress", phase="walk", done=1, total=3, rate=2.0, eta_s=1.0)
         if request.path.endswith("forever"):
             self.begun.set()
             await asyncio.Event().wait()
         name = request.name or request.path.rpartition("/")[2]
         self.known[name] = codex(name, request.path)
-        yield {"event": "loaded", "codex": self.known[name]}
+        yield LoadedEvent(event="loaded", codex=self.known[name])
 
-    async def cancel_load(self, principal: Principal, name: str) -> Report:
-        return {"cancelled": self.found(name)["name"], "what": "load"}
+    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
+        return Cancelled(cancelled=self.found(name).name, what="load")
 
-    async def codices(self, principal: Principal) -> list[Report]:
+    async def codices(self, principal: Principal) -> list[CodexReport]:
         return list(self.known.values())
 
-    async def codex(self, principal: Principal, name: str) -> Report:
+    async def codex(self, principal: Principal, name: str) -> CodexReport:
         return self.found(name)
 
     async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
-        yield {"event": "loaded", "codex": self.found(name)}
+        yield LoadedEvent(event="loaded", codex=self.found(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
         self.found(name)
         del self.known[name]
 
-    def found(self, name: str) -> dict[str, object]:
+    def found(self, name: str) -> CodexReport:
         if name not in self.known:
             raise NotFound(f"no codex {name}", f"there are: {', '.join(self.known)}")
         return self.known[name]
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> Report:
+    ) -> SearchReply:
         if query == "nothing":
-            return {"hits": [], "notices": ["demo is being indexed"]}
-        hit = {"path": "src/a.py", "start": 10, "end": 11, "symbol": "run", "score": 0.5, "scores": {"text": 0.5}}
-        return {"hits": [{**hit, "snippet": "\ndef run():\n    pass"}][:n], "notices": []}
+            return SearchReply(hits=(), notices=("demo is being indexed",))
+        hit = SearchHit(
+            path="src/a.py",
+            start=10,
+            end=11,
+            symbol="run",
+            score=0.5,
+            scores={"text": 0.5},
+            snippet="\ndef run():\n    pass",
+            line=10,
+        )
+        return SearchReply(hits=(hit,)[:n], notices=())
 
-    async def sessions(self, principal: Principal) -> list[Report]:
-        return [{"name": name, "codex": "demo", "turns": len(turns)} for name, turns in self.talks.items()]
+    async def sessions(self, principal: Principal) -> list[SessionRow]:
+        return [filled(SessionRow, name=name, codex="demo", turns=len(turns)) for name, turns in self.talks.items()]
 
-    async def session(self, principal: Principal, name: str) -> Report:
+    async def session(self, principal: Principal, name: str) -> SessionExport:
         if name not in self.talks:
             raise NotFound(f"no session {name}", "lore session list")
-        return {"name": name, "codex": "demo", "turns": [{"role": "user", "text": text} for text in self.talks[name]]}
+        turns = tuple(SessionTurn(role="user", text=text) for text in self.talks[name])
+        return filled(SessionExport, name=name, codex="demo", turns=turns)
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
         await self.session(principal, name)
@@ -172,41 +198,42 @@ class SmallService:
         await self.session(principal, name)
         del self.talks[name]
 
-    async def models(self, principal: Principal) -> list[Report]:
+    async def models(self, principal: Principal) -> list[ModelRow]:
         return [MODEL]
 
-    async def model(self, principal: Principal, name: str) -> Report:
-        if name != MODEL["id"]:
+    async def model(self, principal: Principal, name: str) -> ModelReport:
+        if name != MODEL.id:
             raise NotFound(f"no model {name}", "there are: builtin:quoter")
         return MODEL
 
-    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[Report]:
+    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[ModelEvent]:
         if name == "broken":
             raise InvalidRequest("broken cannot be loaded: it is broken", "builtin:quoter answers again")
         changed = name != self.running
-        cold = [{"name": one["name"], "tokens": one["floor_tokens"]} for one in self.known.values()] if changed else []
+        cold = tuple(ColdFloor(name=one.name, tokens=one.floor_tokens) for one in self.known.values() if changed)
         self.running = name
-        yield {"event": "progress", "phase": "loading", "done": 0, "total": 1, "rate": 0.0, "eta_s": None}
-        about = {"name": name, "path": name, "notice": ""}
-        yield {"event": "changed", "model": about, "changed": changed, "cold": cold}
+        yield ProgressEvent(event="progress", phase="loading", done=0, total=1, rate=0.0, eta_s=None)
+        about = ModelNames(name=name, path=name, notice="")
+        yield ChangedEvent(event="changed", model=about, changed=changed, cold=cold)
 
-    async def status(self, principal: Principal) -> Report:
-        return {
-            "model": {"name": self.running, "path": self.running},
-            "engine": ENGINE,
-            "governor": {"level": "calm", "pressure": 0.25, "sigil": principal.sigil},
-            "codices": list(self.known.values()),
-            "sessions": len(self.talks),
-            "queue": {"running": 1, "waiting": 0},
-            "plugins": ["formatter 'odd' of some-package: it is broken"],
-        }
+    async def status(self, principal: Principal) -> StatusReply:
+        return filled(
+            StatusReply,
+            model={"name": self.running, "path": self.running},
+            engine=ENGINE.model_copy(update={"reason": principal.sigil}),  # so that a test sees who asked
+            governor={"level": "calm", "pressure": 0.25},
+            codices=tuple(self.known.values()),
+            sessions=len(self.talks),
+            queue={"running": 1, "waiting": 0},
+            plugins=("formatter 'odd' of some-package: it is broken",),
+        )
 
-    async def cache(self, principal: Principal) -> Report:
+    async def cache(self, principal: Principal) -> CacheReply:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
 
-    async def events(self, principal: Principal) -> AsyncIterator[Report]:
-        yield {"event": "now", "level": "calm"}
-        yield {"event": "level", "level": "high", "power": "normal"}
+    async def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
+        yield filled(NowEvent, level="calm")
+        yield LevelEvent(event="level", level="high", power="normal")
         self.begun.set()
         try:
             await asyncio.Event().wait()

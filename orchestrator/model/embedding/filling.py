@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
-from typing import Any
 
 from codex.archive.archive import Archive
 from codex.errors import CodexError
 from codex.vectors.filling import Filled, fill
 from codex.vectors.port import Embedder, UnembeddableText, VectorIndex
+from orchestrator.wire.replies import EmbeddingProgress
 
 TURN_SECONDS = 60.0  # before a codex lets others have theirs
 AGAIN_SECONDS = 30.0  # after a fault
@@ -104,23 +104,22 @@ class Filling:
         self._work.pop(name, None)
         self.vectors.drop(name)
 
-    def report(self, name: str) -> dict[str, Any] | None:
-        """How far it is: distinct texts, how many are done, those of them that cannot be embedded, and why it does not go
-        on. None without a model."""
+    def report(self, name: str) -> EmbeddingProgress | None:
+        """How far it is. None without a model."""
         work = self._work.get(name)
         if self.embedder is None or work is None or work.filled is None:
             return None
-        done = {"texts": work.filled.texts, "embedded": work.filled.embedded}
-        held_up = self.resting() if work.filled.embedded < work.filled.texts else ""
-        return {**done, "refused": work.refused, "fault": held_up or work.fault}
+        texts, embedded = work.filled.texts, work.filled.embedded
+        fault = (self.resting() if embedded < texts else "") or work.fault
+        return EmbeddingProgress(texts=texts, embedded=embedded, refused=work.refused, fault=fault)
 
     def blind(self, name: str) -> str:
         """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
         found = self.report(name)
-        if found is None or found["embedded"] == found["texts"]:
+        if found is None or found.embedded == found.texts:
             return ""
-        why = f" ({found['fault']})" if found["fault"] else ""
-        return f"{found['embedded']:,} of {found['texts']:,} texts of {name} can be found by meaning yet{why}"
+        why = f" ({found.fault})" if found.fault else ""
+        return f"{found.embedded:,} of {found.texts:,} texts of {name} can be found by meaning yet{why}"
 
     # -- in the event loop
 

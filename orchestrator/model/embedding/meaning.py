@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from codex.archive.archive import Archive
 from codex.catalog.databases import Renewable
@@ -30,6 +29,7 @@ from orchestrator.model.embedding.embedding_model import EmbeddingChoice, Embedd
 from orchestrator.model.embedding.filling import Filling
 from orchestrator.service import Embedded
 from orchestrator.settings.model import EmbeddingSettings
+from orchestrator.wire.status import EmbeddingModel
 
 SCHEMA = (
     "CREATE TABLE refused (model TEXT NOT NULL, text TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (model, text));",
@@ -226,20 +226,18 @@ class Meaning:
         vectors = found.vectors.astype("<f4").tobytes()
         return Embedded(self.model.setting, found.dimensions, vectors, found.tokens, found.cut)
 
-    def report(self) -> dict[str, Any]:
-        """`model` is the setting, '' for none; `name` is what its vectors are kept under; `resting` says why it is out of
-        the memory. Bytes are those that are planned for it, whether it is `loaded` or not."""
+    def report(self) -> EmbeddingModel:
         file = self.model.file
         cost = file.cost if file else None
-        return {
-            "model": self.model.setting,
-            "name": file.name if file else "",
-            "dimensions": file.dimensions if file else None,
-            "fault": self.model.fault,
-            "notice": self.model.notice,
-            "resting": self.bridge.client.embedding_resting,
-            "loaded": self.bridge.client.embedding_bytes > 0,
-            "gpu_layers": cost.layers if cost else None,
-            "weights": cost.weights if cost else None,
-            "buffers": cost.buffers if cost else None,
-        }
+        return EmbeddingModel(
+            model=self.model.setting,
+            name=file.name if file else "",
+            dimensions=file.dimensions if file else None,
+            fault=self.model.fault,
+            notice=self.model.notice,
+            resting=self.bridge.client.embedding_resting,
+            loaded=self.bridge.client.embedding_bytes > 0,
+            gpu_layers=cost.layers if cost else None,
+            weights=cost.weights if cost else None,
+            buffers=cost.buffers if cost else None,
+        )

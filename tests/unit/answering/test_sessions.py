@@ -111,7 +111,7 @@ def test_a_renamed_session_keeps_its_turns(store):
     session = store.create(ALICE, "demo", "old")
     store.append(session.id, [StoredTurn("user", "a")])
     store.rename(ALICE, "old", "new")
-    assert store.export(ALICE, "new")["turns"][0]["text"] == "a"
+    assert store.export(ALICE, "new").turns[0].text == "a"
     with pytest.raises(NotFound, match="no session old"):
         store.get(ALICE, "old")
 
@@ -147,7 +147,7 @@ def test_what_a_dropped_session_was_still_to_get_goes_to_no_other(store):
     assert store.create(BOB, "demo", "another").id != dropped.id
     with pytest.raises(NotFound, match="dropped meanwhile"):
         store.append(dropped.id, [StoredTurn("user", "Alice's own")])
-    assert store.export(BOB, "another")["turns"] == []
+    assert store.export(BOB, "another").turns == ()
 
 
 def test_the_nearest_name_is_told(store):
@@ -276,7 +276,7 @@ def test_a_new_conversation_is_the_latest_though_the_clock_stands_or_was_set_bac
 def test_an_empty_answer_is_exported_as_an_empty_text(store):
     session = store.create(1, None, "quiet")
     store.append(session.id, [StoredTurn("user", "q"), StoredTurn("assistant", "")])
-    assert [turn["text"] for turn in store.export(1, "quiet")["turns"]] == ["q", ""]
+    assert [turn.text for turn in store.export(1, "quiet").turns] == ["q", ""]
 
 
 def test_of_few_conversations_all_are_named_and_of_many_the_nearest(store):

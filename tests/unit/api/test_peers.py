@@ -109,7 +109,7 @@ def test_scopes_open_their_routes_and_no_other(folder):
     with served(folder, owner=os.getuid() + 1, settings=rules) as running, client_of(running) as client:
         assert client.post("/v1/search", json={"query": "x"}).status_code == 200
         assert client.get("/v1/codices").status_code == 200
-        assert client.get("/v1/status").json()["governor"]["sigil"] == "reader"
+        assert client.get("/v1/status").json()["engine"]["reason"] == "reader"
         assert client.delete("/v1/codices/demo").status_code == 403
         assert client.post("/v1/chat/completions", json={}).status_code == 403
 
@@ -129,7 +129,7 @@ def test_another_user_s_process_is_recognised_as_that_user(folder):
         finally:
             os.seteuid(0)
         connection.request("GET", "/v1/status")
-        assert json.loads(connection.getresponse().read())["governor"]["sigil"] == "guest"
+        assert json.loads(connection.getresponse().read())["engine"]["reason"] == "guest"
         connection.close()
 
 

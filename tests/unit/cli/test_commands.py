@@ -107,7 +107,7 @@ def test_the_caches_have_a_page_and_an_object(lore, lorekeep):
     assert "900 of 1,000 prompt tokens cached, about 2 s saved (at 2.00 ms a token)" in page
     assert "disk checkpoints 300 30 % 2.0 KiB" in " ".join(page.split())
     assert "30 of 40 tokens accepted (75 %)" in page
-    assert json.loads(lore("stats", "cache", "--json").stdout)["tiers"]["vram"]["tokens"] == 500
+    assert json.loads(lore("stats", "cache", "--json").stdout)["tiers"]["vram"]["tokens"] == 600
 
 
 def test_version_and_help_need_no_daemon(lore):

@@ -1,6 +1,5 @@
 """Tokens from a sample: near what counting gives, marked where they are told, and nothing is stored for them."""
 
-import json
 import re
 import sysconfig
 from pathlib import Path
@@ -67,13 +66,12 @@ def test_a_survey_marks_its_figures_and_says_about():
     sizes = CoverageSizes(90_000, 9_000, 2_000, estimated=("full", "skeleton", "map"))
     decision = decide_coverage(sizes, FloorRoom(window=32_000, identity=0, kv_tokens=32_000))
     report = survey_report("it", ("/x",), 3, {}, (), sizes, decision, 1.0, "estimated from 3 of 9 files")
-    assert report["estimated"] == ["full", "skeleton", "map"]
-    assert report["tokens"] == {"full": 90_000, "skeleton": 9_000, "map": 2_000}
-    assert report["reason"] == (
+    assert report.estimated == ("full", "skeleton", "map")
+    assert report.tokens.model_dump() == {"full": 90_000, "skeleton": 9_000, "map": 2_000}
+    assert report.reason == (
         "skeleton+hot, because about 90,000 tokens do not fit in the 22,400 that a window of 32,000 leaves; "
         "estimated from 3 of 9 files"
     )
-    json.dumps(report)
 
 
 def test_counted_figures_are_not_called_estimates():

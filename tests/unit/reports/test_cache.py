@@ -4,17 +4,23 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.wire_shapes import filled
 
 from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
 from orchestrator.engine.scheduler.reporting import Counters
 from orchestrator.engine.scheduler.ticket import Ticket
 from orchestrator.reports.cache import WHOLE, cache_report, metrics
+from orchestrator.wire.status import StatusReply
 
 
-def told(counted, **options):
+def report(counted, **options):
     return cache_report(
         EngineSnapshot(1, kv_bytes=4096, counters=counted), **{"on_gpu": False, "ranges": True} | options
     )
+
+
+def told(counted, **options):
+    return report(counted, **options).model_dump()
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.sampled_from([Tier.VRAM, Tier.DISK, Tier.COMPUTED]))))
@@ -44,8 +50,8 @@ def test_saved_time_is_what_the_cached_tokens_would_have_cost_less_what_bringing
 
 
 def test_before_the_first_question_there_is_no_rate_rather_than_a_zero():
-    report = told({})
-    assert (report["hit_rate"], report["tiers"]["disk"]["hit_rate"], report["drafts"]["rate"]) == (None, None, None)
+    empty = told({})
+    assert (empty["hit_rate"], empty["tiers"]["disk"]["hit_rate"], empty["drafts"]["rate"]) == (None, None, None)
 
 
 def test_without_a_gpu_the_cells_lie_in_ram_and_with_one_in_vram():
@@ -58,12 +64,13 @@ def test_a_model_whose_memory_cannot_be_cut_is_named():
 
 
 def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type_and_what_it_counts():
-    status = {
-        "engine": {"restarts": 1, "kv_bytes": 4096, "answering": 1, "prefills": 2},
-        "governor": {"level": "high", "pressure": 0.9},
-        "queue": {"running": 3, "waiting": 4},
-    }
-    lines = metrics(status, told({"cached_tokens": 900, "prompt_tokens": 1000}), ready=True).splitlines()
+    status = filled(
+        StatusReply,
+        engine={"restarts": 1, "kv_bytes": 4096, "answering": 1, "prefills": 2},
+        governor={"level": "high", "pressure": 0.9},
+        queue={"running": 3, "waiting": 4},
+    )
+    lines = metrics(status, report({"cached_tokens": 900, "prompt_tokens": 1000}), ready=True).splitlines()
     values = {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
     assert len(lines) == 3 * len(values)
     assert all(len(line.split()) > 4 for line in lines if line.startswith("# HELP"))

@@ -1,16 +1,17 @@
 """Two looks at the daemon, and what happened between them."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from support.wire_shapes import filled
 
-from orchestrator.reports.status import Picture, Prefill, events_between
+from orchestrator.reports.status import events_between
+from orchestrator.wire.status import NowEvent, PrefillReport
 
-FLOOR = Prefill("5ab1", "demo", "map", 2, 512, 4000)
-CALM = Picture("calm", "normal", "ready", None, 0, ("lore@1a2b/demo",), 0, 0)
+FLOOR = PrefillReport(floor="5ab1", codex="demo", tier="map", generation=2, done=512, total=4000)
+CALM = filled(NowEvent, level="calm", power="normal", engine="ready", pools=("lore@1a2b/demo",))
 pictures = st.builds(
-    Picture,
+    NowEvent,
+    event=st.just("now"),
     level=st.sampled_from(["calm", "high"]),
     power=st.sampled_from(["normal", "low-power"]),
     engine=st.sampled_from(["ready", "backoff"]),
@@ -22,6 +23,14 @@ pictures = st.builds(
 )
 
 
+def changed(**fields):
+    return CALM.model_copy(update=fields)
+
+
+def told(before, after):
+    return [event.model_dump() for event in events_between(before, after)]
+
+
 @given(pictures)
 def test_nothing_happened_where_nothing_changed(picture):
     assert events_between(picture, picture) == []
@@ -30,7 +39,7 @@ def test_nothing_happened_where_nothing_changed(picture):
 @given(pictures, pictures)
 def test_pools_opened_and_closed_lead_from_one_look_to_the_next(before, after):
     pools = set(before.pools)
-    for event in events_between(before, after):
+    for event in told(before, after):
         if event["event"] == "opened":
             pools.add(event["pool"])
         elif event["event"] == "closed":
@@ -39,8 +48,8 @@ def test_pools_opened_and_closed_lead_from_one_look_to_the_next(before, after):
 
 
 def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
-    after = replace(CALM, level="high", prefill=FLOOR, computed=512, evicted_tokens=300, evicted_segments=2)
-    assert events_between(CALM, after) == [
+    after = changed(level="high", prefill=FLOOR, computed=512, evicted_tokens=300, evicted_segments=2)
+    assert told(CALM, after) == [
         {"event": "level", "level": "high", "power": "normal"},
         {"event": "evicted", "tokens": 300, "segments": 2},
         {
@@ -57,10 +66,10 @@ def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
 
 
 def test_a_pool_is_told_by_its_codex_and_identity():
-    assert events_between(replace(CALM, pools=()), CALM) == [
+    assert told(changed(pools=()), CALM) == [
         {"event": "opened", "pool": "lore@1a2b/demo", "identity": "lore", "codex": "demo"}
     ]
 
 
 def test_a_restarted_engine_counts_from_nothing_and_that_is_no_eviction():
-    assert events_between(replace(CALM, evicted_tokens=300), CALM) == []
+    assert told(changed(evicted_tokens=300), CALM) == []

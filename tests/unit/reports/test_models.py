@@ -48,7 +48,7 @@ def test_every_model_of_the_folder_is_at_hand_once_the_loaded_one_first(models):
 def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(models):
     known = at_hand(models, "builtin:quoter", models / "quoter.gguf")
     rows = {
-        one.id: row(one, header(one.path), Offload(PLAN), ground(), loaded=False)
+        one.id: row(one, header(one.path), Offload(PLAN), ground(), loaded=False).model_dump()
         for one in known
         if one.id in ("small", "odd")
     }
@@ -60,14 +60,14 @@ def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(mod
 
 def test_a_model_that_does_not_fit_says_what_it_needs_and_what_there_is(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    full = row(one, header(one.path), Offload(PLAN), ground(free=0), loaded=False)
+    full = row(one, header(one.path), Offload(PLAN), ground(free=0), loaded=False).model_dump()
     assert (full["fits"], full["context"]) == (False, None)
     assert "weights and buffers need" in full["words"]
 
 
 def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
     assert costs == sorted(costs, reverse=True)
@@ -83,7 +83,7 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
         pytest.skip(f"no recipe of {architecture}")
     path = tiny_model(architecture)
     known = at_hand(path.parent, "mine", path)
-    report = described(known[0], header(path), Offload(PLAN), ground(), gpus=(), loaded=True)
+    report = described(known[0], header(path), Offload(PLAN), ground(), gpus=(), loaded=True).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert report["ranges"]["cut"] is False
     assert word in report["ranges"]["why"]
@@ -125,7 +125,9 @@ def test_a_context_longer_than_trained_does_not_suit(tiny_model):
 def test_over_two_gpus_each_is_named_with_what_it_takes(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
     gpus = (Gpu("big", 24 * GIB), Gpu("small", 8 * GIB))
-    report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False)
+    report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False).model_dump(
+        mode="json"
+    )
     assert unlike(ModelReport, report) == []
     held = report["memory"]["gpus"]
     assert [gpu["name"] for gpu in held] == ["big", "small"]
@@ -154,14 +156,14 @@ def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_bot
 
 def test_grouped_heads_and_the_quantisation_are_told(models):
     one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert (report["heads"], report["kv_heads"], report["quantisation"]) == (4, 2, "F32")
 
 
 def test_a_model_that_embeds_does_not_fit_because_it_is_none_to_talk_with(tiny_model, tmp_path):
     path = tiny_model("llama", pooling_type=1)
-    found = row(at_hand(tmp_path, "mine", path)[0], header(path), Offload(PLAN), ground(), loaded=False)
+    found = row(at_hand(tmp_path, "mine", path)[0], header(path), Offload(PLAN), ground(), loaded=False).model_dump()
     assert found["fits"] is False
     assert "for embedding.model alone" in found["words"]
 
@@ -175,13 +177,13 @@ def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
 
 def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it_is(tmp_path):
     words = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
-    waiting = row(words, FileHeader(), Offload(PLAN), ground(), loaded=False)
+    waiting = row(words, FileHeader(), Offload(PLAN), ground(), loaded=False).model_dump()
     assert "embedding.model" in waiting["words"]
     assert "--model" not in waiting["words"]
-    before = described(words, FileHeader(), Offload(PLAN), ground(), gpus=(), loaded=False)
+    before = described(words, FileHeader(), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
     path = ensure("builtin:words", tmp_path)
     made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
-    report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False)
+    report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert before["embedding"] == report["embedding"] == {"dimensions": 256, "window": 2048}
     assert report["context"] is None

@@ -73,4 +73,4 @@ def test_whatever_is_said_each_chunk_has_its_shape(given_events, include_usage):
 def test_sensors_have_their_shape_with_gpus_and_where_nothing_is_known():
     unknown = HostReading(*[Reading(None, "", 1.0)] * 12)
     for gpus in ((), (gpu(0, 100, 60), replace(gpu(1, 100, None), clock_reasons=Reading(frozenset("ba"), "", 1.0)))):
-        assert unlike(SensorsReport, sensors_report(SensorSnapshot(1.0, gpus, unknown))) == []
+        assert unlike(SensorsReport, sensors_report(SensorSnapshot(1.0, gpus, unknown)).model_dump(mode="json")) == []

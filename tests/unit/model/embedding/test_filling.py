@@ -68,7 +68,7 @@ async def in_the_midst(made):
 
 def complete(made, name):
     found = made.report(name)
-    return found is not None and found["embedded"] == found["texts"] > 0
+    return found is not None and found.embedded == found.texts > 0
 
 
 async def test_what_is_wanted_is_embedded_once():
@@ -79,7 +79,7 @@ async def test_what_is_wanted_is_embedded_once():
         texts = sum(made.embedder.batches)
         made.wanted("demo")
         await made.until(lambda: len(made.turns) == 2)
-        assert sum(made.embedder.batches) == texts == made.report("demo")["texts"]
+        assert sum(made.embedder.batches) == texts == made.report("demo").texts
         assert made.blind("demo") == ""
 
 
@@ -89,11 +89,11 @@ async def test_an_embedder_that_fails_is_tried_again_and_meanwhile_it_is_told():
     async with room("demo", embedder=hashes, again=0.01) as made:
         made.wanted("demo")
         await made.until(lambda: len(made.turns) >= 2)
-        assert "the model is gone" in made.report("demo")["fault"]
+        assert "the model is gone" in made.report("demo").fault
         assert made.blind("demo").startswith("0 of ")
         hashes.fault = ""
         await made.until(lambda: complete(made, "demo"))
-        assert made.report("demo")["fault"] == ""
+        assert made.report("demo").fault == ""
 
 
 async def test_a_fault_of_one_codex_leaves_the_others_their_turn():
@@ -180,11 +180,11 @@ async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_c
         made.wanted("demo")
         await made.until(lambda: made.turns == ["demo"])
         report = made.report("demo")
-        assert (report["embedded"], report["fault"]) == (0, "RAM is scarce")
-        assert report["texts"] > 0
+        assert (report.embedded, report.fault) == (0, "RAM is scarce")
+        assert report.texts > 0
         assert "RAM is scarce" in made.blind("demo")
         assert made.embedder.batches == []
         made.why = ""
         made.rested()
         await made.until(lambda: complete(made, "demo"))
-        assert (made.report("demo")["fault"], made.blind("demo")) == ("", "")
+        assert (made.report("demo").fault, made.blind("demo")) == ("", "")

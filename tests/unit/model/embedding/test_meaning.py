@@ -83,7 +83,7 @@ async def filled(embedder, held, vectors):
     filling.start(["demo"])
     filling.wanted("demo")
     try:
-        await told.until(lambda: (now := filling.report("demo")) and now["embedded"] == now["texts"] > 0)
+        await told.until(lambda: (now := filling.report("demo")) and now.embedded == now.texts > 0)
         return filling.report("demo")
     finally:
         await filling.stop()
@@ -94,7 +94,7 @@ async def test_one_bad_text_costs_its_own_vector_and_no_other(tmp_path, kind, wo
     held, vectors = archive(word), MemoryVectors()
     async with room(tmp_path / "refused.sqlite3", kind) as (_, (_, texts)):
         report = await filled(texts, held, vectors)
-        assert (report["texts"], report["refused"], report["fault"]) == (20, 1, "")
+        assert (report.texts, report.refused, report.fault) == (20, 1, "")
         assert vectors.count("demo", space_of(texts)) == 19
 
 
@@ -104,7 +104,7 @@ async def test_a_text_that_ended_the_engine_is_not_tried_again_after_a_restart(t
         await filled(texts, held, vectors)
         assert client.restarts == 2  # with its batch, and alone
     async with room(tmp_path / "refused.sqlite3") as (client, (_, texts)):
-        assert (await filled(texts, held, vectors))["refused"] == 1
+        assert (await filled(texts, held, vectors)).refused == 1
         assert client.restarts == 0
 
 
