@@ -49,8 +49,8 @@ answering:           formatters governor codex engine engine.client errors wire 
 reports:             formatters governor engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt settings instance machine model codices
 api:                 engine errors racing wire service settings instance reports
 usable:              errors settings model api
-program:             codex engine engine.client errors service prompt machine model codices answering reports
-switching:           codex errors service settings model codices api program
+program:             codex engine engine.client errors wire service prompt machine model codices answering reports
+switching:           codex errors wire service settings model codices api program
 bootstrap:           formatters codex engine.builtin wire service prompt settings model codices answering reports program
 daemon:              errors logs wire settings instance systemd model codices api program switching bootstrap
 cli:                 wire
