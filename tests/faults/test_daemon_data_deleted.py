@@ -18,7 +18,7 @@ def test_loads_are_refused_and_answers_status_and_doctor_say_that_nothing_is_kep
         assert "start the daemon anew and load again" in again.stderr
         answer = ask(house, "zebra", "-s", "new")
         assert answer["answer"].strip().startswith(CODES["zebra"])
-        assert any(f"sessions.sqlite3 {LOST}" in action for action in answer["lore"]["governor"]["actions"])
+        assert f"sessions.sqlite3 {LOST}" in answer["lore"]["not_kept"]
         assert any(f"catalog.sqlite {LOST}" in notice for notice in answer["lore"]["notices"])
         assert LOST in shown(house, "vaults")["fresh_notice"]
         assert LOST in house.lore("status").stdout
