@@ -28,12 +28,6 @@ def reloaded_name(codices: Sequence[Codex], source: CodexSource) -> str | None:
     return next((one.name for one in same if spec_of(one).sources == source.lasting), same[0].name if same else None)
 
 
-def _is_named_alike(codex: Codex, source: CodexSource) -> bool:
-    """Compares paths; not for revisions: one repository can have codices of several."""
-    before = spec_of(codex)
-    return source.is_on_disk and before.revision is None and before.sources == source.lasting
-
-
 def stored_request(request: LoadSpec, source: CodexSource, name: str) -> str:
     """The request as JSON with lasting paths, so that it loads the same from any folder."""
     return json.dumps(asdict(replace(request, sources=source.lasting, name=name, take_name=False)))
@@ -67,3 +61,9 @@ def free_name(name: str, taken: set[str]) -> str:
     while f"{name[:60]}-{number}" in taken:
         number += 1
     return f"{name[:60]}-{number}"
+
+
+def _is_named_alike(codex: Codex, source: CodexSource) -> bool:
+    """Compares paths; not for revisions: one repository can have codices of several."""
+    before = spec_of(codex)
+    return source.is_on_disk and before.revision is None and before.sources == source.lasting

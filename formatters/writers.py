@@ -43,31 +43,6 @@ from formatters.context import (
 if TYPE_CHECKING:
     from formatters.formatter import Turning
 
-Source = TypeVar("Source")
-Written = TypeVar("Written")
-
-_KEPT = 8  # generations and identities in use at a time; a dropped one is written again
-
-
-class Memo(Generic[Source, Written]):
-    """The last few results of a pure function, found by the identity of its frozen argument.
-
-    By identity, because comparing thousands of pieces costs more than writing them. The argument is kept alive with its
-    result: an address can then not be taken by another object.
-    """
-
-    def __init__(self, write: Callable[[Source], Written]) -> None:
-        self._write = write
-        self._kept: OrderedDict[int, tuple[Source, Written]] = OrderedDict()
-
-    def __call__(self, source: Source) -> Written:
-        found = self._kept.pop(id(source), None) or (source, self._write(source))
-        self._kept[id(source)] = found
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return found[1]
-
-
 CALL_OPEN = "<tool_call>"
 CALL_CLOSE = "</tool_call>"
 _HOW_TO_CALL = (
@@ -328,3 +303,28 @@ def ended(text: str) -> str:
 
 def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
+
+
+Source = TypeVar("Source")
+Written = TypeVar("Written")
+
+_KEPT = 8  # generations and identities in use at a time; a dropped one is written again
+
+
+class Memo(Generic[Source, Written]):
+    """The last few results of a pure function, found by the identity of its frozen argument.
+
+    By identity, because comparing thousands of pieces costs more than writing them. The argument is kept alive with its
+    result: an address can then not be taken by another object.
+    """
+
+    def __init__(self, write: Callable[[Source], Written]) -> None:
+        self._write = write
+        self._kept: OrderedDict[int, tuple[Source, Written]] = OrderedDict()
+
+    def __call__(self, source: Source) -> Written:
+        found = self._kept.pop(id(source), None) or (source, self._write(source))
+        self._kept[id(source)] = found
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return found[1]

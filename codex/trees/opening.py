@@ -23,6 +23,45 @@ from codex.trees.sources import CodexSource, LoadSpec, Root, is_url
 from codex.trees.walk import DiskTree
 
 
+def open_tree(
+    source: CodexSource, request: LoadSpec, settings: LibrarySettings, clones: Path, cancelled: Callable[[], bool]
+) -> "MultiRootTree":
+    """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
+    return MultiRootTree([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
+
+
+@dataclass(frozen=True)
+class History:
+    """Where git keeps the commits of a root, if it does. Without a revision: HEAD, of what lies below the folder."""
+
+    label: str
+    folder: Path
+    revision: str | None
+
+
+def histories_of(source: CodexSource, clones: Path) -> list[History]:
+    """Of every root. Fetches nothing: a clone is used as it is."""
+    return [
+        History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
+        for root in source.roots
+    ]
+
+
+def lore_file_of(source: CodexSource, clones: Path) -> LoreFile:
+    """The `.lore.toml` of the source's first folder or repository; fetches nothing. Raises SourceError."""
+    for root in source.roots:
+        if root.url is not None:
+            return _committed_lore_file(_repository(root, clones), root.revision)
+        if not root.files:
+            return read_lore_file(root.path)
+    return LoreFile()
+
+
+def clones_of(request: LoadSpec) -> set[str]:
+    """Names of the mirrors in the clones' folder that a load of this request uses."""
+    return {_clone_name(one.partition("#")[0]) for one in request.sources if is_url(one)}
+
+
 class MultiRootTree:
     """Several trees as one. Each has the label that its files' names begin with, '' for none."""
 
@@ -70,45 +109,6 @@ class MultiRootTree:
     def close(self) -> None:
         for _, tree in self.trees:
             tree.close()
-
-
-def open_tree(
-    source: CodexSource, request: LoadSpec, settings: LibrarySettings, clones: Path, cancelled: Callable[[], bool]
-) -> MultiRootTree:
-    """A tree over all roots; a git URL is cloned or brought up to date first. Raises SourceError, LoadCancelled."""
-    return MultiRootTree([(root.label, _tree(root, request, settings, clones, cancelled)) for root in source.roots])
-
-
-@dataclass(frozen=True)
-class History:
-    """Where git keeps the commits of a root, if it does. Without a revision: HEAD, of what lies below the folder."""
-
-    label: str
-    folder: Path
-    revision: str | None
-
-
-def histories_of(source: CodexSource, clones: Path) -> list[History]:
-    """Of every root. Fetches nothing: a clone is used as it is."""
-    return [
-        History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
-        for root in source.roots
-    ]
-
-
-def lore_file_of(source: CodexSource, clones: Path) -> LoreFile:
-    """The `.lore.toml` of the source's first folder or repository; fetches nothing. Raises SourceError."""
-    for root in source.roots:
-        if root.url is not None:
-            return _committed_lore_file(_repository(root, clones), root.revision)
-        if not root.files:
-            return read_lore_file(root.path)
-    return LoreFile()
-
-
-def clones_of(request: LoadSpec) -> set[str]:
-    """Names of the mirrors in the clones' folder that a load of this request uses."""
-    return {_clone_name(one.partition("#")[0]) for one in request.sources if is_url(one)}
 
 
 class RevisionTree:
