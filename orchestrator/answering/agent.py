@@ -52,7 +52,7 @@ Compose = Callable[[RunContext[TurnContext]], Awaitable[InferenceRequest]]
 """The request for a context, whose `running` holds what was said since the question. May raise LoreError."""
 
 Learn = Callable[[str, Ids], None]
-"""Told the ids that a generated text had, so that repeating it gives the same ones."""
+"""Called with a generated text and its ids, so that encoding the text again gives the same ids."""
 
 PROVIDER = "lorekeep"
 _SAID = "said"  # metadata of a response: the whole text as it was generated, tags included
@@ -60,7 +60,7 @@ _SAID = "said"  # metadata of a response: the whole text as it was generated, ta
 
 @dataclass
 class EngineEvent(CustomEvent):
-    """An event of the engine that is no text: admission, progress, the completion; and what is told beside a text."""
+    """An event of the engine that is no text: admission, progress, the completion; and the log-probabilities of a text."""
 
     event: InferenceEvent | None = None
 
@@ -123,7 +123,7 @@ class EngineModel(Model[None]):
 
 @dataclass
 class EngineResponse(StreamedResponse):
-    """One inference as the framework's stream of parts, and the engine's own events as `Told`."""
+    """One inference as the framework's stream of parts, and the engine's own events as `EngineEvent`."""
 
     name: str = field(kw_only=True)
     request: InferenceRequest = field(kw_only=True)
@@ -146,17 +146,17 @@ class EngineResponse(StreamedResponse):
             said.append(event.text)
             ids.append(event.ids)
             for part in parser.feed(event.text):
-                for told in self._told(part):
-                    yield told
+                for event_of_part in self._events_of(part):
+                    yield event_of_part
             if parser.done:  # a call: what the model would say behind it belongs to nobody
                 await self.events.aclose()
                 break
         for part in parser.end():
-            for told in self._told(part):
-                yield told
+            for event_of_part in self._events_of(part):
+                yield event_of_part
         self._conclude("".join(said), b"".join(ids), parser.beyond)
 
-    def _told(self, part: ParsedPart) -> Iterable[ModelResponseStreamEvent]:
+    def _events_of(self, part: ParsedPart) -> Iterable[ModelResponseStreamEvent]:
         if isinstance(part, ParsedThought):
             return self._parts_manager.handle_thinking_delta(vendor_part_id="thought", content=part.text)
         if isinstance(part, ParsedCall):
@@ -253,11 +253,14 @@ class SearchArchive:
             return f"refused: the sigil {turn.sigil.name} lacks the scope tools:{SEARCH_TOOL}"
         if turn.codex is None:
             return "refused: no codex was chosen for this conversation"
-        told = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
-        found = await gather(self._searcher, self._tokens, turn.codex.name, query, self._budget, told)
+        known = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
+        found = await gather(self._searcher, self._tokens, turn.codex.name, query, self._budget, known)
         if found.failed:
             return f"failed: {'; '.join(found.notices)}"
-        return "".join(written(one) for one in found.evidence) or "nothing found that was not told before"
+        return (
+            "".join(written(one) for one in found.evidence)
+            or "nothing found that was not told before"
+        )
 
 
 def toolset_of(search: SearchArchive) -> FunctionToolset[TurnContext]:
@@ -369,7 +372,7 @@ _LESS = "ask again, or ask something narrower"
 def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
     """What of a part is passed on."""
     if isinstance(part, EngineEvent):
-        return _told(part, heard)
+        return _engine_event(part, heard)
     delta = part.part if isinstance(part, PartStartEvent) else part.delta if isinstance(part, PartDeltaEvent) else None
     if isinstance(delta, TextPart | TextPartDelta):
         text = delta.content if isinstance(delta, TextPart) else delta.content_delta
@@ -382,7 +385,7 @@ def _heard(part: object, heard: _Heard) -> AnswerEvent | None:
     return None
 
 
-def _told(part: EngineEvent, heard: _Heard) -> AnswerEvent | None:
+def _engine_event(part: EngineEvent, heard: _Heard) -> AnswerEvent | None:
     if isinstance(part.event, AnswerDelta):
         heard.chosen += part.event.chosen
         return None

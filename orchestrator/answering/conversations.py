@@ -1,4 +1,4 @@
-"""What a conversation carries from turn to turn: its State, and the Environment that it was told.
+"""What a conversation carries from turn to turn: its State, and its Environment.
 
 A session's turns lie in the database, with the ids that answers had and what stood beside the questions. A client without a
 session is recognised by the hash of its messages without the newest: it then continues with the same State, evidence and
@@ -62,7 +62,7 @@ def session_key(session: int) -> str:
 
 
 def state_of_messages(messages: Sequence[Message]) -> StateView:
-    """The State of a conversation that is told as messages, as far as nothing more is known of it."""
+    """The State of a conversation of which only the messages are known."""
     turns = [TurnView(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
     return StateView(turns=tuple(turns))
 

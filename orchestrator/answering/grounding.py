@@ -78,10 +78,10 @@ def shown_of(ground: AnswerSources, files: Files, paths: Iterable[str]) -> Shown
 
 
 def _spans_beside(path: str, ground: AnswerSources, files: Files) -> Iterator[Span]:
-    """What stood beside floor and log. What came with an earlier turn has moved with all that the turns since were told."""
+    """What the prompt held beside floor and log. Lines of earlier turns are moved by the amendments reported since."""
     changes = [entry for entry in ground.log if entry.path == path]
-    for told, one in _turns_told(ground):
-        later = [entry for entry in changes if entry.number > told]
+    for reported, one in _turns_with_reported(ground):
+        later = [entry for entry in changes if entry.number > reported]
         yield from (now for span in _spans_in(one, path, files) for now in spans_now(span, later))
         yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
     yield from _named_in(path, ground.turn.query, files)
@@ -89,12 +89,12 @@ def _spans_beside(path: str, ground: AnswerSources, files: Files) -> Iterator[Sp
         yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
 
 
-def _turns_told(ground: AnswerSources) -> Iterator[tuple[int, Artifacts]]:
-    """All turns, each with the newest entry of the log that had been told by then."""
-    told = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
+def _turns_with_reported(ground: AnswerSources) -> Iterator[tuple[int, Artifacts]]:
+    """All turns, each with the newest entry of the log that was reported by then."""
+    reported = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
     for one in ground.turns:
-        told = max([told, *(amendment.number for amendment in one.amendments)])
-        yield told, one
+        reported = max([reported, *(amendment.number for amendment in one.amendments)])
+        yield reported, one
 
 
 def _spans_in(one: Artifacts, path: str, files: Files) -> Iterator[Span]:
@@ -131,10 +131,15 @@ def passages_of(ground: AnswerSources) -> list[Passage]:
     latest = {entry.path: entry for entry in ground.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
     untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
-    return [*selected, *evidence, *(one for entry in changed for one in _told(entry, base, ground.log)), *untouched]
+    return [
+        *selected,
+        *evidence,
+        *(one for entry in changed for one in _reported_text(entry, base, ground.log)),
+        *untouched,
+    ]
 
 
-def _told(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
+def _reported_text(entry: Amendment, base: Mapping[str, str], log: Sequence[Amendment]) -> Iterator[Passage]:
     if entry.kind in (ChangeKind.RESTORED, ChangeKind.MOVED):
         source = base.get(entry.source or entry.path)
         if source is not None:
@@ -166,7 +171,7 @@ def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str
                 now = base.get(path)
             elif entry.path == path:
                 now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)
-    except ValueError:  # told by an earlier version, which did not say what its parts stand for
+    except ValueError:  # written by an earlier version, which did not say which lines its parts replace
         return None
     return now
 

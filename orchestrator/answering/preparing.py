@@ -105,7 +105,7 @@ class Preparer:
         question, earlier, system = split(ask.messages)
         session, codex_state = await self._codex_and_session(ask)
         conversation = self._conversation(ask, session, codex_state, earlier, chat_model)
-        raised = time.monotonic()
+        started = time.monotonic()
         where = (
             await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now) if pointing(ask.client) else None
         )
@@ -143,7 +143,7 @@ class Preparer:
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
             renewed=why,
-            assemble_ms=(time.monotonic() - raised) * 1000,
+            assemble_ms=(time.monotonic() - started) * 1000,
         )
 
     # -- who and where
@@ -254,14 +254,14 @@ class Preparer:
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
-        told = [one for earlier in turn.state.turns for one in earlier.evidence]
+        known = [one for earlier in turn.state.turns for one in earlier.evidence]
         return await gather(
             self.searcher,
             chat_model.tokens,
             turn.codex.name,
             turn.query,
             min(decision.retrieval_budget, PREFETCH),
-            told,
+            known,
             graph=decision.retrieval is Retrieval.GRAPH,
         )
 
@@ -277,8 +277,8 @@ def promised(ask: Ask, window: int) -> int:
 
 def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
     """What the answer may not know of the codex: also one that searches for nothing says so."""
-    told = not blind or any(blind in notice for notice in gathered.notices)
-    return gathered.notices if told else (*gathered.notices, blind)
+    included = not blind or any(blind in notice for notice in gathered.notices)
+    return gathered.notices if included else (*gathered.notices, blind)
 
 
 TEMPERATURE = 0.7  # of a user's model, where the client names none
@@ -337,12 +337,12 @@ def refuse_other_floor(decision: Decision) -> None:
 def refuse_blind(prepared: PreparedQuestion) -> None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
     codex_state, state = prepared.codex_state, prepared.turn.state
-    told = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
+    shown = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
     searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
     if (
         codex_state is None
         or codex_state.decision.coverage is Coverage.FULL
-        or told
+        or shown
         or not searched
         or prepared.gathered.found
     ):

@@ -1,6 +1,6 @@
 """Which model file to load, and what its header says: found, checked and named before llama.cpp sees it.
 
-llama.cpp may abort on a damaged file, so damage is told here, by the header and the sizes it promises.
+llama.cpp may abort on a damaged file, so damage is found here, by the header and the sizes it promises.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What the model is told in one turn: which codex, which strategy, which evidence, and the tokens of it."""
+"""One turn's prompt, decided by pure functions: codex, coverage, strategy, evidence, budget, and its token ids."""

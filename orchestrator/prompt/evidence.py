@@ -1,6 +1,6 @@
 """Passages of the archive that are fetched for a question before it is asked: ranked in, path:start-end out, in budget.
 
-    search → leave out what the conversation was told → join what touches → take by rank while it fits → cut the first
+    search → leave out what the conversation has → join what touches → take by rank while it fits → cut the first
     that is too large, if nothing else fitted
 
 Sizes in tokens, exact: each passage is counted as it will be written. Knows no strategy and no index.
@@ -49,7 +49,7 @@ class Searcher(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of texts as content, one figure each, in order. `tokens.TokenCache` is one."""
+    """Counts tokens of texts as content, one figure each, in order. `assembly.TokenCache` is one."""
 
     async def count(self, texts: Sequence[str]) -> list[int]: ...
 
@@ -74,18 +74,18 @@ async def gather(
     codex: str,
     question: str,
     budget: int,
-    told: Sequence[Evidence] = (),
+    known: Sequence[Evidence] = (),
     *,
     graph: bool = False,
 ) -> Gathered:
-    """Evidence of at most `budget` tokens. `told`: passages that stand in the conversation already."""
+    """Evidence of at most `budget` tokens. `known`: passages that the conversation has already."""
     if budget <= HEADLINE or not question.strip():
         return Gathered()
     try:
         found = await searcher.search(question, codex, _how_many(budget), graph=graph)
     except CodexError as fault:
         return Gathered(notices=(f"archive: {fault}",), failed=True)
-    passages = [_evidence(hit) for hit in joined([hit for hit in found.hits if not _covered(hit, told)])]
+    passages = [_evidence(hit) for hit in joined([hit for hit in found.hits if not _covered(hit, known)])]
     taken, used = await _filled(passages, tokens, budget - HEADLINE)
     return Gathered(tuple(taken), used + (HEADLINE if taken else 0), len(found.hits), found.notices)
 
@@ -142,8 +142,8 @@ def _how_many(budget: int) -> int:
     return max(4, min(MOST_PASSAGES, budget // TOKENS_OF_A_PASSAGE))
 
 
-def _covered(hit: FoundPassage, told: Sequence[Evidence]) -> bool:
-    return any(one.path == hit.path and one.start <= hit.start and hit.end <= one.end for one in told)
+def _covered(hit: FoundPassage, known: Sequence[Evidence]) -> bool:
+    return any(one.path == hit.path and one.start <= hit.start and hit.end <= one.end for one in known)
 
 
 def _touch(one: FoundPassage, other: FoundPassage) -> bool:

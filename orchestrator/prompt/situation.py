@@ -1,4 +1,4 @@
-"""The circumstances of a turn as its Environment block tells them: levels in words, and what the active sigil may use.
+"""The circumstances of a turn as its Environment block states them: levels in words, and what the active sigil may use.
 
 A conversation's Environment is pinned: it is written anew only when something that it states has changed, because all
 behind it is then computed again. Readings are turned into levels elsewhere; no number comes in here.
@@ -19,7 +19,7 @@ SCOPE_OF_TOOLS = "tools:"
 
 @dataclass(frozen=True)
 class Levels:
-    """The governor's words; None where nothing is known, which is then not told."""
+    """The governor's words; None where nothing is known; the Environment then leaves it out."""
 
     memory: str | None = None  # calm, elevated, high, critical
     power: str | None = None  # normal, low-power, throttled
@@ -47,7 +47,7 @@ def environment_of(
     client_system: Iterable[str] = (),
     client_tools: Iterable[ToolView] = (),
 ) -> EnvironmentView:
-    """What there is to tell now. `tools` are those in Identity; None when the model is not told of any."""
+    """The Environment as it is now. `tools`: names of those in Identity, None when Identity has none."""
     return EnvironmentView(
         vram=levels.memory,
         power=levels.power,
@@ -66,11 +66,11 @@ def renewed(pinned: EnvironmentView | None, now: EnvironmentView) -> Renewal:
     changed = [name for name in EnvironmentView.model_fields if getattr(pinned, name) != getattr(now, name)]
     if not changed:
         return Renewal(pinned)
-    return Renewal(now, ", ".join(_told(name, getattr(pinned, name), getattr(now, name)) for name in changed))
+    return Renewal(now, ", ".join(_change(name, getattr(pinned, name), getattr(now, name)) for name in changed))
 
 
-def _told(name: str, before: object, after: object) -> str:
-    """Levels and names are told, what a client brought along is not: it may be long, and private."""
+def _change(name: str, before: object, after: object) -> str:
+    """One field's change in words. What a client sent is not quoted: it may be long, and private."""
     words = (str, type(None))
     if name in ("client_system", "client_tools") or not (isinstance(before, words) and isinstance(after, words)):
         return f"{name} changed"

@@ -1,6 +1,6 @@
 """Which model embeds, and what its header says: found and checked before llama.cpp sees it.
 
-It is a model beside the one that answers. One that cannot be used is told, and takes away search by meaning alone.
+It is a model beside the one that answers. One that cannot be used is reported; only search by meaning is off then.
 """
 
 from dataclasses import dataclass, replace
