@@ -257,10 +257,7 @@ class SearchArchive:
         found = await gather(self._searcher, self._tokens, turn.codex.name, query, self._budget, known)
         if found.failed:
             return f"failed: {'; '.join(found.notices)}"
-        return (
-            "".join(written(one) for one in found.evidence)
-            or "nothing found that was not told before"
-        )
+        return "".join(written(one) for one in found.evidence) or "nothing found that was not told before"
 
 
 def toolset_of(search: SearchArchive) -> FunctionToolset[TurnContext]:
