@@ -42,9 +42,8 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.fast import read_ranks
-from orchestrator.engine.vocab.patterns import PATTERNS
-from orchestrator.engine.vocab.table import read_table
+from orchestrator.engine.vocab.fast import PATTERNS, read_ranks
+from orchestrator.engine.vocab.native import read_table
 from orchestrator.prompt.assembly import Assembler, TokenCache
 from orchestrator.prompt.composing import Composer, context_of
 from orchestrator.prompt.evidence import FoundPassages

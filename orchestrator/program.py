@@ -22,8 +22,7 @@ from orchestrator.codices.report import bare_report, codex_report
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.watching import CodexWatchers
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting

@@ -22,8 +22,7 @@ from orchestrator.answering.preparing import PreparedQuestion, Preparer, refuse_
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.waiting import deadline_of, loop_time, refuse_waiting, until_first, within
-from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.foresight import prompt_s
+from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting

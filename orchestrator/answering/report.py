@@ -6,7 +6,7 @@ from typing import Any
 
 from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
-from orchestrator.engine.client.foresight import prompt_s
+from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Grant, Reuse, Tier
 from orchestrator.prompt.assembly import Assembled
 from orchestrator.prompt.strategy import Decision

@@ -16,8 +16,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from orchestrator.codices.state import FloorKey
-from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.foresight import prompt_s
+from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     Admitted,

@@ -115,7 +115,7 @@ def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
 
 def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[str, int]:
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
-    from orchestrator.engine.llama.fingerprint import fingerprint
+    from orchestrator.engine.llama.model_files import fingerprint
 
     own = fingerprint(spec_of(path, here(given)))[:32]
     found = {"own": 0, "other": 0}

@@ -15,8 +15,7 @@ from support.real_engine import ask, code, collected, engine, load, long_answer,
 
 from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import AnswerDelta, Grant, InferenceJob, Outcome, Reason, ids_to_bytes
 
 pytestmark = pytest.mark.anyio
@@ -142,7 +141,7 @@ async def test_a_model_for_which_there_is_no_memory_is_reported_broken_and_not_t
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.01)
     async with engine(quoter_model) as client:
         with pytest.raises(EngineUnavailable) as refused:
             await client.ensure_ready()
@@ -161,7 +160,7 @@ def limit_memory(pid: int, more: int) -> None:
 async def test_five_ends_in_a_minute_report_the_model_broken_and_whoever_asks_is_told(
     quoter_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.01)
     caplog.set_level(logging.WARNING)
     async with engine(quoter_model) as client:
         for _ in range(5):

@@ -11,9 +11,8 @@ import pytest
 from support import odd_models
 from support.driven import Driven, View
 
-from orchestrator.engine.llama.fingerprint import fingerprint
-from orchestrator.engine.llama.long_rope import factors
 from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.model_files import factors, fingerprint
 from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import EngineSpec
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.native import NativeTokenizer
-from orchestrator.engine.vocab.reserved import reserved_texts
-from orchestrator.engine.vocab.sample import sample
-from orchestrator.engine.vocab.table import TokenKind, read_table
+from orchestrator.engine.vocab.fast import sample
+from orchestrator.engine.vocab.native import NativeTokenizer, TokenKind, read_table
+from orchestrator.engine.vocab.vocabulary import reserved_texts
 
 NAMES = [
     "aquila",

@@ -8,7 +8,7 @@ from support.waiting import SOON
 
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import Lanes
-from orchestrator.engine.embedding.messages import Embed, Holds
+from orchestrator.engine.embedding.port import Embed, Holds
 from orchestrator.engine.watchdog import unwatched
 
 

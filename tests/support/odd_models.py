@@ -9,7 +9,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.builtin.shape import tokens
 
 WIDTH, LAYERS, CONTEXT = 64, 2, 4096
 WINDOW = 64  # tokens that every second layer of the sliding model sees

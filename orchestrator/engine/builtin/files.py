@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.engine.builtin import noise, quoter, words
-from orchestrator.engine.builtin.shape import BuiltinShape, Tensor
+from orchestrator.engine.builtin.shape import BuiltinShape, Tensor, Tokens, tokens
 from orchestrator.engine.builtin.shape import write as write_llama
-from orchestrator.engine.builtin.tokens import Tokens, tokens
 
 PREFIX = "builtin:"
 MIB = 1 << 20

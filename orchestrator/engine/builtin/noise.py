@@ -10,8 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.engine.builtin.shape import BuiltinShape, Tensor, Weights
-from orchestrator.engine.builtin.tokens import Tokens
+from orchestrator.engine.builtin.shape import BuiltinShape, Tensor, Tokens, Weights
 
 SMALL = BuiltinShape(
     "Lorekeep noise s (random weights)", 8, 768, 12, 2, 64, 3072, 500_000.0, 1e-5

@@ -26,12 +26,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
-from orchestrator.engine.builtin import golay
-from orchestrator.engine.builtin.shape import N_CTX_TRAIN, BuiltinShape, Tensor, Weights
-from orchestrator.engine.builtin.tokens import Tokens
+from orchestrator.engine.builtin.shape import N_CTX_TRAIN, BuiltinShape, Tensor, Tokens, Weights
 
-PART = golay.LENGTH
+# The 4,096 words of the extended binary Golay code [24, 12, 8], as vectors: one for each token.
+LENGTH = 24
+WORDS = 4096
+COMPONENT = 0.25
+SQUARE = LENGTH * COMPONENT**2  # 1.5
+
+_GENERATOR = 0b110001110101
+
+
+PART = LENGTH
 WINDOW = 8  # tokens that are compared
 TOKEN, ANSWER, EXTRA = 0, (WINDOW + 1) * PART, (WINDOW + 2) * PART
 CONSTANT, IS_LINE_END, ANSWER_ENDS = EXTRA, EXTRA + 1, EXTRA + 2
@@ -56,7 +64,7 @@ WORST_COSINE = 0.65
 SLOW_TURNS = np.linspace(0.8, 1.2, 16) * 0.2 / N_CTX_TRAIN
 STANDS_STILL = 1e30
 
-# Nats. A wrong token costs at least 2/3 of its weight (golay). SLOW is below 2/3 of the last weight, so nearness never
+# Nats. A wrong token costs at least 2/3 of its weight (`vectors`). SLOW is below 2/3 of the last weight, so nearness never
 # outweighs an eighth equal token. All are huge for the slow score's slope, 0.12 nats a token: eight tokens make the later
 # place 2.6 times heavier, which is what the answer needs to stand out of a mixture of several versions.
 NEIGHBOUR_LOSES = 30.0
@@ -68,10 +76,10 @@ CONTENT_KEY, SLOW_KEY = 16.0, 8.0
 
 # Squares of the residual stream's length before each norm. They do not depend on the token: that is why the norms can be
 # undone by constants. The last holds where the quote is of one mind.
-EMBEDDED = golay.SQUARE + 2
-FETCHED_2 = EMBEDDED + 2 * golay.SQUARE
-FETCHED_8 = EMBEDDED + 8 * golay.SQUARE
-QUOTED = FETCHED_8 + golay.SQUARE + 1
+EMBEDDED = SQUARE + 2
+FETCHED_2 = EMBEDDED + 2 * SQUARE
+FETCHED_8 = EMBEDDED + 8 * SQUARE
+QUOTED = FETCHED_8 + SQUARE + 1
 
 Matrix = Callable[[], Weights]
 
@@ -121,7 +129,7 @@ def layer(number: int, norm: float, q: Matrix, k: Matrix, v: Matrix, out: Matrix
 def embeddings(vocabulary: Tokens) -> Weights:
     """A token's word, the constant, and +1 or −1 for a line end: of equal length for every token."""
     table = np.zeros((len(vocabulary.texts), SHAPE.width))
-    table[:, TOKEN : TOKEN + PART] = golay.vectors()
+    table[:, TOKEN : TOKEN + PART] = vectors()
     table[:, CONSTANT] = 1
     table[:, IS_LINE_END] = -1
     table[ending(vocabulary), IS_LINE_END] = 1
@@ -131,7 +139,7 @@ def embeddings(vocabulary: Tokens) -> Weights:
 def outputs(vocabulary: Tokens) -> Weights:
     """Logits: LOGIT for the token that the quote says next. A line end is never said: it ends the answer instead."""
     table = np.zeros((len(vocabulary.texts), SHAPE.width))
-    table[:, ANSWER : ANSWER + PART] = golay.vectors() * (LOGIT / golay.SQUARE)
+    table[:, ANSWER : ANSWER + PART] = vectors() * (LOGIT / SQUARE)
     table[ending(vocabulary)] = 0
     # (1 + flag) / 2 is the share of the quote's weight that stands on line ends.
     table[vocabulary.end, CONSTANT] = table[vocabulary.end, ANSWER_ENDS] = LOGIT / 2
@@ -187,7 +195,7 @@ def matching_queries() -> Weights:
     matrix = np.zeros((SHAPE.heads, SHAPE.head, SHAPE.width))
     for place, nats in enumerate(CONTENT):
         at = place * PART
-        matrix[0, at : at + PART, at : at + PART] = np.eye(PART) * per_score(nats) / golay.SQUARE / CONTENT_KEY
+        matrix[0, at : at + PART, at : at + PART] = np.eye(PART) * per_score(nats) / SQUARE / CONTENT_KEY
     strength = per_score(SLOW) / np.sin(SLOW_TURNS * N_CTX_TRAIN).sum() / SLOW_KEY
     matrix[0, slow(), CONSTANT] = turned(np.full(len(SLOW_TURNS), np.pi / 2)) * strength
     return matrix.reshape(-1, SHAPE.width)
@@ -238,3 +246,24 @@ def turned(angles: Weights) -> Weights:
 def per_score(nats: float) -> float:
     """llama.cpp divides products of queries and keys by the root of the head's size."""
     return nats * float(np.sqrt(SHAPE.head))
+
+
+def vectors() -> npt.NDArray[np.float32]:
+    """The words of the Golay code, one for each token: shape (4096, 24), float32, every component +¼ or −¼.
+
+    Any two words differ in at least 8 of 24 places. With components of ±¼ that makes the product of a vector with itself
+    1.5 and with any other at most 0.5, so a token is told from every other one by a product alone. All components have the
+    same size and are exact in f16, so equal tokens give bit-equal scores wherever they stand. Random vectors of this length
+    would collide.
+
+    Source: M. J. E. Golay, "Notes on digital coding" (1949); generator polynomial x^11+x^10+x^6+x^5+x^4+x^2+1 and a parity
+    bit.
+    """
+    numbers = np.arange(WORDS, dtype=np.int64)
+    words = np.zeros(WORDS, dtype=np.int64)
+    for bit in range(12):
+        words ^= np.where(numbers >> bit & 1, _GENERATOR << bit, 0)
+    bits = words[:, None] >> np.arange(LENGTH - 1) & 1
+    parity = bits.sum(axis=1, keepdims=True) & 1
+    signs = 1 - 2 * np.concatenate([bits, parity], axis=1)
+    return (signs * COMPONENT).astype(np.float32)

@@ -22,8 +22,7 @@ import gguf
 import numpy as np
 
 from orchestrator.engine.builtin.alphabet import to_bytes
-from orchestrator.engine.builtin.shape import Tensor, Weights, write_tensors
-from orchestrator.engine.builtin.tokens import Tokens
+from orchestrator.engine.builtin.shape import Tensor, Tokens, Weights, write_tensors
 
 WIDTH, CONTENT = 256, 240  # one hash of SHA-256 gives the signs of a code
 WINDOW = 2048

@@ -29,8 +29,22 @@ from orchestrator.engine.cache.tree import (
     path_of,
 )
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.lookup import Onward, behind, chains, end_of, meeting, onward, reaching
-from orchestrator.engine.checkpoints.segments import CUT, Segment, boundary, ground, named, segments, segments_from
+from orchestrator.engine.checkpoints.segments import (
+    CUT,
+    Onward,
+    Segment,
+    behind,
+    boundary,
+    chains,
+    end_of,
+    ground,
+    meeting,
+    named,
+    onward,
+    reaching,
+    segments,
+    segments_from,
+)
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import TimeBudget, endless
 from orchestrator.engine.messages import Reuse, Tier

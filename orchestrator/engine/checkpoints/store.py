@@ -8,15 +8,16 @@ Deleting the whole folder at any moment is safe. Every fault of a file is a miss
 llama.cpp.
 """
 
+import heapq
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, PrefillCost
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, PrefillCost, retention_value
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
     DamagedCheckpoint,
@@ -25,9 +26,8 @@ from orchestrator.engine.checkpoints.file import (
     file_size,
     other_models,
 )
-from orchestrator.engine.checkpoints.index import Index, StoredSegment
 from orchestrator.engine.checkpoints.segments import named
-from orchestrator.engine.checkpoints.writer import Reader, Writer
+from orchestrator.engine.checkpoints.writer import Put, Reader, Writer
 
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
 SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there
@@ -47,6 +47,86 @@ class CheckpointCounters:
     ram_evicted: int = 0  # segments that left the cells while the disk did not keep up: lost
     disk_evicted: int = 0
     write_failures: int = 0
+
+
+@dataclass(eq=False)
+class StoredSegment:
+    """One segment on disk, or on its way there."""
+
+    header: SegmentHeader
+    size: int = 0  # bytes of its file
+    waiting: Put | None = None  # its write, until the store has taken note of it
+    used: int = 0  # clock of the last use
+
+
+class Index:
+    """The segments of one root, by name and by what they go on from, and in which order they go. Knows no files.
+
+    root ─▶ [0, 256) ─▶ [256, 512) ─┬─▶ alice [512, 600)      the last of each chain may leave: behind a gap
+                                    └─▶ bob   [512, 768)      nothing is found any more
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._kept: dict[str, StoredSegment] = {}
+        self._below: dict[str, dict[str, None]] = {}
+        self._clock = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, name: str) -> StoredSegment | None:
+        return self._kept.get(name)
+
+    def use(self, header: SegmentHeader) -> StoredSegment:
+        """The entry of a segment, made if need be; from now on it is the one used last."""
+        kept = self._kept.setdefault(header.name, StoredSegment(header))
+        self._below.setdefault(header.parent, {})[header.name] = None
+        self._clock += 1
+        kept.used = self._clock
+        return kept
+
+    def remove(self, name: str) -> StoredSegment | None:
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            siblings = self._below[kept.header.parent]
+            del siblings[name]
+            if not siblings:
+                del self._below[kept.header.parent]
+        return kept
+
+    def below(self, name: str) -> list[SegmentHeader]:
+        """The segments that go on from this one."""
+        return [self._kept[below].header for below in self._below.get(name, ())]
+
+    def leaving(self, prefill_cost: PrefillCost) -> Iterator[StoredSegment]:
+        """What is given up, worth least first, each after all that go on from it.
+
+        The caller removes each before it asks for the next. What lies behind a gap already goes before all others.
+        """
+        waiting = [self._entry(kept, prefill_cost) for kept in self._kept.values() if self._may_go(kept)]
+        heapq.heapify(waiting)
+        while waiting:
+            kept = heapq.heappop(waiting)[-1]
+            if self._kept.get(kept.header.name) is not kept:
+                continue
+            above, below = self._kept.get(kept.header.parent), tuple(self._below.get(kept.header.name, ()))
+            yield kept
+            for freed in (above, *map(self._kept.get, below)):
+                if freed is not None and self._may_go(freed):
+                    heapq.heappush(waiting, self._entry(freed, prefill_cost))
+
+    def _entry(self, kept: StoredSegment, prefill_cost: PrefillCost) -> tuple[float, int, int, StoredSegment]:
+        header = kept.header
+        age = self._clock - kept.used
+        loss = 0.0 if self._cut_off(kept) else retention_value(prefill_cost, header.start, header.end, age)
+        return loss, kept.used, id(kept), kept
+
+    def _may_go(self, kept: StoredSegment) -> bool:
+        return self._cut_off(kept) or kept.header.name not in self._below
+
+    def _cut_off(self, kept: StoredSegment) -> bool:
+        return kept.header.parent != self._root and kept.header.parent not in self._kept
 
 
 class CheckpointStore:

@@ -29,8 +29,7 @@ from orchestrator.engine.checkpoints.writer import CheckpointWritten
 from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
-from orchestrator.engine.embedding.messages import ToEmbedder
-from orchestrator.engine.embedding.port import EmbeddingBackend
+from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
 from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.llama.threads import ThreadCount
 from orchestrator.engine.messages import EngineReady, LoadFailed, Shutdown

@@ -6,16 +6,15 @@ that fails is told so with a retryable error.
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from orchestrator.engine.client.calls import Calls
+from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
-from orchestrator.engine.client.replay import Flight, Suspects, after_end, suspects_of
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable, Supervisor
-from orchestrator.engine.embedding.messages import EmbeddedTexts, EmbedFailed, Holds
+from orchestrator.engine.client.replay import Calls, Flight, Suspects, after_end, suspects_of
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
+from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -275,3 +274,15 @@ class EngineClient:
                     self._supervisor.kill()
                 except EngineUnavailable:
                     continue
+
+
+def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
+    """Seconds to compute positions [begin, end) of a prompt; None before the engine has told its costs.
+
+    A token costs more the more cells stand before it, so the rest of a long prompt takes longer than
+    its beginning.
+    """
+    empty = counters.get("ms_per_token_empty", 0.0)
+    if not empty:
+        return None
+    return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.embedding.messages import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
-from orchestrator.engine.embedding.port import Vectors
+from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload, Vectors
 from orchestrator.engine.llama.weights import sample_file, shards
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec

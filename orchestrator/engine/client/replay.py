@@ -1,4 +1,4 @@
-"""What becomes of tickets when their child ends, and in which order the next child gets them. Decides; sends nothing.
+"""What becomes of tickets and of calls when their child ends. For tickets it decides, and sends nothing.
 
     a ticket, when the child ends                      becomes
     ------------------------------------------------   ------------------------------
@@ -7,12 +7,15 @@
     has told some of its answer, or is a replay        failed
 
 A suspect, a question that is a replay, may be what ends children. The next child gets suspects one by one, so that one
-that kills it takes nobody with it; all others wait for them, and go in together.
+that kills it takes nobody with it; all others wait for them, and go in together. A call fails with its child.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
+from orchestrator.engine.client.supervisor import EngineUnavailable, Supervisor
 from orchestrator.engine.messages import InferenceJob, Urgency
 
 
@@ -72,3 +75,36 @@ def after_end(flights: Iterable[Flight], suspects: Suspects) -> AfterEnd:
         tuple(one.job.ticket for one in failed),
         tuple(replace(one.job, replay=1) for one in inside if one not in failed),
     )
+
+
+class Calls:
+    """Calls to the child that wait for their answer: a message with a number, one answer with the same."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+
+    async def call(self, make: Callable[[int], object]) -> object:
+        """Sends what `make` makes of the call's number, and waits for the answer. Raises EngineUnavailable."""
+        await self._supervisor.ensure_ready()
+        number = next(self._numbers)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            if not self._supervisor.send([make(number)]):
+                raise EngineUnavailable(self._supervisor.reason)
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+    def answered(self, number: int, answer: object) -> None:
+        future = self._waiting.get(number)
+        if future and not future.done():
+            future.set_result(answer)
+
+    def fail(self, why: str) -> None:
+        """All that wait raise EngineUnavailable."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(EngineUnavailable(why))

@@ -16,21 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.embedding.messages import (
+from orchestrator.engine.embedding.port import (
+    HARMLESS,
     CallOff,
     Embed,
     EmbeddedTexts,
+    EmbeddingBackend,
+    EmbeddingContext,
     EmbedFailed,
     FromEmbedder,
     Holds,
+    TextNotEmbeddable,
     ToEmbedder,
     Unload,
-)
-from orchestrator.engine.embedding.port import (
-    HARMLESS,
-    EmbeddingBackend,
-    EmbeddingContext,
-    TextNotEmbeddable,
     Vectors,
     batches,
     cut,

@@ -1,21 +1,40 @@
-"""Trees of regular expressions to deterministic automata, within a budget of work. Knows no grammar.
+"""Trees of regular expressions to deterministic automata, within a budget of work, and these to rules of a grammar.
 
 llama.cpp follows each way to read a text by itself, and never sees that two of them have met: `(a|a)*` doubles with each
 character of a token. A deterministic automaton has one way for each text, so what a pattern says cannot cost more than
 what it reads. Glushkov's construction: a state is the set of the expression's characters that may have been read last.
 Built from right to left, so that each character's followers are joined once.
+
+Each state is one rule. Inside a JSON string some characters are written as escapes; all of them begin alike, so a state has
+at most one more rule, behind the backslash. Every reference stands last in its alternative: llama.cpp's stacks do not grow.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.characters import TEXT, Ranges, both, classes, union
-from orchestrator.engine.llama.regular import Alternatives, Character, Repeat, Sequence, Tree
+from orchestrator.engine.llama.regular import (
+    ESCAPES,
+    TEXT,
+    Alternatives,
+    Character,
+    Ranges,
+    Repeat,
+    Sequence,
+    Tree,
+    both,
+    classes,
+    inverse,
+    of,
+    union,
+)
 
 MOST_WORK = 150_000  # joined sets of one schema, about 0.1 s
 MOST_POSITIONS = 5000  # of one schema: each holds a bit for every other
 MOST_STATES = 3000  # of one schema; each is a rule of the grammar
+
+
+ESCAPED = union(*(((code, code),) for code in ESCAPES))
 
 
 @dataclass(frozen=True)
@@ -202,3 +221,52 @@ def _bits(number: int) -> Iterator[int]:
         low = number & -number
         yield low.bit_length() - 1
         number ^= low
+
+
+# -- as rules of a grammar
+
+
+def string_rules(automaton: Automaton, name: str) -> dict[str, str]:
+    """The rules of JSON strings with the automaton's texts, their quotes included; `name` is the one to begin with."""
+    rules = {name: rf'"\"" {name}-0'}
+    for state, steps in enumerate(automaton.steps):
+        alternatives = [
+            f"{_class(plain)} {name}-{target}" for ranges, target in steps if (plain := both(ranges, inverse(ESCAPED)))
+        ]
+        escaped = [f"{_class(letters)} {name}-{target}" for ranges, target in steps if (letters := _letters(ranges))]
+        if escaped:
+            alternatives.append(rf'"\\" {name}-{state}-e')
+            rules[f"{name}-{state}-e"] = " | ".join(escaped)
+        if state in automaton.accepting:
+            alternatives.append(r'"\"" space')
+        rules[f"{name}-{state}"] = " | ".join(alternatives)
+    return rules
+
+
+def plain_rules(automaton: Automaton, name: str) -> dict[str, str]:
+    """The rules of the automaton's texts as they are: numbers."""
+    rules = {name: f"{name}-0"}
+    for state, steps in enumerate(automaton.steps):
+        alternatives = [f"{_class(ranges)} {name}-{target}" for ranges, target in steps]
+        rules[f"{name}-{state}"] = " | ".join([*alternatives, *(["space"] if state in automaton.accepting else [])])
+    return rules
+
+
+def _letters(ranges: Ranges) -> Ranges:
+    """What stands behind a backslash for those of the characters that are escaped."""
+    inside = both(ranges, ESCAPED)
+    return of("".join(letter for code, letter in ESCAPES.items() if any(low <= code <= high for low, high in inside)))
+
+
+def _class(ranges: Ranges) -> str:
+    return f"[{''.join(_spelled(ranges))}]"
+
+
+def _spelled(ranges: Ranges) -> Iterator[str]:
+    for low, high in ranges:
+        yield _sign(low) + (f"-{_sign(high)}" if high > low else "")
+
+
+def _sign(code: int) -> str:
+    character = chr(code)
+    return character if character.isascii() and character.isalnum() else f"\\U{code:08X}"

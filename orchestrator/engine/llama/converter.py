@@ -9,8 +9,9 @@ may raise SchemaRefused.
 import json
 import math
 import re
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Collection
+from itertools import count, groupby
+from os.path import commonprefix
 from typing import Any
 
 from llama_cpp.llama_grammar import (
@@ -21,12 +22,9 @@ from llama_cpp.llama_grammar import (
 )
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.automaton import Automaton, StateBudget, determine
-from orchestrator.engine.llama.choices import literal, one_of
+from orchestrator.engine.llama.automaton import Automaton, StateBudget, determine, plain_rules, string_rules
 from orchestrator.engine.llama.keywords import LIMITS
-from orchestrator.engine.llama.numerals import MOST, integers, numbers
 from orchestrator.engine.llama.regular import Tree, read_expression, read_pattern
-from orchestrator.engine.llama.spelling import plain_rules, string_rules
 
 OURS = {
     # As it comes, a string may hold bare line ends and other control characters, which JSON forbids.
@@ -37,6 +35,13 @@ OURS = {
 MOST_NAME = 100  # characters of a rule's name: one of a property holds those of all around it, and is told many times
 OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 Spelled = Callable[[Automaton, str], dict[str, str]]
+
+
+Part = str | list[str]  # of an expression: what is written already, or texts to choose from
+
+
+MOST = 10**16 - 1  # of numbers with bounds: 16 digits, as in llama.cpp's own rules
+FRACTION = "[0-9]{1,15}"  # of numbers with bounds, which have no exponent
 
 
 class Converter(SchemaConverter):  # type: ignore[misc]  # the binding has no types
@@ -123,3 +128,106 @@ def _bound(told: list[tuple[float, bool]], tightest: Callable[..., float]) -> tu
         return None, False
     bound = tightest(value for value, _ in told)
     return bound, any(excluded for value, excluded in told if value == bound)
+
+
+# -- texts to choose from
+
+
+def one_of(texts: Collection[str]) -> str:
+    """Alternatives that differ in their first characters, and within each again; at most as deep as texts are long.
+
+    llama.cpp follows each alternative by itself until they part: of two thousand names in one folder, two thousand ways as
+    far as the folder's name goes.
+    """
+    written: list[str] = []
+    todo: list[Part] = [sorted(set(texts))]  # the next one last
+    while todo:
+        part = todo.pop()
+        if isinstance(part, str):
+            written.append(part)
+        else:
+            todo += reversed(_alternatives(part))
+    return "".join(written)
+
+
+def literal(text: str) -> str:
+    """Any text stays text: nothing of it is read as grammar."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _alternatives(texts: list[str]) -> list[Part]:
+    """How each beginning is written, and in brackets the texts that go on from it."""
+    found: list[Part] = []
+    for _, alike in groupby(texts, key=lambda text: text[:1]):
+        branch = list(alike)
+        start = commonprefix(branch)  # noqa: RUF071 - by characters, as is meant here
+        rest = [text[len(start) :] for text in branch]
+        found += [" | ", literal(start), *((" (", rest, ")") if len(rest) > 1 else ())]
+    return found[1:]
+
+
+# -- numbers between bounds, as regular expressions
+
+
+def integers(low: int, high: int) -> str:
+    """Those from `low` to `high`, both included."""
+    check(low, high)
+    found = []
+    if low < 0:
+        found.append("-" + digits(max(1, -high), -low))
+    if high >= 0:
+        found.append(digits(max(0, low), high))
+    return "|".join(found)
+
+
+def numbers(low: int, high: int, above: bool, below: bool) -> str:
+    """Those between; `above`: `low` itself is none of them, `below`: `high` itself is none."""
+    check(low, high)
+    found = []
+    if low < 0:
+        nearest = max(0, -high)
+        found += [f"-{one}" for one in _positive(nearest, -low, below if high < 0 else True, above)]
+    if high >= 0:
+        found += _positive(max(0, low), high, above and low >= 0, below)
+    if not found:
+        raise SchemaRefused("no number is within the JSON schema's bounds")
+    return "|".join(found)
+
+
+def check(low: int, high: int) -> None:
+    if max(abs(low), abs(high)) > MOST:
+        raise SchemaRefused("minimum and maximum are enforced for numbers of at most 16 digits")
+    if low > high:
+        raise SchemaRefused("no number is within the JSON schema's bounds")
+
+
+def _positive(low: int, high: int, above: bool, below: bool) -> list[str]:
+    first, found = low + above, []
+    if first < high:
+        found.append(rf"{digits(first, high - 1)}(?:\.{FRACTION})?")
+    if above and low < high:
+        found.append(rf"{low}\.0{{0,7}}[1-9][0-9]{{0,7}}")
+    if not below and first <= high:
+        found.append(rf"{high}(?:\.0{{1,15}})?")
+    return found
+
+
+def digits(low: int, high: int) -> str:
+    """Numerals from `low` to `high`, not negative, without leading zeros."""
+    lengths = range(len(str(low)), len(str(high)) + 1)
+    spans = ((max(low, 10 ** (n - 1) if n > 1 else 0), min(high, 10**n - 1)) for n in lengths)
+    return "(?:" + "|".join(_alike(str(first), str(last)) for first, last in spans) + ")"
+
+
+def _alike(low: str, high: str) -> str:
+    """Numerals between two that are as long."""
+    if not low:
+        return ""
+    if low[0] == high[0]:
+        return low[0] + _alike(low[1:], high[1:])
+    rest = len(low) - 1
+    if low[1:] == "0" * rest and high[1:] == "9" * rest:
+        return f"[{low[0]}-{high[0]}][0-9]{{{rest}}}"
+    between = [f"[{int(low[0]) + 1}-{int(high[0]) - 1}][0-9]{{{rest}}}"] if int(high[0]) - int(low[0]) > 1 else []
+    ends = [low[0] + _alike(low[1:], "9" * rest), high[0] + _alike("0" * rest, high[1:])]
+    return "(?:" + "|".join([*ends, *between]) + ")"

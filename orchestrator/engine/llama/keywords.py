@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.references import target
 
 ANNOTATIONS = frozenset(
     (
@@ -295,3 +294,15 @@ def _refuse_others(words: Schema, taken: tuple[str, ...], where: str) -> None:
     for keyword in words:
         if keyword not in taken:
             raise SchemaRefused(f"the keyword {keyword} is not enforced {where}: leave it out or say it otherwise")
+
+
+def target(root: Any, reference: str) -> dict[str, Any]:
+    """Raises SchemaRefused where it leads nowhere, or to what is no schema."""
+    found = root
+    for name in reference.partition("#")[2].split("/")[1:]:
+        if not isinstance(found, dict) or name not in found:
+            raise SchemaRefused(f"no grammar can be made of the reference {reference!r}: it leads nowhere")
+        found = found[name]
+    if not isinstance(found, dict):
+        raise SchemaRefused(f"no grammar can be made of the reference {reference!r}: no JSON schema is there")
+    return found

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
-from orchestrator.engine.llama import grammars, native
-from orchestrator.engine.llama.fingerprint import fingerprint
+from orchestrator.engine.llama import native, schema
 from orchestrator.engine.llama.loading import LoadProgress
+from orchestrator.engine.llama.model_files import fingerprint
 from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.llama.sampling import LlamaSampler
 from orchestrator.engine.llama.threads import default_threads
@@ -55,7 +55,7 @@ class LlamaBackend:
 
     def study(self, sampling: Sampling) -> None:
         if sampling.schema:
-            grammars.outcome(sampling.schema)
+            schema.outcome(sampling.schema)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         if control:

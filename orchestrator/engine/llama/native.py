@@ -1,4 +1,4 @@
-"""llama.cpp as a library of this process: started once, its log in ours.
+"""llama.cpp as a library of this process: started once, its log in ours, and what tells it from another.
 
 The callback object must outlive every call into the library, so it lives in this module. That makes it the one place with
 state of the whole process; llama.cpp's own back end is no less.
@@ -6,8 +6,10 @@ state of the whole process; llama.cpp's own back end is no less.
 
 import ctypes
 import functools
+import hashlib
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 import llama_cpp as lib
@@ -17,6 +19,13 @@ log = logging.getLogger("llama.cpp")
 # ggml's levels: none, debug, info, warn, error, cont (goes on with the line before).
 LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 CONTINUES = 5
+
+
+WHOLE = 64 * 1024 * 1024  # bytes; larger ones hold the kernels of GPUs, and reading them would delay each start
+PIECE = 1024 * 1024
+
+# Looks also into the libraries that this one depends on, so ggml's functions are found here too.
+symbols: ctypes.CDLL = lib.llama_cpp._lib
 
 
 class LogLines:
@@ -60,3 +69,37 @@ def start() -> None:
 def last_error() -> str:
     """The newest line that llama.cpp logged as an error; what it says about a call that failed."""
     return _lines.last_error or "it gave no reason"
+
+
+# -- which llama.cpp this is
+
+
+@functools.cache
+def identity() -> str:
+    """Hexadecimal; the same version compiled in another way is another one. Raises OSError.
+
+    By content, because a version outlives a rebuild and a commit is often unknown to the build; by all files of the
+    folder, because which of several variants for CPUs is used is decided later.
+    """
+    return digest_of(Path(symbols._name).resolve().parent)
+
+
+def digest_of(folder: Path) -> str:
+    """Of the libraries in a folder, whatever their versions in names are: a wheel has each of them several times."""
+    found = {
+        digest(path) for path in folder.iterdir() if path.name.startswith(("libllama", "libggml")) and path.is_file()
+    }
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+def digest(path: Path) -> str:
+    """Of a file's bytes, or, of a very large one, of its size and of pieces spread over it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= WHOLE:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256(f"{size}\n".encode())
+        for at in range(0, size, size // (WHOLE // PIECE)):
+            file.seek(at)
+            found.update(file.read(PIECE))
+        return found.hexdigest()

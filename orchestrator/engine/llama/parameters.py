@@ -12,7 +12,7 @@ import llama_cpp as lib
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.long_rope import factors, overrides
+from orchestrator.engine.llama.model_files import factors, overrides
 from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.llama.weights import shards
 from orchestrator.engine.model import EngineSpec

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
-from orchestrator.engine.llama.grammars import grammar
+from orchestrator.engine.llama.schema import grammar
 from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64

@@ -20,8 +20,7 @@ from codex.vectors.lance import LanceVectors
 from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingLost, EmbeddingRefused, Embeddings
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.embedding.port import HARMLESS
 from orchestrator.engine.messages import Urgency
 from orchestrator.errors import EngineFailed, NotFound

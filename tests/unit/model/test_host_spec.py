@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support import odd_models
 
-from orchestrator.engine.llama.fingerprint import fingerprint
+from orchestrator.engine.llama.model_files import fingerprint
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice
 from orchestrator.model.host import spec_of
 from orchestrator.model.model_file import find_model

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.engine.client.supervision import ChildState
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.program import Operations
 
 pytestmark = pytest.mark.anyio

@@ -82,7 +82,7 @@ def test_a_model_tells_of_ranges_types_flash_attention_and_what_loading_would_fa
 
 
 def test_floors_count_for_the_file_and_the_settings_that_made_them(quoter_model, tmp_path):
-    from orchestrator.engine.llama.fingerprint import fingerprint
+    from orchestrator.engine.llama.model_files import fingerprint
     from orchestrator.engine.model import EngineSpec
 
     own = tmp_path / fingerprint(EngineSpec(str(quoter_model)))[:32]

@@ -32,7 +32,7 @@ BY_NAME = re.compile(r"tree-sitter-")  # grammars are imported by names that a t
 PRIVATE = {
     "dulwich": ("codex/trees/ignore.py", "1.3"),
     "lancedb": ("codex/archive/queries.py", "0.41"),
-    "llama_cpp": ("orchestrator/engine/llama/library.py", "0.4"),
+    "llama_cpp": ("orchestrator/engine/llama/native.py", "0.4"),
     "pydantic_ai": ("orchestrator/answering/agent.py", "2.69"),
     "uvicorn": ("orchestrator/api/server.py", "0.55"),
     "watchdog": ("codex/following/inotify.py", "7.2"),

@@ -11,9 +11,9 @@ import gguf
 import numpy as np
 import pytest
 
-from orchestrator.engine.builtin import BUILTINS, BuiltinError, ensure, files, golay, noise, quoter
+from orchestrator.engine.builtin import BUILTINS, BuiltinError, ensure, files, noise, quoter
 from orchestrator.engine.builtin.alphabet import to_bytes
-from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.builtin.shape import tokens
 
 
 def digest(path: Path) -> str:
@@ -56,16 +56,16 @@ def test_random_weights_come_from_their_names_alone_and_have_the_variance_of_the
 
 
 def test_the_golay_words_are_told_apart_by_their_products() -> None:
-    vectors = golay.vectors()
+    vectors = quoter.vectors()
     products = vectors @ vectors.T
-    others = products[~np.eye(golay.WORDS, dtype=bool)]
-    assert (np.diagonal(products) == golay.SQUARE).all()
-    assert others.max() == golay.SQUARE / 3
+    others = products[~np.eye(quoter.WORDS, dtype=bool)]
+    assert (np.diagonal(products) == quoter.SQUARE).all()
+    assert others.max() == quoter.SQUARE / 3
 
 
 def test_no_two_tokens_are_the_same_text_and_none_joins_a_line_end_with_anything_else() -> None:
     texts = [to_bytes(text) for text in tokens().texts[:-1]]
-    assert len(set(texts)) == len(texts) == golay.WORDS - 1
+    assert len(set(texts)) == len(texts) == quoter.WORDS - 1
     mixed = [text for text in texts if text.strip(b"\r\n") and set(text) & set(b"\r\n")]
     assert mixed == []
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.builtin import ensure, words
-from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.builtin.shape import tokens
 from orchestrator.engine.embedding.llama import LlamaEmbedding
 from orchestrator.engine.embedding.port import normalised
 from orchestrator.engine.model import EmbeddingSpec

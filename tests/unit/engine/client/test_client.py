@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,

@@ -12,8 +12,7 @@ from support.waiting import SOON
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.client.foresight import prompt_s
+from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.costs import Costs
 
 positions = st.integers(0, 3000)

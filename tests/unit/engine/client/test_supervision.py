@@ -5,7 +5,7 @@ import errno
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.client.supervision import (
+from orchestrator.engine.client.supervisor import (
     ALLOWED,
     LONGEST_PAUSE,
     ChildState,

@@ -16,8 +16,7 @@ from support.real_engine import next_child
 from support.waiting import SOON
 
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervision import ChildState
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.chat_model import arriving
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ async def test_a_process_that_cannot_be_started_is_tried_five_times_and_whoever_
 
 
 async def test_a_process_that_cannot_be_started_for_a_moment_is_started_after_it(monkeypatch, tmp_path):
-    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.1)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.1)
     asyncio.get_running_loop().call_later(0.2, monkeypatch.setattr, sys, "executable", sys.executable)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no python"))
     async with engine() as client:
@@ -95,7 +94,7 @@ def no_descriptors():
 async def test_what_the_machine_lacks_for_a_process_is_waited_for_is_told_and_is_not_counted_against_the_model(
     no_descriptors, monkeypatch, caplog
 ):
-    monkeypatch.setattr("orchestrator.engine.client.supervision.LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.LONGEST_PAUSE", 0.02)
     async with engine() as client:
         with no_descriptors(), pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):  # some twenty times
@@ -110,7 +109,7 @@ async def test_what_the_machine_lacks_for_a_process_is_waited_for_is_told_and_is
 async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reason_says_why_not_yet(
     no_descriptors, monkeypatch
 ):
-    monkeypatch.setattr("orchestrator.engine.client.supervision.LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.LONGEST_PAUSE", 0.02)
     async with engine() as client:
         await client.ensure_ready()
         with no_descriptors():
@@ -124,7 +123,7 @@ async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reaso
 
 
 async def test_a_child_that_says_nothing_while_it_loads_is_ended_from_outside_and_the_next_one_answers(monkeypatch):
-    monkeypatch.setattr("orchestrator.engine.client.supervision.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.2)
     monkeypatch.setattr("orchestrator.model.chat_model.LOOK_SECONDS", 0.001)
     reasons = set()
     with monkeypatch.context() as impatient:

@@ -13,7 +13,7 @@ from orchestrator.engine.backend import BackendError
 from orchestrator.engine.child import worker
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
-from orchestrator.engine.embedding.messages import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
+from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
 from orchestrator.engine.llama.loading import STILL_SECONDS
 from orchestrator.engine.model import EmbeddingSpec
 from orchestrator.engine.watchdog import FACTOR, Watchdog

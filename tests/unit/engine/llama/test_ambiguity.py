@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.ambiguity import MOST_WAYS
-from orchestrator.engine.llama.schema import grammar_of
+from orchestrator.engine.llama.schema import MOST_WAYS, grammar_of
 
 
 def node(name: str, **properties: Any) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_af
     ours.settimeout(SOON)
     wire, looked = Wire(ours), list[object]()
     heard = wire.receive()
-    monkeypatch.setattr(worker, "sweep", lambda *_: looked.extend(next(heard) for _ in range(3)))
+    monkeypatch.setattr("orchestrator.engine.costs.sweep", lambda *_: looked.extend(next(heard) for _ in range(3)))
     spec = EngineSpec("fake", threads=1, cache_folder=str(tmp_path), disk_budget=1 << 20)
     with ours:
         child = worker.begun(spec, Wire(theirs), Watchdog(time.monotonic, worker.overrun))

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.automaton import MOST_STATES, Automaton, StateBudget, determine
-from orchestrator.engine.llama.characters import both, inverse, of, union
-from orchestrator.engine.llama.numerals import integers, numbers
-from orchestrator.engine.llama.regular import read_expression, read_pattern
+from orchestrator.engine.llama.converter import integers, numbers
+from orchestrator.engine.llama.regular import both, inverse, of, read_expression, read_pattern, union
 from orchestrator.engine.llama.schema import grammar_of
 
 ORDINARY = {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.builtin.alphabet import to_bytes
-from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.builtin.shape import tokens
 from orchestrator.engine.llama import native, sampling
 from orchestrator.engine.llama.sampling import LlamaSampler, with_likeliest
 from orchestrator.engine.messages import Sampling

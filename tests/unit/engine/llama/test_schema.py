@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.grammars import SAID, grammar
 from orchestrator.engine.llama.keywords import ANNOTATIONS, ENFORCED, SAYS_NOTHING
 from orchestrator.engine.llama.regular import MOST_OPEN
-from orchestrator.engine.llama.schema import MOST_GRAMMAR, MOST_NESTING, grammar_of, nesting
+from orchestrator.engine.llama.schema import MOST_GRAMMAR, MOST_NESTING, SAID, grammar, grammar_of, nesting
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
-from orchestrator.engine.builtin.tokens import tokens
+from orchestrator.engine.builtin.shape import tokens
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.native import NativeTokenizer
-from orchestrator.engine.vocab.patterns import PATTERNS
-from orchestrator.engine.vocab.reserved import TextFinder, cut
-from orchestrator.engine.vocab.table import read_table
+from orchestrator.engine.vocab.fast import PATTERNS
+from orchestrator.engine.vocab.native import NativeTokenizer, read_table
+from orchestrator.engine.vocab.vocabulary import TextFinder, cut
 
 CODE = inspect.getsource(gguf.GGUFReader) + inspect.getsource(st)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.llama.library import WHOLE, digest, digest_of, identity
+from orchestrator.engine.llama.native import WHOLE, digest, digest_of, identity
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.llama.choices import literal, one_of
+from orchestrator.engine.llama.converter import literal, one_of
 
 TEXTS = st.sets(st.text(alphabet='ab"\\ |(', max_size=6), min_size=1, max_size=30)
 

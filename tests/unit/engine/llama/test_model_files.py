@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.llama import library
-from orchestrator.engine.llama.fingerprint import fingerprint
+from orchestrator.engine.llama import native
+from orchestrator.engine.llama.model_files import fingerprint
 from orchestrator.engine.llama.weights import shards
 from orchestrator.engine.model import EngineSpec
 
@@ -40,7 +40,7 @@ def test_another_file_has_another_name(spec: EngineSpec, at: int):
 
 def test_another_compiled_library_has_another_name(spec: EngineSpec, monkeypatch: pytest.MonkeyPatch):
     before = fingerprint(spec)
-    monkeypatch.setattr(library, "identity", lambda: "compiled with other flags")
+    monkeypatch.setattr(native, "identity", lambda: "compiled with other flags")
     assert fingerprint(spec) != before
 
 
