@@ -114,7 +114,7 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
         status = reply(daemon, "/v1/status")
         model = status["embedding"]
         assert (model["loaded"], model["resting"], model["gpu_layers"]) == (True, "", 0)
-        assert "embedding.gpu_layers does nothing" in model["notice"]
+        assert "embedding.gpu_layers has no effect" in model["notice"]
         assert status["governor"]["embedding_bytes"] == model["weights"] + model["buffers"]
         assert daemon.json("plan", "what is zebra?")["memory"]["embedding_bytes"] == model["weights"] + model["buffers"]
         assert "for the embedding model" in daemon.lore("status").stdout

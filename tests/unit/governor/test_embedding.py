@@ -64,7 +64,7 @@ def test_without_a_gpu_it_runs_on_the_cpu_and_nothing_is_said_of_it(asked: int) 
 def test_layers_that_were_asked_for_without_a_gpu_are_told_to_do_nothing() -> None:
     found = placed(ENCODER, 512, 64, 3, None)
     assert found.layers == 0
-    assert "embedding.gpu_layers does nothing" in found.why
+    assert "embedding.gpu_layers has no effect" in found.why
 
 
 def test_all_of_it_goes_to_a_gpu_with_room_and_none_to_one_without() -> None:

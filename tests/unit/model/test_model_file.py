@@ -87,7 +87,7 @@ def test_what_loading_would_fail_with_is_refused_with_what_to_set_instead(model)
 
 
 def test_what_does_nothing_is_said_beside_what_was_said_before(model):
-    assert "model.gpu_layers does nothing" in suited(noted(model, "before"), replace(PLAIN, gpu_layers=3), 0).notice
+    assert "model.gpu_layers has no effect" in suited(noted(model, "before"), replace(PLAIN, gpu_layers=3), 0).notice
     assert suited(noted(model, "before"), PLAIN, 0).notice.startswith("before; ")
 
 

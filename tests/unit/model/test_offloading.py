@@ -114,5 +114,5 @@ def test_an_embedding_model_goes_to_a_gpu_with_room_and_its_cost_with_it(models)
     for room in (None, 10 * MIB):
         stays = on_gpu(choice, -1, room, 0)
         assert (stays.file.spec.gpu_layers, stays.file.cost.gpu, stays.notice) == (0, 0, "")
-    assert "embedding.gpu_layers does nothing" in on_gpu(choice, 2, None, 0).notice
+    assert "embedding.gpu_layers has no effect" in on_gpu(choice, 2, None, 0).notice
     assert on_gpu(EmbeddingChoice(), 2, None, 0) == EmbeddingChoice()
