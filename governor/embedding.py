@@ -76,7 +76,9 @@ def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | N
     if asked == 0:
         return Placed(0)
     if room is None:
-        why = "embedding.gpu_layers has no effect: there is no GPU that the engine can use, or its memory cannot be read"
+        why = (
+            "embedding.gpu_layers has no effect: there is no GPU that the engine can use, or its memory cannot be read"
+        )
         return Placed(0, why if asked > 0 else "")
     every = len(shape.layers) + 1
     layers = every if asked < 0 else min(asked, every)
