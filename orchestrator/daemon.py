@@ -62,6 +62,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     from orchestrator.api.app import create_app
     from orchestrator.api.server import serve
     from orchestrator.api.sigils import Sigils
+    from orchestrator.codices.faults import translated
     from orchestrator.switching import ModelSwitch
 
     app = create_app(
@@ -80,7 +81,8 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
         build=build,
         stands=lambda now: setattr(app.state, "service", now.service),
     )
-    await switch.start(program)
+    with translated():  # damage within a database shows when its rows are read
+        await switch.start(program)
     telling = [
         asyncio.create_task(tell_ready(program, notifier), name="ready"),
         asyncio.create_task(notifier.keep_alive(), name="watchdog"),

@@ -11,6 +11,7 @@ from support.turns import told_turns
 
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
+from orchestrator.model.host import host_of
 from orchestrator.service import LoadRequest, Principal
 from orchestrator.settings.model import EmbeddingSettings, ModelSettings, Settings
 from orchestrator.settings.paths import Paths
@@ -25,6 +26,10 @@ FILES = {
 pytestmark = pytest.mark.anyio
 
 
+def no_other_model(_setting):
+    raise AssertionError("nobody changes the model here")
+
+
 @asynccontextmanager
 async def program(folder, model, embedding, models):
     paths = Paths.of({f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")})
@@ -32,7 +37,7 @@ async def program(folder, model, embedding, models):
     if not paths.models.exists():
         paths.models.symlink_to(models)
     settings = Settings(model=ModelSettings(path=str(model), threads=1), embedding=EmbeddingSettings(**embedding))
-    made = bootstrap.build(settings, paths)
+    made = bootstrap.build(settings, paths, host_of(settings, paths), exchange=no_other_model)
     made.turned = told_turns(made.meaning.filling)
     await made.start()
     try:
@@ -51,7 +56,7 @@ def code(tmp_path):
 
 
 async def load(made, code):
-    return [event async for event in made.load(LoadRequest(OWNER, str(code), watch=False))]
+    return [event async for event in made.service.load(LoadRequest(OWNER, str(code), watch=False))]
 
 
 async def embedded(made, more_than=0):
@@ -62,7 +67,7 @@ async def embedded(made, more_than=0):
 
 
 async def found(made, query):
-    report = await made.search(OWNER, query, "demo", 10, False, "")
+    report = await made.service.search(OWNER, query, "demo", 10, False, "")
     notices = tuple(notice for notice in report.notices if "not followed" not in notice)
     return report.model_copy(update={"notices": notices})
 
@@ -75,7 +80,7 @@ async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_
         assert report.hits[0].path == "net.py"
         assert report.hits[0].scores["vector"] > 0
         assert report.notices == ()
-        status = (await made.status(OWNER)).embedding
+        status = (await made.service.status(OWNER)).embedding
         assert (status.model, status.dimensions, status.fault) == ("builtin:words", 256, "")
 
 
@@ -97,8 +102,8 @@ async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tm
         assert [hit.path for hit in report.hits] == ["net.py"]
         assert "vector" not in report.hits[0].scores
         assert report.notices == ()
-        assert (await made.status(OWNER)).embedding.model == ""
-        assert (await made.codices(OWNER))[0].embedding is None
+        assert (await made.service.status(OWNER)).embedding.model == ""
+        assert (await made.service.codices(OWNER))[0].embedding is None
 
 
 async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
@@ -117,7 +122,7 @@ async def test_a_model_that_does_not_embed_is_told_and_search_goes_by_words(tmp_
     async with program(tmp_path / "home", quoter_model, {"model": str(quoter_model)}, models) as made:
         await load(made, code)
         assert [hit.path for hit in (await found(made, "socket")).hits] == ["net.py"]
-        assert "writes text" in (await made.status(OWNER)).embedding.fault
+        assert "writes text" in (await made.service.status(OWNER)).embedding.fault
 
 
 async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, models, code):
@@ -125,7 +130,7 @@ async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, model
         await load(made, code)
         await embedded(made)
         assert made.meaning.filling.vectors.codices() == {"demo"}
-        await made.drop(OWNER, "demo")
+        await made.service.drop(OWNER, "demo")
         assert made.meaning.filling.vectors.codices() == frozenset()
 
 
@@ -150,7 +155,7 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
 
 async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words", "window": 20}, models) as made:
-        answer = await made.embed(OWNER, ["one text", "word " * 100])
+        answer = await made.service.embed(OWNER, ["one text", "word " * 100])
         assert (answer.model, answer.dimensions, len(answer.vectors)) == ("builtin:words", 256, 2 * 256 * 4)
         assert answer.cut[0] == 0 < answer.cut[1]
 
@@ -158,4 +163,4 @@ async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter
 async def test_without_a_model_embedding_is_answered_with_the_setting_that_is_missing(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {}, models) as made:
         with pytest.raises(NotFound, match="no embedding model is configured"):
-            await made.embed(OWNER, ["one text"])
+            await made.service.embed(OWNER, ["one text"])
