@@ -54,9 +54,9 @@ def served(
         listeners.append(listen_tcp("127.0.0.1:0"))
         address = f"127.0.0.1:{listeners[1].socket.getsockname()[1]}"
     loop = asyncio.new_event_loop()
-    service = SmallService()
+    service = SmallService(version=version or VERSION)
     stop = asyncio.Event()
-    app = create_app(service, sigils, version=version or VERSION, max_body=max_body, hosts=tcp_hosts(address))
+    app = create_app(service, sigils, version=service.version, max_body=max_body, hosts=tcp_hosts(address))
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
     thread.start()
     try:

@@ -54,6 +54,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
+from orchestrator.wire.version import VERSION
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -73,6 +74,7 @@ class SmallService:
     asked: list[Ask] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
     running: str = "builtin:quoter"
+    version: str = VERSION
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -219,6 +221,7 @@ class SmallService:
     async def status(self, principal: Principal) -> StatusReply:
         return filled(
             StatusReply,
+            version=self.version,
             model={"name": self.running, "path": self.running},
             engine=ENGINE.model_copy(update={"reason": principal.sigil}),  # so that a test sees who asked
             governor={"level": "calm", "pressure": 0.25},

@@ -21,7 +21,7 @@ def report(files, query, n=10, graph=False):
     archive = MemoryArchive()
     archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
     search = ArchiveSearch(Search(archive), Neighbourhoods(archive))
-    return anyio.run(partial(search.report, query, "c", n, graph=graph))
+    return anyio.run(partial(search.report, query, "c", n, graph=graph)).model_dump(mode="json")
 
 
 def holding(query):
