@@ -175,9 +175,12 @@ class OtherModel:
 
 
 def other_models(root: Path, own: str) -> list[OtherModel]:
-    """All folders of `root` but `own`, longest unused first; none where they cannot be looked for."""
+    """All folders of `root` with checkpoints but `own`, longest unused first; none where they cannot be looked for.
+
+    A folder without a checkpoint is not ours to delete.
+    """
     try:
-        folders = [folder for folder in root.iterdir() if folder.is_dir() and folder.name != own]
+        folders = [folder for folder in root.iterdir() if folder.name != own and any(folder.glob(f"*{SUFFIX}"))]
     except FileNotFoundError:
         return []
     except OSError as error:
