@@ -30,9 +30,11 @@ from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.folder import setting_of
 from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.about import About
-from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, LoadRequest, ModelEvent, Principal, Report
+from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
+from orchestrator.wire.lore import PlanReply
 from orchestrator.wire.models import ColdFloor, ModelReport, ModelRow
 from orchestrator.wire.replies import Cancelled, CodexReport, SearchReply, SessionExport, SessionRow
+from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply
 
@@ -193,14 +195,14 @@ class Operations:
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
         return own_task(self.answers.ask(ask))
 
-    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         return await self.answers.plan(ask, prompt=prompt)
 
     # -- loading
 
-    def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+    def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Leaving the stream leaves the load running. Raises LoreError."""
-        return self._loading.load(request)
+        return self._loading.load(principal, request)
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         """Loads a codex again from where it came. Raises NotFound."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.engine.messages import Chosen
-from orchestrator.wire.lore import Lore
+from orchestrator.wire.lore import Lore, PlanReply
 from orchestrator.wire.models import ChangedEvent, ModelReport, ModelRow
 from orchestrator.wire.replies import (
     Cancelled,
@@ -20,6 +20,7 @@ from orchestrator.wire.replies import (
     SessionExport,
     SessionRow,
 )
+from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply
 
@@ -147,34 +148,16 @@ class Embedded:
     cut: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class LoadRequest:
-    principal: Principal
-    path: str  # absolute, or a git URL
-    name: str | None = None
-    more: tuple[str, ...] = ()  # further paths and URLs under the same name
-    revision: str | None = None  # this state of a repository instead of the files on disk
-    secrets: bool = False  # also files that hold or look like secrets
-    replace: bool = False  # the name, though another source has it
-    watch: bool | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    tier: str | None = None
-    dry_run: bool = False
-    wait: bool = False  # until the floor stands
-
-
 LoadEvent = ProgressEvent | LoadedEvent  # the second is the last
 ModelEvent = ProgressEvent | ChangedEvent
-Report = Mapping[str, Any]
 
 
 class Service(Protocol):
     """Every method may raise LoreError. Streams end by themselves; closing one early cancels what it runs."""
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]: ...
-    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report: ...
-    def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply: ...
+    def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Closing the stream does not stop the load; `cancel_load` does."""
         ...
 

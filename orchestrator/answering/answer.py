@@ -27,8 +27,8 @@ from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
 from orchestrator.prompt.composing import broke_at
-from orchestrator.service import Answered, Ask, AskEvent, Message, Report, Text, Thought, ToolCall, Waiting
-from orchestrator.wire.lore import Citation, Lore
+from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
+from orchestrator.wire.lore import Citation, Lore, PlanReply
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
@@ -281,7 +281,7 @@ class Answers:
 
     # -- planning
 
-    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         """What would be done, and nothing done. Raises LoreError."""
         if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
@@ -291,8 +291,8 @@ class Answers:
         with self.preparer.codices.floors.held(assembled.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
         lore = self._lore(prepared, matched.reuse)
-        planned = plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget)
-        return planned | ({"text": prepared.composed.text} if prompt else {})
+        text = prepared.composed.text if prompt else ""
+        return plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget, text)
 
 
 def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:

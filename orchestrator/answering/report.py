@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
@@ -11,7 +10,23 @@ from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, G
 from orchestrator.prompt.assembly import Assembled
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
-from orchestrator.wire.lore import BlockState, DraftCounts, GovernorState, Lore, PromptState, StrategyState, Timings
+from orchestrator.wire.lore import (
+    BlockState,
+    DraftCounts,
+    GovernorState,
+    Intent,
+    Lore,
+    Need,
+    PlanMemory,
+    PlanReply,
+    PlanTimings,
+    Predicted,
+    PromptState,
+    QuestionReport,
+    RetrievalPlan,
+    StrategyState,
+    Timings,
+)
 
 
 def not_used(ask: Ask) -> tuple[str, ...]:
@@ -120,34 +135,34 @@ def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
 
 
 def plan_report(
-    prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget
-) -> dict[str, Any]:
-    """The lore object without what only an answer knows, and the plan's own."""
+    prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget, text: str
+) -> PlanReply:
+    """What the lore object and the plan have in common, and the plan's own. `text` is empty where nobody asked for it."""
     assembled, decision = prepared.composed.assembled, prepared.decision
-    report = lore.model_dump(mode="json", by_alias=True, exclude={"trace", "began", "timings", "citations"})
     used = assembled.tokens - assembled.floor.tokens
-    return report | {
-        "relevance": None,
-        "intent": {"task": prepared.task.task.value, "because": prepared.task.because},
-        "retrieval_plan": {
-            "retrieval": decision.retrieval.value,
-            "budget": decision.retrieval_budget,
-            "passages": [f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence],
-        },
-        "needs": {"tier": decision.needs_coverage.value, "cost": decision.cost} if decision.needs_coverage else None,
-        "predicted": {
-            "ttft_ms": first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
-            "kv_bytes": lore.governor.kv_bytes,
-            "context_pressure": round(used / decision.window, 3) if decision.window > 0 else 0.0,
-        },
-        "memory": {
-            "where": budget.where,
-            "kv_bytes": budget.kv,
-            "weights": budget.weights,
-            "embedding_bytes": budget.embedding_bytes,
-        },
-        "timings": {"assemble_ms": round(prepared.assemble_ms, 2)},
-    }
+    return PlanReply(
+        **{name: getattr(lore, name) for name in QuestionReport.model_fields},
+        timings=PlanTimings(assemble_ms=round(prepared.assemble_ms, 2)),
+        intent=Intent(task=prepared.task.task.value, because=prepared.task.because),
+        retrieval_plan=RetrievalPlan(
+            retrieval=decision.retrieval.value,
+            budget=decision.retrieval_budget,
+            passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence),
+        ),
+        needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
+        predicted=Predicted(
+            ttft_ms=first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
+            kv_bytes=lore.governor.kv_bytes,
+            context_pressure=round(used / decision.window, 3) if decision.window > 0 else 0.0,
+        ),
+        memory=PlanMemory(
+            where=budget.where,
+            kv_bytes=budget.kv,
+            weights=budget.weights,
+            embedding_bytes=budget.embedding_bytes,
+        ),
+        text=text,
+    )
 
 
 def first_token_ms(counters: Mapping[str, float], computed: int, tokens: int) -> float | None:

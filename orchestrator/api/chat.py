@@ -43,7 +43,7 @@ async def plan(request: Request) -> Response:
     body = await parsed(request, ChatRequest)
     ask = await asked(service_of(request), body, principal)
     work = service_of(request).plan(ask, prompt=body.prompt)
-    return Reply(dict(await while_connected(request.receive, work)))
+    return Reply(await while_connected(request.receive, work))
 
 
 async def asked(service: Service, body: ChatRequest, principal: Principal) -> Ask:

@@ -11,7 +11,7 @@ from orchestrator.api.requests import parsed, permitted, service_of
 from orchestrator.api.streams import closing, lines, started, while_connected
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
-from orchestrator.service import LoadEvent, LoadRequest, ModelEvent, Principal
+from orchestrator.service import LoadEvent, ModelEvent, Principal
 from orchestrator.wire.models import ChangedEvent, ModelChange, ModelReply, ModelRows
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import (
@@ -141,22 +141,8 @@ async def load(request: Request) -> Response:
     for path in (body.path, *body.more):
         if not path.startswith("/") and not is_url(path):
             raise InvalidRequest(f"path: {path} is not absolute", "the daemon does not know your working directory")
-    wanted = LoadRequest(
-        principal=principal,
-        path=body.path,
-        name=body.name,
-        more=body.more,
-        revision=body.revision,
-        secrets=body.secrets,
-        replace=body.replace,
-        watch=body.watch,
-        include=body.include,
-        exclude=body.exclude,
-        tier=body.tier,
-        dry_run=body.dry_run,
-        wait=body.wait,
-    )
-    return await started(request.receive, lines(served(request, service_of(request).load(wanted))))
+    events = service_of(request).load(principal, body)
+    return await started(request.receive, lines(served(request, events)))
 
 
 async def reload_codex(request: Request) -> Response:

@@ -31,9 +31,10 @@ from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotPermitte
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
-from orchestrator.service import LoadEvent, LoadRequest, Principal
+from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import CodexReport, LoadedEvent
+from orchestrator.wire.requests import LoadBody
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class CodexLoader:
     gauge: FreshnessGauge
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
 
-    async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+    async def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
-        wanted = library_request(request)
+        wanted = library_request(principal, request)
         if request.tier is not None and request.tier != "auto":
             coverage_named(request.tier)
         with translated():
@@ -66,14 +67,14 @@ class CodexLoader:
         """Loads a codex again from where it came. Raises NotFound, Conflict."""
         with translated():
             wanted = await asyncio.to_thread(self.shelf.library.request, name)
-        request = LoadRequest(principal, wanted.sources[0], name, tuple(wanted.sources[1:]))
+        request = LoadBody(path=wanted.sources[0], name=name, more=tuple(wanted.sources[1:]))
         for place in wanted.sources:
             readable(principal, place)
         async with aclosing(self._watched(name, wanted, request)) as events:
             async for event in events:
                 yield event
 
-    async def _watched(self, name: str, wanted: LoadSpec, request: LoadRequest) -> AsyncGenerator[LoadEvent]:
+    async def _watched(self, name: str, wanted: LoadSpec, request: LoadBody) -> AsyncGenerator[LoadEvent]:
         if self.shelf.loads.find(name) is not None:
             raise Conflict(
                 f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
@@ -83,7 +84,7 @@ class CodexLoader:
             async for event in events:
                 yield event
 
-    async def _load(self, name: str, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, emit: Emit) -> None:
+    async def _load(self, name: str, wanted: LoadSpec, request: LoadBody, load: RunningLoad, emit: Emit) -> None:
         await self.shelf.load_began(name)
         try:
             with translated():
@@ -95,7 +96,7 @@ class CodexLoader:
             self.tending.begin(name, doubted=load.state is not LoadState.COMMITTED)
 
     async def _load_or_leave(
-        self, name: str, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, emit: Emit
+        self, name: str, wanted: LoadSpec, request: LoadBody, load: RunningLoad, emit: Emit
     ) -> None:
         """A load that is cancelled or refused leaves the codex as it was."""
         was = await self.shelf.before(name)
@@ -113,9 +114,7 @@ class CodexLoader:
                 await self._stands_as(was)
             raise
 
-    async def _loaded(
-        self, wanted: LoadSpec, request: LoadRequest, load: RunningLoad, tell: "LoadReporter"
-    ) -> CodexState:
+    async def _loaded(self, wanted: LoadSpec, request: LoadBody, load: RunningLoad, tell: "LoadReporter") -> CodexState:
         """Takes it in and raises it. Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = tell.name
         async with load.holding(self.shelf.disk(name)):
@@ -230,10 +229,10 @@ def known_from(sample: Sequence[SampledFile], files: int) -> str:
     return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
 
 
-def library_request(request: LoadRequest) -> LoadSpec:
+def library_request(principal: Principal, request: LoadBody) -> LoadSpec:
     """What the library is asked for. Raises NotPermitted."""
     return LoadSpec(
-        sources=tuple(readable(request.principal, place) for place in (request.path, *request.more)),
+        sources=tuple(readable(principal, place) for place in (request.path, *request.more)),
         name=request.name,
         globs=Globs(include=request.include, exclude=request.exclude),
         revision=request.revision,

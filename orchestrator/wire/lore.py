@@ -113,27 +113,32 @@ class Citation(ReplyShape):
     why: str = Field("", exclude_if=lambda why: not why, description="what is wrong; left out where it is valid")
 
 
-class Lore(ReplyShape):
-    """What an answer says about itself."""
+class QuestionReport(ReplyShape):
+    """What was decided for one question, answered or only planned."""
 
-    trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
     session: str | None = Field(None, description="the conversation that it belongs to")
-    began: bool = Field(False, description="the conversation began with this answer")
-    not_kept: str = Field(
-        "", exclude_if=lambda why: not why, description="why this turn was not saved; left out if it was"
-    )
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
     identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
-    codex: CodexInAnswer | None = Field(None, description="none: the bare model answered")
-    strategy: StrategyState = Field(description="how the codex reached the model")
-    blocks: tuple[BlockState, ...] = Field(description="six, in their order")
-    broke_at: Break | None = Field(None, description="none where the prompt went on where the last one ended")
+    codex: CodexInAnswer | None = Field(None, description="none: the bare model answers")
+    strategy: StrategyState = Field(description="how the codex reaches the model")
+    blocks: tuple[BlockState, ...] = Field(description="six, in their order; `cached` of a plan is what is cached now")
+    broke_at: Break | None = Field(None, description="none where the prompt goes on where the last one ended")
     prompt: PromptState = Field(description="in tokens")
-    governor: GovernorState = Field(description="what the machine allowed")
+    governor: GovernorState = Field(description="what the machine allows")
+    drafts: DraftCounts = Field(DraftCounts(), description="guessed tokens; zeros in a plan")
+
+
+class Lore(QuestionReport):
+    """What an answer says about itself."""
+
+    trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
+    began: bool = Field(False, description="the conversation began with this answer")
+    not_kept: str = Field(
+        "", exclude_if=lambda why: not why, description="why this turn was not saved; left out if it was"
+    )
     timings: Timings = Field(Timings(), description="in milliseconds")
-    drafts: DraftCounts = Field(DraftCounts(), description="guessed tokens")
     citations: tuple[Citation, ...] = Field((), description="checked against the files and what was shown")
 
 
@@ -182,26 +187,18 @@ class PlanTimings(ReplyShape):
     assemble_ms: float = Field(description="preparing the prompt")
 
 
-class PlanReply(ReplyShape):
+class PlanReply(QuestionReport):
     """Everything decided for a question."""
 
-    session: str | None = Field(None, description="the conversation")
-    model: str = Field(description="as the settings name it")
-    notice: str = Field(description="what must be known of the model")
-    notices: tuple[str, ...] = Field(description="what has no effect yet, and what the answer may not have seen")
-    identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
-    codex: CodexInAnswer | None = Field(description="none: the bare model")
-    strategy: StrategyState = Field(description="how the codex would reach the model")
-    blocks: tuple[BlockState, ...] = Field(description="six; `cached` is what stands now")
-    broke_at: Break | None = Field(description="where the prompt leaves the last one")
-    prompt: PromptState = Field(description="in tokens")
-    governor: GovernorState = Field(description="what the machine allows")
-    drafts: DraftCounts = Field(description="zeros")
     timings: PlanTimings = Field(description="of planning")
-    relevance: None = Field(description="not computed yet")
+    relevance: None = Field(None, description="not computed yet")
     intent: Intent = Field(description="what the question was taken for")
     retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
     needs: Need | None = Field(description="none where it would be answered")
     predicted: Predicted = Field(description="what asking would cost")
     memory: PlanMemory | None = Field(None, description="how it is planned")
-    text: str = Field("", description="with `prompt`: the exact text that the engine would get")
+    text: str = Field(
+        "",
+        exclude_if=lambda text: not text,
+        description="with `prompt`: the exact text that the engine would get; else left out",
+    )

@@ -12,9 +12,11 @@ from support.waiting import SOON
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
 from orchestrator.model.host import host_of
-from orchestrator.service import Answered, Ask, LoadRequest, Message, Principal, Text
+from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.lore import PlanReply
+from orchestrator.wire.requests import LoadBody
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 
@@ -42,7 +44,7 @@ async def program(folder, model):
     (code / "run.py").write_text("def run():\n    return 'forever and ever and forever and ever'\n")
     await made.start()
     try:
-        await events_of(made.service.load(LoadRequest(OWNER, str(code), watch=False)))
+        await events_of(made.service.load(OWNER, LoadBody(path=str(code), watch=False)))
         yield made.service
     finally:
         await made.stop()
@@ -111,7 +113,7 @@ async def test_an_unknown_session_is_not_found(service):
 
 async def test_a_load_ends_with_the_codex_which_is_then_known_until_it_is_dropped(service, tmp_path):
     (tmp_path / "a.py").write_text("x = 1\n")
-    events = await events_of(service.load(LoadRequest(OWNER, str(tmp_path), name="fresh", watch=False)))
+    events = await events_of(service.load(OWNER, LoadBody(path=str(tmp_path), name="fresh", watch=False)))
     assert [event.event for event in events] == ["progress"] * (len(events) - 1) + ["loaded"]
     keys = {
         "name",
@@ -134,19 +136,10 @@ async def test_a_load_ends_with_the_codex_which_is_then_known_until_it_is_droppe
 
 async def test_a_plan_has_the_objects_of_an_answer_and_its_own(service):
     plan = await service.plan(asking("how?", codex="demo"), prompt=True)
-    assert {
-        "codex",
-        "strategy",
-        "blocks",
-        "prompt",
-        "governor",
-        "relevance",
-        "intent",
-        "retrieval_plan",
-        "predicted",
-    } <= set(plan)
-    assert "trace" not in plan
-    assert isinstance(plan["text"], str)
+    assert isinstance(plan, PlanReply)
+    assert plan.codex.name == "demo"
+    assert plan.text
+    assert not (await service.plan(asking("how?", codex="demo"))).text
 
 
 async def test_search_answers_with_places(service):

@@ -10,9 +10,10 @@ from support.waiting import SOON
 
 from orchestrator import bootstrap
 from orchestrator.model.host import host_of
-from orchestrator.service import Ask, LoadRequest, Message, Principal
+from orchestrator.service import Ask, Message, Principal
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.requests import LoadBody
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 COMPARED = "vaults: being compared with the disk"
@@ -55,7 +56,7 @@ async def left(tmp_path, quoter_model):
     (code / "zebra.py").write_text("# The access code of vault zebra is 4815162.\n")
     (code / "walrus.py").write_text("# The access code of vault walrus is 9273645.\n")
     async with program(home, model) as (made, _):
-        async for _ in made.load(LoadRequest(OWNER, str(code))):
+        async for _ in made.load(OWNER, LoadBody(path=str(code))):
             pass
     (code / "zebra.py").write_text("# The access code of vault zebra is 1029384.\n")
     (code / "walrus.py").unlink()

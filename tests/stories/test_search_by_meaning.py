@@ -12,9 +12,10 @@ from support.turns import told_turns
 from orchestrator import bootstrap
 from orchestrator.errors import NotFound
 from orchestrator.model.host import host_of
-from orchestrator.service import LoadRequest, Principal
+from orchestrator.service import Principal
 from orchestrator.settings.model import EmbeddingSettings, ModelSettings, Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.requests import LoadBody
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
 FILES = {
@@ -56,7 +57,7 @@ def code(tmp_path):
 
 
 async def load(made, code):
-    return [event async for event in made.service.load(LoadRequest(OWNER, str(code), watch=False))]
+    return [event async for event in made.service.load(OWNER, LoadBody(path=str(code), watch=False))]
 
 
 async def embedded(made, more_than=0):

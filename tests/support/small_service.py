@@ -31,15 +31,14 @@ from orchestrator.service import (
     AskEvent,
     Embedded,
     LoadEvent,
-    LoadRequest,
     ModelEvent,
     Principal,
-    Report,
     Text,
     Thought,
     ToolCall,
     Waiting,
 )
+from orchestrator.wire.lore import PlanReply, Predicted
 from orchestrator.wire.models import ChangedEvent, ColdFloor, ModelNames, ModelReport, ModelRow
 from orchestrator.wire.replies import (
     Cancelled,
@@ -52,6 +51,7 @@ from orchestrator.wire.replies import (
     SessionRow,
     SessionTurn,
 )
+from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
 from orchestrator.wire.version import VERSION
@@ -72,7 +72,7 @@ class SmallService:
     known: dict[str, CodexReport] = field(default_factory=lambda: {"demo": codex("demo")})
     talks: dict[str, list[str]] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
-    loads: list[LoadRequest] = field(default_factory=list)
+    loads: list[LoadBody] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,13 +125,13 @@ class SmallService:
     def answered(self, ask: Ask, reason: str) -> Answered:
         return Answered(reason, lore_of(ask), prompt_tokens=100, cached_tokens=90, completion_tokens=5)
 
-    async def plan(self, ask: Ask, *, prompt: bool = False) -> Report:
+    async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         self.check(ask, ask.messages[-1].content)
-        plan = lore_of(ask).model_dump(mode="json", exclude={"trace", "timings"})
-        plan |= {"relevance": {"mode": "RESPOND"}, "intent": {}, "retrieval_plan": {}, "predicted": {"ttft_ms": 40.0}}
-        return plan | ({"text": "<the exact prompt>"} if prompt else {})
+        common = {name: value for name, value in lore_of(ask) if name in PlanReply.model_fields and name != "timings"}
+        predicted = Predicted(ttft_ms=40.0, kv_bytes=4096, context_pressure=0.1)
+        return filled(PlanReply, **common, predicted=predicted, text="<the exact prompt>" if prompt else "")
 
-    async def load(self, request: LoadRequest) -> AsyncIterator[LoadEvent]:
+    async def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         self.loads.append(request)
         if request.path.endswith("missing"):
             raise InvalidRequest(f"no directory {request.path}", "name one that exists")

@@ -8,24 +8,32 @@ from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec as Wanted
 from orchestrator.codices.loading import library_request
 from orchestrator.errors import NotPermitted
-from orchestrator.service import LoadRequest, Principal
+from orchestrator.service import Principal
 from orchestrator.wire.places import is_url
+from orchestrator.wire.requests import LoadBody
 
 ME = Principal(os.geteuid(), os.getegid(), os.getpid())
 
 
 def test_all_that_was_asked_for_reaches_the_library():
-    request = LoadRequest(
-        ME, "/a", "n", ("/b", "git@host:x.git"), "v1", secrets=True, replace=True, include=("*.py",), exclude=("x",)
+    request = LoadBody(
+        path="/a",
+        name="n",
+        more=("/b", "git@host:x.git"),
+        revision="v1",
+        secrets=True,
+        replace=True,
+        include=("*.py",),
+        exclude=("x",),
     )
     wanted = Wanted(("/a", "/b", "git@host:x.git"), "n", Globs(("*.py",), ("x",)), "v1", True, True)
-    assert library_request(request) == wanted
+    assert library_request(ME, request) == wanted
 
 
 @pytest.mark.parametrize("place", ["/etc/passwd", "https://host/x.git"])
 def test_nobody_has_the_daemon_read_for_them(place):
     with pytest.raises(NotPermitted, match="may not have the daemon"):
-        library_request(LoadRequest(Principal(os.geteuid() + 1, 0, 1), place))
+        library_request(Principal(os.geteuid() + 1, 0, 1), LoadBody(path=place))
 
 
 @pytest.mark.parametrize(
