@@ -201,8 +201,10 @@ def test_the_cells_of_the_engine_know_no_tiers():
     assert not {module for module in loaded_by(f"import {rooms}") if inside(module, "orchestrator.engine.checkpoints")}
 
 
-def test_the_daemon_loads_no_llama_cpp_which_may_abort():
-    assert not {module for module in loaded_by("import orchestrator.bootstrap") if inside(module, "llama_cpp")}
+def test_the_daemon_starts_without_llama_cpp_which_may_abort_and_without_what_a_status_does_not_need():
+    loaded = loaded_by("import orchestrator.daemon, orchestrator.bootstrap, orchestrator.switching, orchestrator.api.app")
+    late = ("llama_cpp", "numpy", "gguf", "lancedb", "pyarrow", "pydantic_ai")
+    assert not {module for module in loaded if module.partition(".")[0] in late}
 
 
 # ---- the rule itself -------------------------------------------------------------------------------------------------

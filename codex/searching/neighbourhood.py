@@ -19,12 +19,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from codex.archive.archive import Archive, ChunkMatch
 from codex.archive.definitions import ChunkPlace
-from codex.graph.symbol_graph import Cost, Neighbour, SymbolGraph, build_graph
 from codex.searching.question import asked
 from codex.searching.search import ChunkHit, SearchResult, hit_of
+
+if TYPE_CHECKING:
+    from codex.graph.symbol_graph import Cost, Neighbour, SymbolGraph
 
 _HOPS = 2
 _TOKENS = 4_000  # of a neighbourhood, without the hits
@@ -41,7 +44,7 @@ COMING = "callers and callees of the hits are still being computed; ask again in
 class _Built:
     """A graph, the archive's revision it was built from, and the seconds that took."""
 
-    graph: SymbolGraph
+    graph: "SymbolGraph"
     revision: int
     seconds: float
 
@@ -68,7 +71,7 @@ class Neighbourhoods:
         self._building = threading.Lock()  # one at a time: each takes a core and its room
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="codex-graph")
 
-    def graph(self, codex: str) -> SymbolGraph:
+    def graph(self, codex: str) -> "SymbolGraph":
         """The graph as the archive now is. Raises what the archive raises."""
         built = self._current(codex)
         if built is None:
@@ -119,7 +122,7 @@ class Neighbourhoods:
         *,
         hops: int = _HOPS,
         tokens: int = _TOKENS,
-        cost: Cost | None = None,
+        cost: "Cost | None" = None,
     ) -> tuple[ChunkHit, ...]:
         """Chunks near the hits, best first, within hops and tokens, without the hits. `scores` has `graph` and `hops`.
 
@@ -132,7 +135,7 @@ class Neighbourhoods:
 
     def _read(
         self,
-        graph: SymbolGraph,
+        graph: "SymbolGraph",
         query: str,
         codex: str,
         hits: Sequence[ChunkHit],
@@ -141,7 +144,7 @@ class Neighbourhoods:
         *,
         hops: int = _HOPS,
         tokens: int = _TOKENS,
-        cost: Cost | None = None,
+        cost: "Cost | None" = None,
     ) -> list[ChunkHit]:
         """Neighbours as hits, without those known; scores are shares of one. A chunk that the archive no longer has is
         left out."""
@@ -161,12 +164,12 @@ class Neighbourhoods:
                 found.append(replace(hit, near=leading.get(one.place, "the hits")))
         return found
 
-    def _with_notice(self, codex: str, found: SearchResult) -> tuple[SymbolGraph | None, SearchResult]:
+    def _with_notice(self, codex: str, found: SearchResult) -> "tuple[SymbolGraph | None, SearchResult]":
         """A graph without a long wait, and the result with the graph's notice."""
         graph, notice = self._at_hand(codex)
         return graph, replace(found, notices=(*found.notices, notice)) if notice else found
 
-    def _at_hand(self, codex: str) -> tuple[SymbolGraph | None, str]:
+    def _at_hand(self, codex: str) -> "tuple[SymbolGraph | None, str]":
         """A graph without a long wait or None, and a notice about it."""
         kept = self._kept.get(codex)
         if kept is not None and kept.revision == self._archive.revision(codex):
@@ -206,6 +209,8 @@ class Neighbourhoods:
             return kept
 
     def _build(self, codex: str) -> _Built:
+        from codex.graph.symbol_graph import build_graph  # loads numpy, which a daemon starts without
+
         revision, began = self._archive.revision(codex), self._clock()  # read first: a write meanwhile makes it stale
         graph = build_graph(self._archive.chunks(codex))
         built = _Built(graph, revision, self._clock() - began)
@@ -232,7 +237,10 @@ def _behind(hits: Sequence[ChunkHit], near: Sequence[ChunkHit]) -> tuple[ChunkHi
 
 
 def relations(
-    graph: SymbolGraph, seeds: Sequence[ChunkPlace], near: Sequence[Neighbour], read: Mapping[ChunkPlace, ChunkMatch]
+    graph: "SymbolGraph",
+    seeds: Sequence[ChunkPlace],
+    near: "Sequence[Neighbour]",
+    read: Mapping[ChunkPlace, ChunkMatch],
 ) -> dict[ChunkPlace, str]:
     """For each neighbour what leads to it from the first of the seeds that does: `used by a.py:10 (run)`."""
     reached = {place: seed for seed in reversed(seeds) for place, _ in graph.neighbours(seed)}
@@ -258,7 +266,7 @@ def _step(hit: ChunkMatch, near: ChunkMatch) -> str:
     return f"an import away from {where}"
 
 
-def _further(graph: SymbolGraph, place: ChunkPlace, hops: int, reached: Mapping[ChunkPlace, ChunkPlace]) -> str:
+def _further(graph: "SymbolGraph", place: ChunkPlace, hops: int, reached: Mapping[ChunkPlace, ChunkPlace]) -> str:
     """Links lead both ways: a neighbour's own neighbours include the one that it was reached through."""
     between = next((step for step, _ in graph.neighbours(place) if step in reached), None)
     if between is None:

@@ -11,7 +11,6 @@ from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
 from governor.offload import Offload
 from governor.shape import ModelShape, no_chat, no_embedding, quantisation_of, vector_length
-from orchestrator.engine.builtin import words
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.folder import AtHand, FileHeader
 from orchestrator.model.model_file import placement_of
@@ -74,6 +73,8 @@ def described(
     """Everything about one model."""
     common = dict(row(model, header, chosen, ground, loaded=loaded))
     if model.embeds and model.about:
+        from orchestrator.engine.builtin import words  # loads gguf and numpy, which the daemon starts without
+
         return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
         return ModelReport(**common)

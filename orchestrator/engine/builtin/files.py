@@ -11,13 +11,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Protocol
-
-from orchestrator.engine.builtin import noise, quoter, words
-from orchestrator.engine.builtin.shape import BuiltinShape, Tensor, Tokens, tokens
-from orchestrator.engine.builtin.shape import write as write_llama
 
 PREFIX = "builtin:"
 MIB = 1 << 20
@@ -27,37 +22,22 @@ class BuiltinError(Exception):
     """A built-in model has no such name, or its file cannot be made; the message says what to do."""
 
 
-class Recipe(Protocol):
-    def __call__(self, vocabulary: Tokens) -> Iterator[Tensor]: ...
-
-
-class Write(Protocol):
-    def __call__(self, path: Path, vocabulary: Tokens) -> None:
-        """Raises OSError."""
-        ...
-
-
 @dataclass(frozen=True)
 class Builtin:
     """A model that we make ourselves; `bytes` is about the size of its file. One that `embeds` writes no text."""
 
     name: str
-    write: Write
     bytes: int
     embeds: bool = False
-
-
-def llama(name: str, shape: BuiltinShape, recipe: Recipe, size: int) -> Builtin:
-    return Builtin(name, lambda path, vocabulary: write_llama(path, shape, vocabulary, recipe(vocabulary)), size)
 
 
 BUILTINS = {
     model.name: model
     for model in (
-        llama("builtin:quoter", quoter.SHAPE, quoter.tensors, 8 * MIB),
-        llama("builtin:noise-s", noise.SMALL, partial(noise.tensors, noise.SMALL), 142 * MIB),
-        llama("builtin:noise-m", noise.MEDIUM, partial(noise.tensors, noise.MEDIUM), 562 * MIB),
-        Builtin("builtin:words", words.write, 4 * MIB, embeds=True),
+        Builtin("builtin:quoter", 8 * MIB),
+        Builtin("builtin:noise-s", 142 * MIB),
+        Builtin("builtin:noise-m", 562 * MIB),
+        Builtin("builtin:words", 4 * MIB, embeds=True),
     )
 }
 
@@ -120,13 +100,27 @@ def build(model: Builtin, path: Path) -> None:
         )
     part = path.with_suffix(".part")  # one builder at a time: a dead one's rest is written over
     try:
-        model.write(part, tokens())
+        write(model.name, part)
         sync(part)
         sum_of(path).write_text(digest_of(part))
         part.replace(path)
         sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write(name: str, path: Path) -> None:
+    """Raises OSError. The recipes are imported here: they load numpy and gguf, and most files exist already."""
+    from orchestrator.engine.builtin import noise, quoter, shape, words
+
+    vocabulary = shape.tokens()
+    if name == "builtin:words":
+        words.write(path, vocabulary)
+    elif name == "builtin:quoter":
+        shape.write(path, quoter.SHAPE, vocabulary, quoter.tensors(vocabulary))
+    else:
+        size = noise.SMALL if name == "builtin:noise-s" else noise.MEDIUM
+        shape.write(path, size, vocabulary, noise.tensors(size, vocabulary))
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload, Vectors
 from orchestrator.engine.llama.weights import sample_file, shards
@@ -69,6 +67,8 @@ class EmbeddingCalls:
     async def embed(self, texts: Sequence[str], urgency: Urgency, *, whole: bool) -> Embeddings:
         """Raises EngineUnavailable where asking again may help (EmbeddingLost: the child ended over these texts),
         EmbeddingRefused where not. Cancelling stops the work."""
+        import numpy as np  # the daemon starts without it
+
         if self._spec is None:
             raise EmbeddingRefused("no embedding model is configured")
         if self._losses >= MOST_LOSSES and asyncio.get_running_loop().time() < self._lost_at + LOST_SECONDS:

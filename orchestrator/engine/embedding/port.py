@@ -7,12 +7,13 @@ each thread that computes opens a context of its own.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orchestrator.engine.backend import BackendError
+
+if TYPE_CHECKING:  # the daemon sends these messages, and starts without numpy
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class TextNotEmbeddable(BackendError):
     """The model works, and can make nothing of one of these texts."""
 
 
-Vectors = npt.NDArray[np.float32]
+Vectors: TypeAlias = "npt.NDArray[np.float32]"
 
 BATCH_TOKENS = 512  # attention walks the whole batch, also for texts that do not see each other
 BATCH_TEXTS = 64  # at most 256: a sequence for each
@@ -176,6 +177,8 @@ def joined(vectors: Vectors, lengths: Sequence[int], counts: Sequence[int]) -> V
 
     A long text is then found by any of its parts, and no part of it is left out.
     """
+    import numpy as np
+
     weighted = vectors * np.asarray(lengths, np.float32)[:, None]
     starts = [0, *accumulate(counts)][:-1]
     rows: Vectors = np.add.reduceat(weighted, starts, axis=0)
@@ -184,6 +187,8 @@ def joined(vectors: Vectors, lengths: Sequence[int], counts: Sequence[int]) -> V
 
 def normalised(vectors: Vectors) -> Vectors:
     """Rows of length 1. Raises TextNotEmbeddable for a row without a direction."""
+    import numpy as np
+
     lengths: npt.NDArray[Any] = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not (lengths > 0).all():
         raise TextNotEmbeddable("the embedding model gave a vector without a direction")
