@@ -31,6 +31,7 @@ from orchestrator.answering.inference import InferenceEvent, InferenceRequest
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
+    HEADER,
     AnswerDelta,
     Completion,
     Encode,
@@ -39,8 +40,9 @@ from orchestrator.engine.messages import (
     Reason,
     bytes_to_ids,
     ids_to_bytes,
+    pack,
+    unpack,
 )
-from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import PATTERNS, read_ranks
 from orchestrator.engine.vocab.native import read_table

@@ -25,11 +25,11 @@ from orchestrator.engine.messages import (
     Outcome,
     PutFloor,
     Shutdown,
+    Wire,
     bytes_to_ids,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
-from orchestrator.engine.transport import Wire
 
 
 class Ours:

@@ -4,12 +4,16 @@ One writer calls all of it. Positions of a sequence are contiguous from 0; range
 opened it, until `close`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import ModelInfo
+
+# Entered around each call that may not return, with the seconds that it should take; `nullcontext` watches nothing.
+Watch = Callable[[float], AbstractContextManager[object]]
 
 
 class BackendError(Exception):

@@ -75,10 +75,10 @@ class Costs:
         step, row, walk, pair = self._curve
         return max(0.02, step + row * rows + (walk + pair * rows) * cells)
 
-    def per_token(self, batch: int) -> tuple[float, float]:
-        """Milliseconds of one prompt token in a full step of a pool without cells, and what each cell there adds."""
+    def prefill(self, batch: int) -> "PrefillCost":
+        """Of one prompt token in full steps of `batch` rows."""
         empty, walked = self.milliseconds(batch, 0), self.milliseconds(batch, MANY)
-        return empty / batch, (walked - empty) / batch / MANY
+        return PrefillCost(empty / batch, (walked - empty) / batch / MANY)
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
         self._unread.append((rows, cells, milliseconds))
@@ -140,6 +140,22 @@ class Costs:
                 break
             free[np.flatnonzero(free)[found < 0]] = False
         self._curve, self._surprised = tuple((PRIOR * weights).tolist()), False
+
+
+@dataclass(frozen=True)
+class PrefillCost:
+    """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
+
+    empty: float
+    cell: float
+
+    def per_token(self, start: int, end: int) -> float:
+        """Of a token in the half-open range [start, end), on average."""
+        return self.empty + self.cell * (start + end) / 2
+
+
+# Before anything is learned: attention to 4,096 tokens costs as much as all the rest.
+UNSEEN = PrefillCost(1.0, 1 / 4096)
 
 
 class OutOfTime(Exception):

@@ -1,17 +1,31 @@
 """What crosses between the daemon and the engine's child process, and nothing else does.
 
 Every message is a frozen value of plain Python; token ids travel as bytes of uint32 in native order.
-The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp. This file knows no transport.
+The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp.
+
+Messages travel in pickled batches behind a length (`pack`, `Wire`), over a socket pair that only the two ends hold. Pickle
+is safe here and nowhere else: both ends are ours, started together, and no third process has the descriptor.
 """
 
+import pickle
+import socket
+import struct
+import threading
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, BinaryIO
 
 from orchestrator.engine.model import ModelInfo
 
 GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn
+# A child ends itself with this status when a call takes so many times its prediction, and at least so many seconds.
+OVERRUN_STATUS = 86
+OVERRUN_FACTOR = 10.0
+OVERRUN_LEAST_SECONDS = 30.0
+HEADER = struct.Struct("<Q")  # the length of a batch
 Ids = bytes
 
 
@@ -328,3 +342,44 @@ FromChild = (
     | Completion
     | EngineSnapshot
 )
+
+
+def pack(messages: Sequence[Any]) -> bytes:
+    body = pickle.dumps(tuple(messages), protocol=pickle.HIGHEST_PROTOCOL)
+    return HEADER.pack(len(body)) + body
+
+
+def unpack(body: bytes) -> tuple[Any, ...]:
+    messages: tuple[Any, ...] = pickle.loads(body)  # noqa: S301 - see the module's docstring
+    return messages
+
+
+class Wire:
+    """The child's blocking end. Any thread may send; one reads."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, messages: Sequence[Any]) -> None:
+        """Does nothing once the other end is gone: who reads notices that, and a child still has checkpoints to write."""
+        with self._sending, suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.sendall(pack(messages))
+
+    def receive(self) -> Iterator[Any]:
+        """Messages one by one until the other end closes, or is killed."""
+        with self._connection.makefile("rb") as stream:
+            while len(header := read(stream, HEADER.size)) == HEADER.size:
+                (size,) = HEADER.unpack(header)
+                body = read(stream, size)
+                if len(body) < size:
+                    return
+                yield from unpack(body)
+
+
+def read(stream: BinaryIO, size: int) -> bytes:
+    """So many bytes, or fewer at the end. An end that was killed with messages unread resets the connection."""
+    try:
+        return stream.read(size)
+    except ConnectionResetError:
+        return b""

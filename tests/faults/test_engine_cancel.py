@@ -1,7 +1,7 @@
 """Cancelling in the real child, counted in steps and not in time; and more conversations than llama.cpp has sequences.
 
-The child's desk takes messages in order beside a running step. So when an encoding that was asked for behind a Cancel has
-come back, the loop finds that Cancel before its next step: at most the step that was running may still be told of.
+The child's frontend takes messages in order beside a running step. So when an encoding that was asked for behind a Cancel
+has come back, the loop finds that Cancel before its next step: at most the step that was running may still be reported.
 """
 
 import asyncio

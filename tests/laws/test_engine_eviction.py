@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import Batch
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost, retention_value
+from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore, Index
+from orchestrator.engine.costs import UNSEEN, PrefillCost
 from orchestrator.engine.fake import FakeBackend
 
 PRICES = st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1))

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.cache.eviction import UNSEEN
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments, spans
 from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.costs import UNSEEN
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
 

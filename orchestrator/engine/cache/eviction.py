@@ -12,24 +12,9 @@ early. Content that a checkpoint holds costs its restore; other content is compu
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.costs import PrefillCost
+
 CARRIED_IN_A_SECOND = 500e6  # bytes between cells and tiers: what a restore ought to reach
-
-
-@dataclass(frozen=True)
-class PrefillCost:
-    """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
-
-    empty: float
-    cell: float
-
-    def per_token(self, start: int, end: int) -> float:
-        """Of a token in the half-open range [start, end), on average."""
-        return self.empty + self.cell * (start + end) / 2
-
-
-UNSEEN = PrefillCost(
-    1.0, 1 / 4096
-)  # before anything is learned: attention to 4,096 tokens costs as much as all the rest
 
 
 def retention_value(prefill_cost: PrefillCost, start: int, end: int, age: int) -> float:

@@ -22,10 +22,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
-from orchestrator.engine.costs import OutOfTime
+from orchestrator.engine.costs import UNSEEN, OutOfTime, PrefillCost
 from orchestrator.engine.messages import PoolState
 
 ROUND = 256  # llama.cpp pads a context to a multiple of this

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from orchestrator.engine.cache.eviction import UNSEEN, PrefillCost, retention_value
+from orchestrator.engine.cache.eviction import retention_value
+from orchestrator.engine.costs import UNSEEN, PrefillCost
 from orchestrator.engine.messages import Reuse
 
 Tokens: TypeAlias = "array[int]"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
-from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool, restore_range, save_range
 from orchestrator.engine.cache.tree import (
     Boundary,
@@ -46,7 +45,7 @@ from orchestrator.engine.checkpoints.segments import (
     segments_from,
 )
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import TimeBudget, endless
+from orchestrator.engine.costs import PrefillCost, TimeBudget, endless
 from orchestrator.engine.messages import Reuse, Tier
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, UNSEEN, PrefillCost, retention_value
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, retention_value
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
     DamagedCheckpoint,
@@ -28,6 +28,7 @@ from orchestrator.engine.checkpoints.file import (
 )
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.writer import Put, Reader, Writer
+from orchestrator.engine.costs import UNSEEN, PrefillCost
 
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
 SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there

@@ -1,10 +1,18 @@
-"""The child process: loads the model, then runs the loop and the desk until the daemon closes the socket.
+"""The child process: loads the model, then runs the loop until the daemon closes the socket.
 
     python -m orchestrator.engine.child.worker FD
 
-The first message is the EngineSpec. What overruns its prediction tenfold (at least 30 s) ends the process, a load, a step,
-what is carried about beside it or a text that is embedded, because a thread stuck in llama.cpp cannot be stopped any other
-way; the supervisor starts the next one.
+    daemon ══ socket ══▶ frontend ─▶ inbox ─▶ loop ══ socket ══▶ daemon
+                         └─ tokenises and reads beside a running step
+
+The first message is the EngineSpec. The frontend is a thread of its own and never touches the loop's state.
+
+The `Watchdog` ends the process when a load, a step, what is carried beside steps or a batch of texts takes ten times its
+prediction, and at least 30 s. A thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next
+process. Each thread is watched by what it does itself:
+
+    watch(20 s) ├─ carried beside ─┤ watch(0.3 s) ├─ a step ─┤─ the first one's time begins anew ─┤     the loop's thread
+                             watch(61 s) ├─ a batch ─┤─ nothing ─┤                                    a lane's thread
 """
 
 import ctypes
@@ -16,8 +24,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -26,23 +35,33 @@ from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.child.frontend import Frontend
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
 from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, telling
 from orchestrator.engine.llama.threads import ThreadCount
-from orchestrator.engine.messages import EngineReady, LoadFailed, Shutdown
+from orchestrator.engine.messages import (
+    OVERRUN_FACTOR,
+    OVERRUN_LEAST_SECONDS,
+    OVERRUN_STATUS,
+    Decode,
+    DecodedText,
+    Encode,
+    Encoded,
+    EngineReady,
+    InferenceJob,
+    LoadFailed,
+    Shutdown,
+    Wire,
+    bytes_to_ids,
+    ids_to_bytes,
+)
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
-from orchestrator.engine.transport import Wire
-from orchestrator.engine.watchdog import OVERRUN_STATUS, Watchdog
 
 SNAPSHOT_SECONDS = 0.1
-IDLE_SECONDS = (
-    0.5  # without a message: only then is looked after what a question that follows at once should not wait for
-)
+IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
 _SET_PARENT_DEATH_SIGNAL = 1
 
 log = logging.getLogger("lorekeep.engine")
@@ -64,9 +83,9 @@ def main() -> None:
         worker.run()
 
 
-def begun(spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> "Worker | None":
-    """Loads the model and looks through what is kept, saying meanwhile that it lives; None, and told why, where the model
-    cannot be loaded."""
+def begun(spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> "Worker | None":
+    """Loads the model and reads the index of checkpoints, and reports progress meanwhile. None, with the reason sent, where
+    the model cannot be loaded."""
     progress = LoadProgress()
     with telling(progress, wire.send):
         try:
@@ -88,7 +107,7 @@ def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
     return LlamaBackend(spec, progress)
 
 
-def load_embedding(spec: EmbeddingSpec, watchdog: Watchdog) -> EmbeddingBackend:
+def load_embedding(spec: EmbeddingSpec, watchdog: "Watchdog") -> EmbeddingBackend:
     with watchdog.watch("the load of the embedding model", STILL_SECONDS, LoadProgress().signs):
         return embedding_of(spec)
 
@@ -117,9 +136,9 @@ def die_with_parent() -> None:
 
 
 class Worker:
-    """Threads around one loop: this one computes, the desk reads, two embed where a model for it is configured."""
+    """Threads around one loop: this one computes, the frontend reads, two embed where a model for it is configured."""
 
-    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: Watchdog) -> None:
+    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._watchdog = watchdog
@@ -136,16 +155,18 @@ class Worker:
         embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._closing = False
-        self._desk = Frontend(backend, wire, self._forward)
-        self._crowding = None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
-        self._told = 0.0
+        self._frontend = Frontend(backend, wire, self._forward)
+        self._thread_count = (
+            None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
+        )
+        self._published = 0.0
 
     def run(self) -> None:
         self._wire.send([EngineReady(self._loop.backend.info)])
-        threading.Thread(target=self._serve, name="desk", daemon=True).start()
-        if self._crowding is not None:
-            self._crowding.start()
-        self._tell()
+        threading.Thread(target=self._serve, name="frontend", daemon=True).start()
+        if self._thread_count is not None:
+            self._thread_count.start()
+        self._publish()
         while True:
             for message in self._arrived():
                 if isinstance(message, Shutdown):
@@ -158,23 +179,23 @@ class Worker:
                     self._loop.handle(message)
             with self._watched():
                 self._loop.round()
-            self._tell()
+            self._publish()
 
     def _serve(self) -> None:
-        # The daemon is gone, or the desk met a fault of ours; the loop may be inside llama.cpp, so the process ends here.
+        # The daemon is gone, or the frontend met a fault of ours. The loop may be inside llama.cpp: the process ends here.
         status = 70
         try:
-            self._desk.serve()
+            self._frontend.serve()
             status = 0
         except Exception:
-            log.critical("the engine's desk failed", exc_info=True)
+            log.critical("the engine's frontend failed", exc_info=True)
         finally:
             if not self._closing:
                 leave(status)
 
     def _watched(self) -> AbstractContextManager[None]:
         """For all but steps, which are watched by their own predictions."""
-        return self._watchdog.watch("what is carried beside the steps", self._loop.admission.carrying_s())
+        return self._watchdog.watch("what is carried beside steps", self._loop.admission.carrying_s())
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):
@@ -191,17 +212,100 @@ class Worker:
                 yield self._inbox.get(timeout=IDLE_SECONDS)
             except queue.Empty:
                 if self._loop.audit():
-                    self._tell()
+                    self._publish()
                 self._costs.keep()
                 yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         now = time.monotonic()
-        if not self._loop.busy() or now - self._told >= SNAPSHOT_SECONDS:
-            self._told = now
+        if not self._loop.busy() or now - self._published >= SNAPSHOT_SECONDS:
+            self._published = now
             self._wire.send([self._loop.snapshot()])
+
+
+class Frontend:
+    """Answers what needs no loop; `forward` takes every other message."""
+
+    def __init__(self, backend: Backend, wire: Wire, forward: Callable[[object], None]) -> None:
+        self._backend = backend
+        self._wire = wire
+        self._forward = forward
+
+    def serve(self) -> None:
+        """Runs until the daemon closes its end."""
+        for message in self._wire.receive():
+            answer = self._answer(message)
+            if answer is None:
+                self._forward(message)
+            else:
+                self._wire.send([answer])
+
+    def _answer(self, message: object) -> object | None:
+        if isinstance(message, Encode):
+            encoded = self._backend.encode(message.texts, control=message.control)
+            return Encoded(message.call, tuple(ids_to_bytes(ids) for ids in encoded))
+        if isinstance(message, Decode):
+            text = self._backend.pieces(bytes_to_ids(message.ids)).decode("utf-8", "replace")
+            return DecodedText(message.call, text)
+        if isinstance(message, InferenceJob):
+            self._backend.study(message.sampling)
+        return None
+
+
+@dataclass
+class Watched:
+    """What a thread does. Times in seconds of the clock; `sign` is the last value of `signs`."""
+
+    what: str
+    limit: float
+    signs: Callable[[], object]
+    began: float
+    sign: object
+
+
+class Watchdog:
+    """`overrun` is called with what is done and the seconds since its last sign of life."""
+
+    def __init__(self, clock: Callable[[], float], overrun: Callable[[str, float], None]) -> None:
+        self._clock = clock
+        self._overrun = overrun
+        self._watched: dict[int, Watched] = {}  # by thread
+
+    def start(self) -> None:
+        threading.Thread(target=self._look_on, name="watchdog", daemon=True).start()
+
+    @contextmanager
+    def watch(self, what: str, predicted: float, signs: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """Watches what this thread does inside. `predicted` is in seconds, infinite where nobody can say. May be nested: an
+        inner end is a sign of life, and so is a change of `signs`, which another thread asks."""
+        thread, limit = threading.get_ident(), max(OVERRUN_LEAST_SECONDS, OVERRUN_FACTOR * predicted)
+        outer = self._watched.get(thread)
+        self._watched[thread] = Watched(what, limit, signs, self._clock(), signs())
+        try:
+            yield
+        finally:
+            if outer is None:
+                del self._watched[thread]
+            else:
+                outer.began = self._clock()
+                self._watched[thread] = outer
+
+    def look(self) -> None:
+        """Looks once at all threads."""
+        now = self._clock()
+        for watched in tuple(self._watched.values()):
+            sign = watched.signs()
+            if sign != watched.sign:
+                watched.sign, watched.began = sign, now
+            elif now - watched.began > watched.limit:
+                self._overrun(watched.what, now - watched.began)
+
+    def _look_on(self) -> None:
+        waiting = threading.Event()
+        while not waiting.wait(1.0):
+            self.look()
 
 
 def leave(status: int) -> NoReturn:

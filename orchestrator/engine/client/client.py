@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
 from orchestrator.engine.client.replay import Calls, Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
+from orchestrator.engine.costs import PrefillCost
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from orchestrator.engine.messages import HEADER, OVERRUN_STATUS, pack, unpack
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.transport import HEADER, pack, unpack
-from orchestrator.engine.watchdog import OVERRUN_STATUS
 
 GRACE_SECONDS = 30.0  # what stands is written before the child goes
 NO_THREAD = "can't start new thread"  # Python's words, which has no exception of its own for it

@@ -11,11 +11,12 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.engine.backend import BackendError
+from orchestrator.engine.backend import BackendError, Watch
 from orchestrator.engine.embedding.port import (
     HARMLESS,
     CallOff,
@@ -36,7 +37,6 @@ from orchestrator.engine.embedding.port import (
     normalised,
     pieces,
 )
-from orchestrator.engine.watchdog import Watch, unwatched
 
 NICE = 10
 LATENT_SECONDS = 60.0  # beside the tokens: a nice thread on a busy machine, weights that are paged in again
@@ -55,7 +55,7 @@ class Lanes:
         self,
         load: Callable[[], EmbeddingBackend] | None,
         post: Post,
-        watch: Watch = unwatched,
+        watch: Watch = nullcontext,
         idle: float = IDLE_SECONDS,
     ) -> None:
         self._post = post

@@ -9,17 +9,16 @@ computes, `write_behind` saves checkpoints. The loop knows no processes, no sock
 import logging
 from array import array
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
-from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.backend import Backend, BackendError, Watch
 from orchestrator.engine.cache import conservation
-from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool, sequences_of
 from orchestrator.engine.cache.tree import Path, deepest
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.costs import Costs, OutOfTime
+from orchestrator.engine.costs import Costs, OutOfTime, PrefillCost
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -43,7 +42,6 @@ from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.step import Stepping
 from orchestrator.engine.scheduler.ticket import Phase, TextStream, Ticket
 from orchestrator.engine.scheduler.write_behind import WriteBehind
-from orchestrator.engine.watchdog import Watch, unwatched
 
 log = logging.getLogger("lorekeep.engine.loop")
 
@@ -64,7 +62,7 @@ class Loop:
         post: Post,
         clock: Clock,
         store: CheckpointStore | None = None,
-        watch: Watch = unwatched,
+        watch: Watch = nullcontext,
     ) -> None:
         self.backend = backend
         self.checkpoints = checkpoint_manager(backend, store, clock, self._prefill_cost)
@@ -250,7 +248,7 @@ class Loop:
         return pictured(self.admission, list(self._tickets.values()), figures)
 
     def _prefill_cost(self) -> PrefillCost:
-        return PrefillCost(*self.costs.per_token(self._limits.batch))
+        return self.costs.prefill(self._limits.batch)
 
     def check(self) -> None:
         """The laws over all pools, for tests. Raises LawBroken."""

@@ -8,10 +8,10 @@ of a screen and joins those of one answer. A first token and every other message
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
+from orchestrator.engine.costs import PrefillCost
 from orchestrator.engine.messages import (
     AnswerDelta,
     Completion,

@@ -9,7 +9,7 @@ What to compute was decided in `plan`. Knows no queue and no pool but the step's
 import math
 from collections.abc import Callable, Sequence
 
-from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused
+from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused, Watch
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
@@ -18,7 +18,6 @@ from orchestrator.engine.scheduler.planner import Step
 from orchestrator.engine.scheduler.reporting import Reporting
 from orchestrator.engine.scheduler.speculation import Speculation
 from orchestrator.engine.scheduler.ticket import Phase, Ticket
-from orchestrator.engine.watchdog import Watch
 
 
 class Stepping:

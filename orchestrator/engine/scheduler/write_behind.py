@@ -10,11 +10,10 @@ This file decides when; `CheckpointManager` decides how. Without a manager nothi
 import math
 from collections.abc import Callable, Iterable
 
-from orchestrator.engine.cache.eviction import PrefillCost
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.manager import CheckpointManager
-from orchestrator.engine.costs import TimeBudget
+from orchestrator.engine.costs import PrefillCost, TimeBudget
 from orchestrator.engine.messages import Outcome
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Timing
 from orchestrator.engine.scheduler.reporting import Counters

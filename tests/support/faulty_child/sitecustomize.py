@@ -12,18 +12,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.engine import messages
+
 MEASURING = 2  # sequences of the context in which a model is measured when it is loaded
 SLOW_SECONDS = 4.0  # longer than the watchdog takes to look twice
 
 if "FAULT_FILE" in os.environ:
-    from orchestrator.engine import watchdog
     from orchestrator.engine.backend import BackendError, Batch
     from orchestrator.engine.embedding.llama import LlamaEmbeddingContext
     from orchestrator.engine.embedding.port import Vectors
     from orchestrator.engine.llama.memory import LlamaMemory
 
-    watchdog.LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", watchdog.LEAST_SECONDS))
-    watchdog.FACTOR = float(os.environ.get("CHILD_FACTOR", watchdog.FACTOR))
+    messages.OVERRUN_LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", messages.OVERRUN_LEAST_SECONDS))
+    messages.OVERRUN_FACTOR = float(os.environ.get("CHILD_FACTOR", messages.OVERRUN_FACTOR))
     _file = Path(os.environ["FAULT_FILE"])
     _decode, _restore, _vectors = LlamaMemory.decode, LlamaMemory.restore, LlamaEmbeddingContext.vectors
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.cache.eviction import UNSEEN
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments
 from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.costs import UNSEEN
 
 FLOOR = array("I", range(512))
 

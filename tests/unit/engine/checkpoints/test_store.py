@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.checkpoints import STATE, alone, header, store
 
-from orchestrator.engine.cache.eviction import UNSEEN
 from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints import writer as writer_module
 from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.costs import UNSEEN
 
 
 def size(folder: Path) -> int:

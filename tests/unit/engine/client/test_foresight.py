@@ -23,6 +23,6 @@ def test_nothing_is_foretold_before_the_engine_has_told_anything():
 
 def test_a_token_is_a_share_of_a_full_step_wherever_the_step_is():
     costs = Costs()
-    empty, cell = costs.per_token(512)
+    cost = costs.prefill(512)
     for cells in (1_000, 8_000, 100_000):
-        assert empty + cell * cells == pytest.approx(costs.milliseconds(512, cells) / 512)
+        assert cost.empty + cost.cell * cells == pytest.approx(costs.milliseconds(512, cells) / 512)

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from orchestrator.engine.client.process import ChildProcess, ended, environment_of
+from orchestrator.engine.messages import OVERRUN_STATUS
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.watchdog import OVERRUN_STATUS
 
 
 def test_what_the_user_told_the_c_library_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.child import worker
+from orchestrator.engine.child.worker import Watchdog
 from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
 from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
 from orchestrator.engine.llama.loading import STILL_SECONDS
+from orchestrator.engine.messages import OVERRUN_FACTOR
 from orchestrator.engine.model import EmbeddingSpec
-from orchestrator.engine.watchdog import FACTOR, Watchdog
 
 
 @pytest.fixture
@@ -220,7 +221,7 @@ def test_a_batch_that_does_not_come_back_is_told_of_in_either_lane():
         room = Watched()
         room.ask(1, "stop", background=background)
         assert room.model.entered.acquire(timeout=SOON)
-        limit = FACTOR * seconds(3)
+        limit = OVERRUN_FACTOR * seconds(3)
         room.spend(limit)
         assert room.told == []
         room.spend(1)
@@ -257,8 +258,8 @@ def test_the_load_of_the_embedding_model_is_watched_and_whoever_waits_for_it_is_
     assert entered.wait(SOON)
     room.ask(2, "a", background=True)
     while not room.told:  # pages that its thread took meanwhile were signs of life
-        room.spend(FACTOR * STILL_SECONDS + 1)
-    assert room.told == [("the load of the embedding model", FACTOR * STILL_SECONDS + 1)]
+        room.spend(OVERRUN_FACTOR * STILL_SECONDS + 1)
+    assert room.told == [("the load of the embedding model", OVERRUN_FACTOR * STILL_SECONDS + 1)]
     gate.set()
     assert {room.answer().call, room.answer().call} == {1, 2}
     assert room.embedder.close()

@@ -13,12 +13,11 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator.engine.child import worker
+from orchestrator.engine.child.worker import Watchdog
 from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, telling
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown
+from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown, Wire
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.transport import Wire
-from orchestrator.engine.watchdog import Watchdog
 
 MIB = 1 << 20
 
