@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.engine.messages import PrefillCost
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 Vector = NDArray[np.float64]
@@ -75,7 +76,7 @@ class Costs:
         step, row, walk, pair = self._curve
         return max(0.02, step + row * rows + (walk + pair * rows) * cells)
 
-    def prefill(self, batch: int) -> "PrefillCost":
+    def prefill(self, batch: int) -> PrefillCost:
         """Of one prompt token in full steps of `batch` rows."""
         empty, walked = self.milliseconds(batch, 0), self.milliseconds(batch, MANY)
         return PrefillCost(empty / batch, (walked - empty) / batch / MANY)
@@ -140,22 +141,6 @@ class Costs:
                 break
             free[np.flatnonzero(free)[found < 0]] = False
         self._curve, self._surprised = tuple((PRIOR * weights).tolist()), False
-
-
-@dataclass(frozen=True)
-class PrefillCost:
-    """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
-
-    empty: float
-    cell: float
-
-    def per_token(self, start: int, end: int) -> float:
-        """Of a token in the half-open range [start, end), on average."""
-        return self.empty + self.cell * (start + end) / 2
-
-
-# Before anything is learned: attention to 4,096 tokens costs as much as all the rest.
-UNSEEN = PrefillCost(1.0, 1 / 4096)
 
 
 class OutOfTime(Exception):

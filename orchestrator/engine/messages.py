@@ -315,6 +315,22 @@ class PoolState:
 
 
 @dataclass(frozen=True)
+class PrefillCost:
+    """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
+
+    empty: float
+    cell: float
+
+    def per_token(self, start: int, end: int) -> float:
+        """Of a token in the half-open range [start, end), on average."""
+        return self.empty + self.cell * (start + end) / 2
+
+
+# Before anything is learned: attention to 4,096 tokens costs as much as all the rest.
+UNSEEN = PrefillCost(1.0, 1 / 4096)
+
+
+@dataclass(frozen=True)
 class EngineSnapshot:
     """The engine after a step. Immutable; published, never asked for."""
 

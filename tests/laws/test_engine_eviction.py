@@ -12,8 +12,8 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore, Index
-from orchestrator.engine.costs import UNSEEN, PrefillCost
 from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import UNSEEN, PrefillCost
 
 PRICES = st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1))
 PLACES = st.integers(0, 100_000)

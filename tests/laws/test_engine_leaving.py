@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from support.machine import Machine
 
 from orchestrator.engine.cache.eviction import Idle, Room, aged, in_order, room
-from orchestrator.engine.costs import PrefillCost
-from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
+from orchestrator.engine.messages import Grant, PrefillCost, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import InferenceJob as Asked
 
 pools = st.lists(

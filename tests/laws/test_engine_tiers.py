@@ -11,9 +11,8 @@ from support.machine import END_EVERY, Machine, naive_answer
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments, spans
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import UNSEEN
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
+from orchestrator.engine.messages import UNSEEN, DropFloor, Grant, Outcome, Tier
 
 CODE = [n % 50 for n in range(1000)]
 OTHER = [n % 50 for n in range(700)] + [77] * 300

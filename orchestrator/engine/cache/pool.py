@@ -24,8 +24,8 @@ from typing import TypeAlias
 from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
-from orchestrator.engine.costs import UNSEEN, OutOfTime, PrefillCost
-from orchestrator.engine.messages import PoolState
+from orchestrator.engine.costs import OutOfTime
+from orchestrator.engine.messages import UNSEEN, PoolState, PrefillCost
 
 ROUND = 256  # llama.cpp pads a context to a multiple of this
 LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from orchestrator.engine.cache.eviction import retention_value
-from orchestrator.engine.costs import UNSEEN, PrefillCost
-from orchestrator.engine.messages import Reuse
+from orchestrator.engine.messages import UNSEEN, PrefillCost, Reuse
 
 Tokens: TypeAlias = "array[int]"
 

@@ -45,8 +45,8 @@ from orchestrator.engine.checkpoints.segments import (
     segments_from,
 )
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import PrefillCost, TimeBudget, endless
-from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.costs import TimeBudget, endless
+from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 
 
 def checkpoint_manager(

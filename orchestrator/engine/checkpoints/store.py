@@ -28,7 +28,7 @@ from orchestrator.engine.checkpoints.file import (
 )
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.writer import Put, Reader, Writer
-from orchestrator.engine.costs import UNSEEN, PrefillCost
+from orchestrator.engine.messages import UNSEEN, PrefillCost
 
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
 SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there

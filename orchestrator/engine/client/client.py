@@ -13,7 +13,6 @@ from itertools import count
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
 from orchestrator.engine.client.replay import Calls, Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
-from orchestrator.engine.costs import PrefillCost
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,
@@ -30,6 +29,7 @@ from orchestrator.engine.messages import (
     InferenceJob,
     Matched,
     Outcome,
+    PrefillCost,
     PrefillProgress,
     PrefixMatch,
     PutFloor,

@@ -22,8 +22,8 @@ from orchestrator.engine.backend import Backend, BackendError, Memory
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, in_order, room
 from orchestrator.engine.cache.pool import ROUND, Pool, move, release, rounded
 from orchestrator.engine.cache.tree import Node
-from orchestrator.engine.costs import PrefillCost, TimeBudget, endless
-from orchestrator.engine.messages import Grant, InferenceJob, Reason, Sampling
+from orchestrator.engine.costs import TimeBudget, endless
+from orchestrator.engine.messages import Grant, InferenceJob, PrefillCost, Reason, Sampling
 from orchestrator.engine.scheduler.ticket import Ticket
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them

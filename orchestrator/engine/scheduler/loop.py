@@ -18,7 +18,7 @@ from orchestrator.engine.cache.tree import Path, deepest
 from orchestrator.engine.checkpoints.manager import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.costs import Costs, OutOfTime, PrefillCost
+from orchestrator.engine.costs import Costs, OutOfTime
 from orchestrator.engine.messages import (
     Cancel,
     DropFloor,
@@ -28,6 +28,7 @@ from orchestrator.engine.messages import (
     InferenceJob,
     Matched,
     Outcome,
+    PrefillCost,
     PrefixMatch,
     PutFloor,
     Reason,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
-from orchestrator.engine.costs import PrefillCost
 from orchestrator.engine.messages import (
     AnswerDelta,
     Completion,
     EngineSnapshot,
     FromChild,
     Outcome,
+    PrefillCost,
     Reason,
     Reuse,
     TicketTimings,

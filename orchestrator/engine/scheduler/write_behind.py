@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.manager import CheckpointManager
-from orchestrator.engine.costs import PrefillCost, TimeBudget
-from orchestrator.engine.messages import Outcome
+from orchestrator.engine.costs import TimeBudget
+from orchestrator.engine.messages import Outcome, PrefillCost
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Timing
 from orchestrator.engine.scheduler.reporting import Counters
 

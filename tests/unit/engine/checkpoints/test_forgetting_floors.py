@@ -9,7 +9,7 @@ import pytest
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.segments import segments
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import UNSEEN
+from orchestrator.engine.messages import UNSEEN
 
 FLOOR = array("I", range(512))
 

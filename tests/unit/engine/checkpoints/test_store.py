@@ -14,7 +14,7 @@ from orchestrator.engine.checkpoints import writer as writer_module
 from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.segments import named
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import UNSEEN
+from orchestrator.engine.messages import UNSEEN
 
 
 def size(folder: Path) -> int:
