@@ -56,19 +56,7 @@ SLIDING = {
 RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"})
 
 # Layers without KV heads recur, the others attend.
-HYBRID_BY_HEADS = frozenset(
-    {
-        "bailingmoe3",
-        "granitehybrid",
-        "jamba",
-        "kimi-linear",
-        "lfm2",
-        "lfm2moe",
-        "nemotron_h",
-        "nemotron_h_moe",
-        "plamo2",
-    }
-)
+HYBRID_BY_HEADS = _names("bailingmoe3 granitehybrid jamba kimi-linear lfm2 lfm2moe nemotron_h nemotron_h_moe plamo2")
 # Every n-th layer attends, where the file names no recurrent layers; the number is n where the file has none.
 HYBRID_BY_INTERVAL = {"minimax-01": 8, "qwen3next": 4, "qwen35": 4, "qwen35moe": 4}
 HYBRID_ALL = frozenset({"falcon-h1"})  # every layer does both

@@ -1,4 +1,11 @@
-"""The numbered grant: the memory that may be planned, from sensors, a model's costs and the settings. Pure.
+"""The governor's result at one moment, and how the next one follows from it: levels, and a numbered grant. Pure.
+
+    snapshot -> memory that counts -> pressure -> levels
+                                   \\-> budget: a new number only when the grant has changed
+
+Where memory is unknown the last levels and grant are kept. Knows no clock and no sensor.
+
+The grant is the memory that may be planned, from sensors, a model's costs and the settings:
 
     total |------------------------------ ceiling -------------------------|-- margin --|
           |-- others --|-- weights, buffers, embedding --|-- KV (hard) ----|
@@ -14,40 +21,48 @@ RAM takes VRAM's place. Does not know open pools: the engine knows who holds wha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
-from governor.readings import MemoryReading
-from governor.settings import MemorySettings, StoreSettings
-from governor.shape import Layer, ModelShape
-
-
-@dataclass(frozen=True)
-class LoadedSizes:
-    """What loading showed, in bytes; it takes the estimate's place."""
-
-    weights: int
-    working: int
+from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
+from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
+from governor.settings import GovernorSettings, MemorySettings, StoreSettings, limit_bytes
+from governor.shape import FootprintError, Layer, ModelShape
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What to plan for. `measured` is the model's effective length, where it has been measured.
+    """What to plan for.
 
     `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
-    `ours`: bytes of that memory that the engine holds, for drivers that do not report memory by process.
+    `loaded`: bytes of weights and buffers that loading showed; they take the estimate's place.
     `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
     embedding model's, loaded or not: it may be needed at any time.
     """
 
     shape: ModelShape
     plan: KvPlan
-    measured: int | None = None
     gpu_layers: int | None = None
-    loaded: LoadedSizes | None = None
-    ours: int = 0
+    loaded: int | None = None
     host_free: int = 0
     embedding_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Ours:
+    """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do
+    not report memory by process; `claimed`: those that no eviction frees.
+
+    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. Where a GPU's memory counts,
+    `elsewhere` are bytes of RAM that the embedding model will take; `elsewhere_held` those that it has, and can give back.
+    """
+
+    pids: frozenset[int] = frozenset()
+    held: int = 0
+    claimed: int = 0
+    demand: Demand | None = None
+    elsewhere: int = 0
+    elsewhere_held: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,95 @@ class MemoryBudget:
         return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
+
+    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `unplanned`
+    is the reason of a missing budget, "" when there is one. `ram` is the state of the host's memory, also where RAM is the
+    memory that counts.
+    """
+
+    number: int
+    snapshot: SensorSnapshot
+    pressure: float | None
+    state: PressureState
+    limit: int | None
+    budget: MemoryBudget | None
+    unplanned: str
+    ram: PressureState = START
+
+    @property
+    def level(self) -> Level:
+        return self.state.level
+
+    @property
+    def power(self) -> Power:
+        return self.state.power
+
+
+def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+    """The outlook after a reading of the sensors; `before` is None at the first one."""
+    before = before or Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
+    memory = memory_of(snapshot, settings.memory.gpu)
+    limit, pressure = before.limit, None
+    if memory is not None:
+        own = max(memory.own or 0, ours.held)
+        memory = replace(memory, own=own)
+        if limit is None:  # memory that is ours counts as free
+            limit = limit_bytes(settings.memory.vram_limit, memory.free + own)
+        pressure = pressure_of(memory, ceiling_of(memory.total, settings.memory), limit, ours.claimed)
+    looked_at = reading_of(pressure, chosen_gpu(snapshot, settings.memory.gpu), snapshot.host, settings.pressure)
+    state = step(before.state, looked_at, snapshot.at, settings.pressure)
+    budget, unplanned = _budget(before, memory, snapshot, ours, settings, limit)
+    ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
+    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram)
+    return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
+
+
+def _reported(outlook: Outlook) -> tuple[object, ...]:
+    """The fields that callers act on, without figures that change with every reading."""
+    faults = tuple(fault.sensor for fault in outlook.snapshot.faults)
+    grant = None if outlook.budget is None else outlook.budget.number
+    return outlook.level, outlook.power, grant, outlook.unplanned, faults, outlook.ram.level
+
+
+def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> PressureState:
+    """The host's memory beside a GPU's, for which there is no limit."""
+    memory, pressure = host_memory(snapshot), None
+    if memory is not None:
+        ceiling = ceiling_of(memory.total, settings.memory)
+        pressure = pressure_of(replace(memory, own=ours.elsewhere_held), ceiling, None, 0)
+    return step(before.ram, PressureReading(pressure), snapshot.at, settings.pressure)
+
+
+def _budget(
+    before: Outlook,
+    memory: MemoryReading | None,
+    snapshot: SensorSnapshot,
+    ours: Ours,
+    settings: GovernorSettings,
+    limit: int | None,
+) -> tuple[MemoryBudget | None, str]:
+    if ours.demand is None:
+        return None, "no model is chosen"
+    if memory is None:
+        return before.budget, "" if before.budget else "how much memory there is cannot be read"
+    number = 1 if before.budget is None else before.budget.number + 1
+    free = max(0, (snapshot.host.ram_available or 0) - (ours.elsewhere - ours.elsewhere_held))
+    demand = replace(ours.demand, host_free=free)
+    try:
+        planned = plan_budget(number, memory, demand, settings.memory, limit)
+    except FootprintError as error:
+        return None, str(error)
+    if before.budget is not None and before.budget.same_grant(planned, settings.memory.grant_step):
+        return before.budget, ""
+    return planned, ""
+
+
+# ---- the grant -------------------------------------------------------------------------------------------------------
+
+
 def plan_budget(
     number: int,
     memory: MemoryReading,
@@ -92,7 +196,7 @@ def plan_budget(
     FootprintError when the architecture's KV cannot be predicted or its KV type does not suit the model.
     """
     ceiling = ceiling_of(memory.total, settings)
-    others = max(0, memory.total - memory.free - max(memory.own or 0, demand.ours))
+    others = max(0, memory.total - memory.free - (memory.own or 0))
     layers = len(demand.shape.layers) + 1
     ours = room_of(ceiling, others, limit)
     gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.embedding_bytes)
@@ -103,7 +207,7 @@ def plan_budget(
     planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
     kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
     cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
-    window = min(demand.shape.trained, demand.measured or demand.shape.trained, cells)
+    window = min(demand.shape.trained, cells)
     return MemoryBudget(
         number=number,
         where=memory.where,
@@ -165,7 +269,7 @@ def weights_on_gpu(shape: ModelShape, gpu_layers: int) -> int:
 def _fixed(memory: MemoryReading, demand: Demand, settings: MemorySettings, gpu_layers: int) -> tuple[int, int]:
     """Bytes of weights and of working buffers: as loaded, else as estimated."""
     if demand.loaded is not None:
-        return demand.loaded.weights, demand.loaded.working
+        return demand.loaded, 0
     working = working_bytes(demand.shape, demand.plan, max(settings.smallest_window, demand.shape.trained))
     if memory.where == "RAM":
         return demand.shape.weights, working

@@ -11,12 +11,11 @@ is unloaded before anything that an answer waits for.
 
 from dataclasses import dataclass, replace
 
-from governor.budget import weights_on_gpu
+from governor.budget import Outlook, weights_on_gpu
 from governor.footprint import KvPlan, kv_cost, working_bytes
-from governor.outlook import Outlook
 from governor.pressure import Level
+from governor.settings import size
 from governor.shape import ModelShape
-from governor.sizes import size
 
 CONTEXTS = 2  # one for questions, one for what is embedded in the background
 
@@ -89,17 +88,12 @@ def placed(shape: ModelShape, tokens: int, texts: int, asked: int, room: int | N
     return Placed(0, f"the embedding model runs on the CPU: {left}" if asked > 0 else "")
 
 
-def makes_room(level: Level) -> bool:
-    """Whether it is unloaded at this level of its memory."""
-    return level.rank >= Level.HIGH.rank
-
-
 def why_away(outlook: Outlook, cost: EmbeddingCost, *, on_gpu: bool) -> str:
     """Why it must be unloaded, '' when it may be loaded. `on_gpu`: whether a GPU's memory is the one that counts; a model
     in RAM beside a GPU is unloaded only for the pressure of RAM."""
     counts = cost.here(on_gpu=on_gpu) > 0
     level = outlook.level if counts else outlook.ram.level
-    if not makes_room(level):
+    if level.rank < Level.HIGH.rank:
         return ""
     where = "RAM" if not counts else outlook.budget.where if outlook.budget else "memory"
     return f"{where} is scarce (pressure {level}): the embedding model is unloaded until it is not"

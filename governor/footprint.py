@@ -9,9 +9,8 @@ the real figures replace the estimate. Knows nothing of free memory.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from governor.errors import FootprintError
 from governor.gguf import BY_NAME, KV_TYPES, TensorType
-from governor.shape import Layer, ModelShape
+from governor.shape import FootprintError, Layer, ModelShape
 
 CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
 SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may take without flash attention
@@ -36,9 +35,8 @@ class KvPlan:
 
 @dataclass(frozen=True)
 class KvCost:
-    """Bytes of a pool of `cells`. `dense` and `sliding` are caches of tokens, `state` is the recurrent layers'."""
+    """Bytes of a pool. `dense` and `sliding` are caches of tokens, `state` is the recurrent layers'."""
 
-    cells: int
     dense: int
     sliding: int
     state: int
@@ -59,7 +57,7 @@ def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer]
     dense = sum(_token_bytes(layer, keys, values) for layer in counted if not layer.sliding)
     sliding = sum(_token_bytes(layer, keys, values) for layer in counted if layer.sliding)
     state = sum(layer.state for layer in counted) * STATE_BYTES * max(1, plan.sequences)
-    return KvCost(cells, dense * cells, sliding * window_cells(shape, plan, cells), state)
+    return KvCost(dense * cells, sliding * window_cells(shape, plan, cells), state)
 
 
 def bytes_per_token(shape: ModelShape, plan: KvPlan) -> int:
@@ -161,4 +159,5 @@ def _misfits(shape: ModelShape, keys: TensorType, values: TensorType) -> str:
 
 
 def _token_bytes(layer: Layer, keys: TensorType, values: TensorType) -> int:
-    return keys.row_bytes(layer.keys) + values.row_bytes(layer.values)
+    """A layer's heads are whole blocks of these types (`_misfits`)."""
+    return layer.keys // keys.values * keys.size + layer.values // values.values * values.size

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from governor.errors import GgufError
-
 MAGIC = b"GGUF"
 MOST_METADATA = 100_000  # real files have tens; beyond it the count is damage
 MOST_TENSORS = 1_000_000
@@ -34,6 +32,17 @@ Scalar = int | float | bool | str
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING = 8
 ARRAY = 9
+
+
+class GgufError(Exception):
+    """The file is not a usable GGUF. `offset`: the byte of the fault; None when the file could not be opened."""
+
+    def __init__(self, path: Path, offset: int | None, what: str) -> None:
+        where = "" if offset is None else f" at byte {offset:,}"
+        super().__init__(f"{path}: {what}{where}")
+        self.path = path
+        self.offset = offset
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -56,10 +65,6 @@ class TensorType:
     name: str
     values: int
     size: int
-
-    def row_bytes(self, values: int) -> int:
-        assert values % self.values == 0, f"{values} values are no whole number of {self.name} blocks of {self.values}"
-        return values // self.values * self.size
 
 
 # `type_traits` in ggml.c and the block structs in ggml-common.h.
@@ -116,7 +121,6 @@ class TensorInfo:
     kind: TensorType
     offset: int
     size: int
-    shard: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def read_gguf(path: Path) -> Gguf:
     GgufError with file, byte and reason for anything that is no complete GGUF of version 2 or 3: an empty or foreign
     file, damage, a header cut off, data shorter than its tensor table says, a missing or foreign shard.
     """
-    first = _read_file(path, 0)
+    first = _read_file(path)
     count = first.number("split.count") or 0
     if count < 2:
         return first
@@ -166,7 +170,7 @@ def read_gguf(path: Path) -> Gguf:
         raise GgufError(
             path, None, f"is not the first of {count} shards; give the one named {_shard(path, 0, count).name}"
         )
-    rest = [_read_file(_shard(path, no, count), no) for no in range(1, count)]
+    rest = [_read_file(_shard(path, no, count)) for no in range(1, count)]
     for no, shard in enumerate(rest, 1):
         if shard.number("split.no") != no or shard.number("split.count") != count:
             raise GgufError(
@@ -282,11 +286,11 @@ class GgufReader:
             raise self.fault(f"is cut off: {count:,} bytes expected, {self.size - self.at:,} are left")
 
 
-def _read_file(path: Path, shard: int) -> Gguf:
+def _read_file(path: Path) -> Gguf:
     with GgufReader.opened(path) as source:
         n_tensors, n_metadata = _read_counts(source)
         metadata = _read_metadata(source, n_metadata)
-        tensors = _read_tensors(source, n_tensors, shard)
+        tensors = _read_tensors(source, n_tensors)
         _check_data(source, tensors, _alignment(source, metadata))
         return Gguf((path,), metadata, tensors, source.size)
 
@@ -334,14 +338,14 @@ def _read_value(source: GgufReader, kind: int) -> Value:
     return ArrayAt(kind, count, began)
 
 
-def _read_tensors(source: GgufReader, count: int, shard: int) -> tuple[TensorInfo, ...]:
-    tensors = tuple(_read_tensor(source, shard) for _ in range(count))
+def _read_tensors(source: GgufReader, count: int) -> tuple[TensorInfo, ...]:
+    tensors = tuple(_read_tensor(source) for _ in range(count))
     if len({tensor.name for tensor in tensors}) < count:
         raise source.fault("is damaged: a tensor name occurs twice")
     return tensors
 
 
-def _read_tensor(source: GgufReader, shard: int) -> TensorInfo:
+def _read_tensor(source: GgufReader) -> TensorInfo:
     began = source.at
     name = source.text(LONGEST_TENSOR_NAME)
     dimensions = source.number("I")
@@ -354,10 +358,10 @@ def _read_tensor(source: GgufReader, shard: int) -> TensorInfo:
         raise source.fault(f"tensor {name!r} has type {number}, which is damage or newer than this version", began)
     if shape[0] % kind.values:
         raise source.fault(f"is damaged: rows of {name!r} are no whole number of {kind.name} blocks", began)
-    size = kind.row_bytes(shape[0])
+    size = shape[0] // kind.values * kind.size
     for rows in shape[1:]:
         size *= rows
-    return TensorInfo(name, shape, kind, offset, size, shard)
+    return TensorInfo(name, shape, kind, offset, size)
 
 
 def _alignment(source: GgufReader, metadata: Mapping[str, Value]) -> int:

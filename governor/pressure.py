@@ -101,13 +101,12 @@ def thresholds(settings: PressureSettings) -> tuple[float, float, float]:
     return settings.elevated, settings.high, settings.critical
 
 
-def pressure_of(memory: MemoryReading, ceiling: int, limit: int | None, ours: int, claimed: int) -> float:
+def pressure_of(memory: MemoryReading, ceiling: int, limit: int | None, claimed: int) -> float:
     """How full the memory is for us, where 1.0 is full.
 
-    `ours`: bytes that the engine knows to hold; `claimed`: those of them that no eviction gives back. `limit`: the most
-    that the user lets us hold. Bytes.
+    `claimed`: bytes of ours that no eviction gives back. `limit`: the most that the user lets us hold. Bytes.
     """
-    others = max(0, memory.total - memory.free - max(memory.own or 0, ours))
+    others = max(0, memory.total - memory.free - (memory.own or 0))
     of_all = (others + claimed) / ceiling if ceiling > 0 else 1.0
     return of_all if limit is None else max(of_all, claimed / limit if limit > 0 else 1.0)
 
@@ -116,9 +115,9 @@ def reading_of(
     pressure: float | None, gpu: GpuReading | None, host: HostReading, settings: PressureSettings
 ) -> PressureReading:
     """The table's inputs from the sensors. Power is low when any sensor reports it, unknown when none reports anything."""
-    reasons = None if gpu is None else gpu.clock_reasons.value
+    reasons = None if gpu is None else gpu.clock_reasons
     throttled = None if reasons is None else bool(reasons & THROTTLING)
-    return PressureReading(pressure, throttled, _any((host.on_battery.value, _limited(gpu, settings))))
+    return PressureReading(pressure, throttled, _any((host.on_battery, _limited(gpu, settings))))
 
 
 def _beyond(switch: ThresholdSwitch, pressure: float | None, threshold: float, hysteresis: float) -> bool | None:
@@ -136,9 +135,9 @@ def _turn(switch: ThresholdSwitch, wanted: bool | None, now: float, settings: Pr
 
 
 def _limited(gpu: GpuReading | None, settings: PressureSettings) -> bool | None:
-    if gpu is None or gpu.power_limit.value is None or not gpu.power_default.value:
+    if gpu is None or gpu.power_limit is None or not gpu.power_default:
         return None
-    return gpu.power_limit.value < gpu.power_default.value * settings.low_power_share
+    return gpu.power_limit < gpu.power_default * settings.low_power_share
 
 
 def _any(answers: Iterable[bool | None]) -> bool | None:

@@ -1,65 +1,57 @@
-"""Readings of sensors: a value, its unit and its time. Unknown is a value of its own, never 0.
-
-Does not know how a value is obtained.
-"""
+"""Readings of sensors. What is unknown is None, never 0. Does not know how a value is obtained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Reading(Generic[T]):
-    """`value` is None where it is unknown; `at` is the sampler's monotonic clock, in seconds."""
-
-    value: T | None
-    unit: str
-    at: float
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU. `used` holds all that is not free, the driver's own reserve included; `others` = used - own.
+    """One GPU. Bytes, watts and degrees Celsius.
 
     `own` is the driver's figure for our processes; unknown where it reports none by process (in a container, with MIG).
     """
 
     index: int
-    uuid: str
-    name: str
-    total: Reading[int]
-    used: Reading[int]
-    free: Reading[int]
-    own: Reading[int]
-    others: Reading[int]
-    utilisation: Reading[float]  # percent of time in which a kernel ran
-    power: Reading[float]
-    power_limit: Reading[float]  # enforced now
-    power_default: Reading[float]  # as the board was made
-    temperature: Reading[float]
-    clock_reasons: Reading[frozenset[str]]  # why the clocks are not at their highest
-    performance_state: Reading[int]  # 0 is the fastest, 15 the slowest
+    uuid: str = ""
+    name: str = ""
+    total: int | None = None
+    free: int | None = None
+    own: int | None = None
+    utilisation: float | None = None  # percent of time in which a kernel ran
+    power: float | None = None
+    power_limit: float | None = None  # enforced now
+    power_default: float | None = None  # as the board was made
+    temperature: float | None = None
+    clock_reasons: frozenset[str] | None = None  # why the clocks are not at their highest
+    performance_state: int | None = None  # 0 is the fastest, 15 the slowest
     unified: bool = False  # the driver has no figure because the GPU uses the host's RAM
+
+    @property
+    def used(self) -> int | None:
+        """All that is not free, the driver's own reserve included."""
+        return None if self.total is None or self.free is None else self.total - self.free
+
+    @property
+    def others(self) -> int | None:
+        return None if self.used is None or self.own is None else max(0, self.used - self.own)
 
 
 @dataclass(frozen=True)
 class HostReading:
-    """The machine as this process may use it: `ram_total` and `ram_available` respect the container's own limit."""
+    """The machine as this process may use it: `ram_total` and `ram_available` respect the container's own limit. Bytes."""
 
-    ram_total: Reading[int]
-    ram_available: Reading[int]
-    ram_own: Reading[int]  # anonymous memory of our processes; mapped weights are the page cache's
-    rss: Reading[int]
-    container_limit: Reading[int]  # unknown where there is none
-    swap_total: Reading[int]
-    swap_used: Reading[int]
-    stalled: Reading[float]  # percent of the last 10 s in which some task waited for memory (PSI)
-    disk_free: Reading[int]  # where checkpoints are written
-    on_battery: Reading[bool]
-    battery: Reading[float]
-    network_up: Reading[bool]
+    ram_total: int | None = None
+    ram_available: int | None = None
+    ram_own: int | None = None  # anonymous memory of our processes; mapped weights are the page cache's
+    rss: int | None = None
+    container_limit: int | None = None  # unknown where there is none
+    swap_total: int | None = None
+    swap_used: int | None = None
+    stalled: float | None = None  # percent of the last 10 s in which some task waited for memory (PSI)
+    disk_free: int | None = None  # where checkpoints are written
+    on_battery: bool | None = None
+    battery: float | None = None  # percent
+    network_up: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -139,10 +131,8 @@ def chosen_gpu(snapshot: SensorSnapshot, gpu: str | None = None) -> GpuReading |
     return None
 
 
-def _known(where: str, total: Reading[int], free: Reading[int], own: Reading[int]) -> MemoryReading | None:
-    if total.value is None or free.value is None:
-        return None
-    return MemoryReading(where, total.value, free.value, own.value)
+def _known(where: str, total: int | None, free: int | None, own: int | None) -> MemoryReading | None:
+    return None if total is None or free is None else MemoryReading(where, total, free, own)
 
 
 def pooled(gpus: Sequence[GpuReading], shares: Sequence[float]) -> GpuReading:
@@ -157,32 +147,18 @@ def pooled(gpus: Sequence[GpuReading], shares: Sequence[float]) -> GpuReading:
     first = takers[0][0]
     if len(takers) == 1:
         return first
-    whole = [gpu for gpu, _ in takers]
-    free = _least_free([(gpu.free.value, share) for gpu, share in takers])
-    used, own = _total([gpu.used.value for gpu in whole]), _total([gpu.own.value for gpu in whole])
+    together, used = _total([gpu.free for gpu, _ in takers]), _total([gpu.used for gpu, _ in takers])
+    free = None if together is None else min(together, *(int((gpu.free or 0) / share) for gpu, share in takers))
     return replace(
         first,
-        name=" + ".join(gpu.name for gpu in whole),
-        free=_like(first.free, free),
-        used=_like(first.used, used),
-        total=_like(first.total, None if free is None or used is None else free + used),
-        own=_like(first.own, own),
-        others=_like(first.others, None if used is None or own is None else used - own),
+        name=" + ".join(gpu.name for gpu, _ in takers),
+        free=free,
+        total=None if free is None or used is None else free + used,
+        own=_total([gpu.own for gpu, _ in takers]),
     )
-
-
-def _least_free(free: Sequence[tuple[int | None, float]]) -> int | None:
-    together = _total([value for value, _ in free])
-    if together is None:
-        return None
-    return min(together, *(int((value or 0) / share) for value, share in free))
 
 
 def _total(values: Sequence[int | None]) -> int | None:
     """Unknown where one of them is."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def _like(reading: Reading[int], value: int | None) -> Reading[int]:
-    return Reading(value, reading.unit, reading.at)

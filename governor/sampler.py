@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from governor.outlook import Ours, Outlook, first_outlook, next_outlook
+from governor.budget import Ours, Outlook, next_outlook
 from governor.readings import SensorFault, SensorSnapshot
 from governor.settings import GovernorSettings
 
@@ -101,10 +101,7 @@ class SensorSampler:
                 await self._publish(_hanging(self._latest.snapshot, self._clock()), ours)
 
     async def _publish(self, snapshot: SensorSnapshot, ours: Ours) -> Outlook:
-        if self._latest is None:
-            self._latest = first_outlook(snapshot, ours, self._settings)
-        else:
-            self._latest = next_outlook(self._latest, snapshot, ours, self._settings)
+        self._latest = next_outlook(self._latest, snapshot, ours, self._settings)
         async with self._news:
             self._news.notify_all()
         return self._latest

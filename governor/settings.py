@@ -1,4 +1,4 @@
-"""The governor's settings in slices: every default in one place, with its unit and its reason.
+"""The governor's settings in slices: every default in one place, with its unit and its reason; and sizes as text.
 
 A part receives its own slice, never the whole and never the environment.
 """
@@ -6,11 +6,14 @@ A part receives its own slice, never the whole and never the environment.
 import re
 from dataclasses import dataclass, field
 
-from governor.errors import SettingError
-
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)(%?)")
+
+
+class SettingError(Exception):
+    """A setting has a value that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,6 @@ class GovernorSettings:
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
 
 
-_LIMIT = re.compile(r"(\d+(?:\.\d+)?)(%?)")
-
-
 def limit_bytes(text: str, free_at_start: int) -> int:
     """A limit as bytes: a number of them, or a share such as '90%' of `free_at_start` bytes.
 
@@ -111,3 +111,19 @@ def limit_bytes(text: str, free_at_start: int) -> int:
     if number == 0 or (is_share and number > 100):
         raise SettingError(f"{text!r} is no limit; write more than 0, and a share up to 100%")
     return int(free_at_start * number / 100) if is_share else int(number)
+
+
+def size(count: float) -> str:
+    """12.2 GiB, 340 MiB, 12 KiB."""
+    if count >= GIB:
+        return f"{count / GIB:.1f} GiB"
+    return f"{count / MIB:.0f} MiB" if count >= MIB else f"{count / KIB:.0f} KiB"
+
+
+def short_count(tokens: int) -> str:
+    """2.5M, 100k, 8.2k, 900."""
+    if tokens < 1000:
+        return str(tokens)
+    if tokens >= 1_000_000:
+        return f"{tokens / 1_000_000:.1f}".removesuffix(".0") + "M"
+    return f"{tokens / 1000:.1f}".removesuffix(".0") + "k" if tokens < 10_000 else f"{tokens / 1000:.0f}k"

@@ -22,8 +22,11 @@ from governor.architectures import (
     Sliding,
     unpredictable,
 )
-from governor.errors import FootprintError
 from governor.gguf import Gguf, TensorInfo
+
+
+class FootprintError(Exception):
+    """The cost of a model cannot be computed: its architecture is unknown, or the KV type does not fit its heads."""
 
 
 @dataclass(frozen=True)

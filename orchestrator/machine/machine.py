@@ -10,11 +10,10 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from governor.budget import Demand, LoadedSizes, MemoryBudget
+from governor.budget import Demand, MemoryBudget, Ours, Outlook
 from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
 from governor.offload import Offload, shares_of
-from governor.outlook import Ours, Outlook
 from governor.readings import GpuReading, pooled
 from governor.readings import SensorSnapshot as Readings
 from governor.sampler import Reads, SensorSampler
@@ -109,7 +108,7 @@ class Machine:
 
     @property
     def levels(self) -> Levels:
-        network = self.outlook.snapshot.host.network_up.value
+        network = self.outlook.snapshot.host.network_up
         words = {True: "online", False: "offline", None: None}
         return Levels(self.outlook.level.value, self.outlook.power.value, words[network])
 
@@ -148,13 +147,11 @@ class Machine:
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding_bytes > 0
         held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
-        loaded = LoadedSizes(weights, 0) if self._info else None
         demand = Demand(
             self._costs.shape,
             self._costs.plan,
             gpu_layers=self._layers(),
-            loaded=loaded,
-            ours=held,
+            loaded=weights if self._info else None,
             embedding_bytes=here,
         )
         self._sampler.report(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
@@ -241,5 +238,5 @@ class ModelSensors:
         if self._offload is None or len(readings.gpus) < 2:
             return readings
         if len(self._shares) != len(readings.gpus):
-            self._shares = shares_of(self._offload, [gpu.free.value or 0 for gpu in readings.gpus])
+            self._shares = shares_of(self._offload, [gpu.free or 0 for gpu in readings.gpus])
         return replace(readings, gpus=(pooled(readings.gpus, self._shares),))

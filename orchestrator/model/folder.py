@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from governor.errors import FootprintError, GgufError
-from governor.gguf import Gguf, read_gguf
-from governor.shape import ModelShape, shape_of
+from governor.gguf import Gguf, GgufError, read_gguf
+from governor.shape import FootprintError, ModelShape, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, recipe_hash
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
 from orchestrator.model.model_file import ANOTHER, find_model

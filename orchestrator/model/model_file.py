@@ -8,9 +8,8 @@ from pathlib import Path
 
 from formatters.probe import Placement, probe
 from formatters.template import ChatTemplate
-from governor.errors import FootprintError, GgufError
-from governor.gguf import Gguf, read_gguf
-from governor.shape import ModelShape, no_chat, shape_of
+from governor.gguf import Gguf, GgufError, read_gguf
+from governor.shape import FootprintError, ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.wire.places import path_of

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from formatters.conversation import Way
 from governor.budget import ceiling_of, room_of
-from governor.errors import FootprintError
 from governor.footprint import KvPlan, working_bytes
 from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, parts
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
-from governor.shape import ModelShape
+from governor.shape import FootprintError, ModelShape
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.model_file import DEFAULT, ModelFile
@@ -61,7 +60,7 @@ def layers_on(gpus: Sequence[GpuReading], shape: ModelShape, chosen: Offload, me
 
     llama.cpp itself does not look whether a layer fits: loading would fail.
     """
-    free = [gpu.free.value for gpu in gpus]
+    free = [gpu.free for gpu in gpus]
     known = [value for value in free if value is not None]
     if chosen.gpu_layers >= 0 or not known or len(known) < len(free):
         return chosen.gpu_layers
@@ -77,7 +76,7 @@ def room_beside(
 ) -> int | None:
     """Bytes that a model with so many layers (-1: all) leaves on its main GPU, when it has the KV of the smallest window.
     None where there is no GPU, or what is free there or what the model takes is not known."""
-    if not gpus or any(gpu.free.value is None for gpu in gpus):
+    if not gpus or any(gpu.free is None for gpu in gpus):
         return None
     at, rooms = min(chosen.main, len(gpus) - 1), [room_on(gpu, memory) for gpu in gpus]
     every = len(shape.layers) + 1
@@ -92,7 +91,7 @@ def room_beside(
 
 def room_on(gpu: GpuReading, memory: MemorySettings) -> int:
     """Bytes that may be taken of one, as the budget counts them; a limit in bytes holds for each."""
-    total, free = gpu.total.value or 0, gpu.free.value or 0
+    total, free = gpu.total or 0, gpu.free or 0
     return room_of(ceiling_of(total, memory), total - free, limit_bytes(memory.vram_limit, free))
 
 

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from governor.sizes import short_count, size
+from governor.settings import short_count, size
 from orchestrator.errors import InvalidRequest, OverBudget
 
 Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16

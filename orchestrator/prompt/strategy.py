@@ -19,7 +19,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from governor.sizes import size
+from governor.settings import size
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
 from orchestrator.prompt.tasks import Task

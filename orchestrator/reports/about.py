@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from formatters.errors import BrokenFormatter
@@ -86,15 +86,17 @@ class About:
         outlook, info = self.machine.outlook, self.client.info
         memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
         held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
-        free = outlook.snapshot.host.ram_available.value or 0
+        free = outlook.snapshot.host.ram_available or 0
         embedding = self.machine.embedding_bytes
         held += embedding if self.client.embedding_bytes else 0
-        return MachineMemory(memory, self.governor.memory, outlook.limit, free, held, embedding)
+        if memory is not None:
+            memory = replace(memory, own=max(memory.own or 0, held))
+        return MachineMemory(memory, self.governor.memory, outlook.limit, free, embedding)
 
     def _gpus(self) -> list[Gpu]:
         info = self.client.info
         used = info is not None and info.device != "CPU"
-        return [Gpu(gpu.name, gpu.free.value or 0) for gpu in self.machine.gpus] if used else []
+        return [Gpu(gpu.name, gpu.free or 0) for gpu in self.machine.gpus] if used else []
 
     def _known(self) -> tuple[AtHand, ...]:
         return at_hand(self.folder, self.model.setting, self.model.path)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from formatters.registry import discover
-from governor.errors import FootprintError
 from governor.footprint import bytes_per_token
 from governor.offload import Offload, impossible
 from governor.sensors import Sensors
+from governor.shape import FootprintError
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import InvalidRequest
 from orchestrator.instance import daemon_of

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from governor.budget import Demand, MemoryBudget, plan_budget, weights_on_gpu
-from governor.errors import FootprintError
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.readings import MemoryReading
-from governor.settings import MemorySettings
-from governor.shape import ModelShape
-from governor.sizes import short_count, size
+from governor.settings import MemorySettings, short_count, size
+from governor.shape import FootprintError, ModelShape
 from orchestrator.settings.model import KvType
 from orchestrator.wire.models import GpuShare, LoadingChoice
 
@@ -25,14 +23,13 @@ SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer w
 
 @dataclass(frozen=True)
 class MachineMemory:
-    """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, what is ours, and what
-    the embedding model takes beside any model."""
+    """The machine: the memory that counts, the user's limit, RAM for layers that a GPU cannot take, and what the embedding
+    model takes beside any model."""
 
     memory: MemoryReading | None
     settings: MemorySettings
     limit: int | None = None
     host_free: int = 0
-    held: int = 0
     embedding_bytes: int = 0
 
 
@@ -55,7 +52,6 @@ def fitting(shape: ModelShape, plan: KvPlan, ground: MachineMemory, gpu_layers: 
         shape,
         plan,
         gpu_layers=wanted,
-        ours=ground.held,
         host_free=ground.host_free,
         embedding_bytes=ground.embedding_bytes,
     )

@@ -6,7 +6,6 @@ from formatters.conversation import Way
 from formatters.probe import Placement
 from governor.budget import MemoryBudget
 from governor.embedding import embedding_cost
-from governor.errors import FootprintError
 from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
 from governor.offload import Offload

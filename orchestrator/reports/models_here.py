@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from governor.budget import Ours, next_outlook
 from governor.offload import Offload
-from governor.outlook import Ours, first_outlook
 from governor.readings import memory_of
 from governor.sensors import Sensors
 from orchestrator.engine.builtin.files import is_builtin
@@ -71,14 +71,14 @@ def machine_here(settings: Settings, paths: Paths) -> MachineHere:
     seen = ModelSensors(sensors, offload if governor.memory.gpu is None else None)
     seen.cpu_only = not offloads
     try:
-        outlook = first_outlook(seen.read(frozenset({os.getpid()}), time.monotonic()), Ours(), governor)
+        outlook = next_outlook(None, seen.read(frozenset({os.getpid()}), time.monotonic()), Ours(), governor)
     finally:
         sensors.close()
     memory = memory_of(outlook.snapshot, governor.memory.gpu)
     file = None if is_builtin(settings.embedding.model) else find_embedding(settings.embedding, paths.models).file
     cost = file.cost if file is not None else None
     embedding = cost.here(on_gpu=memory is not None and memory.where == "VRAM") if cost is not None else 0
-    free = outlook.snapshot.host.ram_available.value or 0
-    ground = MachineMemory(memory, governor.memory, outlook.limit, free, 0, embedding)
-    gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free.value or 0) for gpu in seen.gpus)
+    free = outlook.snapshot.host.ram_available or 0
+    ground = MachineMemory(memory, governor.memory, outlook.limit, free, embedding)
+    gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
     return MachineHere(offload, ground, gpus)

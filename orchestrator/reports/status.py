@@ -1,13 +1,11 @@
 """`lore status`: the parts of one page about now. Pure."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from governor.budget import MemoryBudget
-from governor.outlook import Outlook
-from governor.readings import GpuReading, HostReading, Reading
+from governor.budget import MemoryBudget, Outlook
+from governor.readings import GpuReading
 from governor.readings import SensorSnapshot as Sensed
-from governor.sizes import size
+from governor.settings import size
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
@@ -93,13 +91,13 @@ def planned(budget: MemoryBudget) -> str:
 def sensors_report(snapshot: Sensed) -> SensorsReport:
     """Every reading as it is, None where it is unknown: what the levels are made of, and what is only there to be seen."""
     return SensorsReport(
-        gpus=tuple(GpuSensors(**values_of(gpu)) for gpu in snapshot.gpus), host=HostSensors(**values_of(snapshot.host))
+        gpus=tuple(gpu_sensors(gpu) for gpu in snapshot.gpus), host=HostSensors.model_validate(vars(snapshot.host))
     )
 
 
-def values_of(readings: GpuReading | HostReading) -> Mapping[str, Any]:
-    values = {name: one.value if isinstance(one, Reading) else one for name, one in vars(readings).items()}
-    return {name: sorted(one) if isinstance(one, frozenset) else one for name, one in values.items()}
+def gpu_sensors(gpu: GpuReading) -> GpuSensors:
+    reasons = None if gpu.clock_reasons is None else sorted(gpu.clock_reasons)
+    return GpuSensors.model_validate({**vars(gpu), "used": gpu.used, "others": gpu.others, "clock_reasons": reasons})
 
 
 def queue_report(snapshot: EngineSnapshot) -> QueueReport:

@@ -29,8 +29,7 @@ from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
 from formatters.testing import run_context
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
-from governor.errors import GovernorError
-from governor.settings import limit_bytes
+from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.answer_text import AnswerParser
 from orchestrator.answering.conversations import key_of, state_of_messages
 from orchestrator.answering.grounding import quotable
@@ -142,7 +141,7 @@ def _settings(text: str) -> None:
     for read in (as_limit, in_seconds):
         with suppress(ValueError):
             read("1" + text + "!")
-    with suppress(GovernorError):
+    with suppress(SettingError):
         limit_bytes("1" + text + "!", 1)
     with suppress(LoreError, ValueError):
         with_value(f"[model]\npath = 'a' # {text}", "model", "path", "b")

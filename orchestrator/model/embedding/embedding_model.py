@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from governor.embedding import EmbeddingCost, embedding_cost, placed
-from governor.errors import FootprintError, GgufError
-from governor.gguf import Gguf, read_gguf
-from governor.shape import ModelShape, no_embedding, shape_of, vector_length
+from governor.gguf import Gguf, GgufError, read_gguf
+from governor.shape import FootprintError, ModelShape, no_embedding, shape_of, vector_length
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.engine.client.embedding import embedding_name
 from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens

@@ -11,7 +11,6 @@ from support.shapes import LLAMA_8B
 
 from governor.budget import (
     Demand,
-    LoadedSizes,
     MemoryBudget,
     ceiling_of,
     checkpoint_bytes,
@@ -19,12 +18,11 @@ from governor.budget import (
     room_of,
     weights_on_gpu,
 )
-from governor.errors import FootprintError, SettingError
 from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
 from governor.readings import MemoryReading
-from governor.settings import GIB, MIB, MemorySettings, StoreSettings, limit_bytes
-from governor.shape import shape_of
+from governor.settings import GIB, MIB, MemorySettings, SettingError, StoreSettings, limit_bytes
+from governor.shape import FootprintError, shape_of
 
 SETTINGS = MemorySettings()
 
@@ -54,7 +52,6 @@ def test_what_others_hold_is_not_granted_and_what_we_hold_is() -> None:
     assert granted(vram(18)).others == 6 * GIB
     assert granted(vram(18)).cells < empty.cells
     assert granted(vram(18, own=6)).cells == empty.cells
-    assert granted(vram(18, own=None), ours=6 * GIB).cells == empty.cells
 
 
 def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_granted() -> None:
@@ -64,12 +61,11 @@ def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_gra
 
 
 def test_figures_from_loading_take_the_estimates_place() -> None:
-    budget = granted(vram(24), loaded=LoadedSizes(5 * GIB, 300 * MIB))
-    assert (budget.weights, budget.working) == (5 * GIB, 300 * MIB)
+    budget = granted(vram(24), loaded=5 * GIB)
+    assert (budget.weights, budget.working) == (5 * GIB, 0)
 
 
-def test_a_measured_length_and_the_trained_one_bound_the_window_but_not_the_pool() -> None:
-    assert granted(vram(80, total=80), measured=32_000).window == 32_000
+def test_the_trained_length_bounds_the_window_but_not_the_pool() -> None:
     assert granted(vram(80, total=80)).window == LLAMA_8B.trained
     shared = replace(granted(vram(80, total=80)), number=1)
     assert shared.cells == 131_072

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.shapes import shape
 
-from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, makes_room, placed, why_away
+from governor.budget import Ours, Outlook, next_outlook
+from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, placed, why_away
 from governor.gguf import read_gguf
-from governor.outlook import Ours, Outlook, first_outlook
 from governor.pressure import Level, PressureState, ThresholdSwitch
 from governor.readings import SensorSnapshot
-from governor.sensors.host import HostSensor
+from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings
 from governor.shape import Layer, shape_of
 
@@ -85,12 +85,8 @@ def test_what_is_placed_fits(asked: int, room: int) -> None:
     assert embedding_cost(ENCODER, 512, 64, found.layers).gpu <= room * MIB
 
 
-def test_it_leaves_at_high_pressure_and_stays_below() -> None:
-    assert [makes_room(level) for level in Level] == [False, False, True, True]
-
-
 def outlook(level: Level, ram: Level) -> Outlook:
-    blank = first_outlook(SensorSnapshot(0.0, (), HostSensor().read(frozenset(), 0.0)), Ours(), GovernorSettings())
+    blank = next_outlook(None, SensorSnapshot(0.0, (), HostSensor().read(frozenset(), 0.0)), Ours(), GovernorSettings())
     return replace(blank, state=standing(level), ram=standing(ram))
 
 

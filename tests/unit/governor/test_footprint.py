@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from governor.errors import FootprintError
 from governor.footprint import (
     KvPlan,
     bytes_per_token,
@@ -22,7 +21,7 @@ from governor.footprint import (
     working_bytes,
 )
 from governor.gguf import read_gguf
-from governor.shape import ModelShape, shape_of
+from governor.shape import FootprintError, ModelShape, shape_of
 
 MIB = 1024 * 1024
 CELLS = 16_384

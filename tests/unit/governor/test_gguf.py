@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.errors import GgufError
-from governor.gguf import BY_NUMBER, ArrayAt, read_gguf
+from governor.gguf import BY_NUMBER, ArrayAt, GgufError, read_gguf
 
 
 def written(path: Path, **strings: object) -> Path:
@@ -167,10 +166,10 @@ def test_all_shards_are_read_through_the_first(tmp_path: Path) -> None:
     paths = [shard(tmp_path, no, 3, 3) for no in range(3)]
     header = read_gguf(paths[0])
     assert header.paths == tuple(paths)
-    assert [(tensor.name, tensor.shard) for tensor in header.tensors] == [
-        ("blk.0.attn_q.weight", 0),
-        ("blk.1.attn_q.weight", 1),
-        ("blk.2.attn_q.weight", 2),
+    assert [tensor.name for tensor in header.tensors] == [
+        "blk.0.attn_q.weight",
+        "blk.1.attn_q.weight",
+        "blk.2.attn_q.weight",
     ]
     assert header.size == sum(path.stat().st_size for path in paths)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from governor.sensors.host import Container, HostFiles, HostSensor, read_container
+from governor.sensors import Container, HostFiles, HostSensor, read_container
 
 GIB = 1024**3
 
@@ -41,28 +41,27 @@ def test_the_real_machine_is_read_without_a_fault() -> None:
     sensor = HostSensor()
     reading = sensor.read(frozenset({os.getpid()}), 5.0)
     assert sensor.faults.now() == ()
-    assert reading.ram_total.value is not None
-    assert 0 < reading.ram_total.value <= psutil.virtual_memory().total
-    assert reading.ram_available.value is not None
-    assert 0 < reading.ram_available.value <= reading.ram_total.value
-    assert reading.rss.value is not None
-    assert reading.ram_own.value is not None
-    assert 0 < reading.ram_own.value <= reading.rss.value
-    assert reading.disk_free.value is not None
-    assert reading.ram_total.at == 5.0
+    assert reading.ram_total is not None
+    assert 0 < reading.ram_total <= psutil.virtual_memory().total
+    assert reading.ram_available is not None
+    assert 0 < reading.ram_available <= reading.ram_total
+    assert reading.rss is not None
+    assert reading.ram_own is not None
+    assert 0 < reading.ram_own <= reading.rss
+    assert reading.disk_free is not None
 
 
 def test_a_process_that_has_ended_counts_nothing() -> None:
     reading = HostSensor().read(frozenset({2**22 + 1}), 0.0)
-    assert reading.rss.value == 0
+    assert reading.rss == 0
 
 
 def test_a_container_limit_takes_the_machines_place(tmp_path: Path) -> None:
     v2(tmp_path, "box", str(GIB), 700 * 1024**2, inactive=300 * 1024**2)
     files(tmp_path, **{"proc/self/cgroup": "0::/box\n"})
     reading = HostSensor(HostFiles(tmp_path / "proc", tmp_path / "cgroup", tmp_path)).read(frozenset(), 0.0)
-    assert reading.ram_total.value == reading.container_limit.value == GIB
-    assert reading.ram_available.value == GIB - 400 * 1024**2
+    assert reading.ram_total == reading.container_limit == GIB
+    assert reading.ram_available == GIB - 400 * 1024**2
 
 
 def test_the_tightest_limit_on_the_way_up_binds(tmp_path: Path) -> None:
@@ -108,8 +107,8 @@ def test_damaged_kernel_files_are_a_fault_and_an_unknown_not_an_error(tmp_path: 
     sensor = HostSensor(HostFiles(tmp_path / "proc", tmp_path / "cgroup", tmp_path))
     reading = sensor.read(frozenset(), 0.0)
     assert [fault.sensor for fault in sensor.faults.now()] == ["container", "memory pressure"]
-    assert reading.stalled.value is None
-    assert reading.ram_total.value is not None
+    assert reading.stalled is None
+    assert reading.ram_total is not None
 
 
 @pytest.mark.parametrize(("text", "stalled"), [("some avg10=12.50 avg60=0 total=1\n", 12.5), (None, None)])
@@ -119,9 +118,9 @@ def test_memory_stalls_are_read_where_the_kernel_tells_them(
     if text is not None:
         files(tmp_path, **{"proc/pressure/memory": text})
     reading = HostSensor(HostFiles(tmp_path / "proc", tmp_path / "cgroup", tmp_path)).read(frozenset(), 0.0)
-    assert reading.stalled.value == stalled
+    assert reading.stalled == stalled
 
 
 def test_free_disk_is_read_for_a_folder_that_is_not_made_yet(tmp_path: Path) -> None:
     reading = HostSensor(HostFiles(disk=tmp_path / "cache" / "checkpoints")).read(frozenset(), 0.0)
-    assert reading.disk_free.value is not None
+    assert reading.disk_free is not None

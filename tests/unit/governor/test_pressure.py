@@ -1,46 +1,32 @@
 """What pressure is made of, and what the power levels look at."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from governor.errors import SettingError
 from governor.pressure import START, Level, Power, PressureReading, pressure_of, reading_of, step
-from governor.readings import GpuReading, HostReading, MemoryReading, Reading
-from governor.settings import GIB, PressureSettings
+from governor.readings import GpuReading, HostReading, MemoryReading
+from governor.settings import GIB, PressureSettings, SettingError
 
 SETTINGS = PressureSettings()
-
-
-def reading(value: Any) -> Reading[Any]:
-    return Reading(value, "", 0.0)
-
-
-UNKNOWN = reading(None)
-HOST = HostReading(*(UNKNOWN for _ in range(12)))
-GPU = GpuReading(0, "GPU-1", "gpu", *(UNKNOWN for _ in range(12)))
+HOST = HostReading()
+GPU = GpuReading(0, "GPU-1", "gpu")
 
 
 def test_our_evictable_cells_do_not_count_as_pressure() -> None:
     memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, 18 * GIB)
-    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 6 * GIB) == pytest.approx(10 / 20)
-    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 18 * GIB) == pytest.approx(22 / 20)
-
-
-def test_where_the_driver_does_not_tell_whose_memory_it_is_the_engines_word_counts() -> None:
-    memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, None)
-    assert pressure_of(memory, 20 * GIB, None, 18 * GIB, 0) == pytest.approx(4 / 20)
+    assert pressure_of(memory, 20 * GIB, None, 6 * GIB) == pytest.approx(10 / 20)
+    assert pressure_of(memory, 20 * GIB, None, 18 * GIB) == pytest.approx(22 / 20)
 
 
 def test_no_ceiling_at_all_is_full_pressure() -> None:
-    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, None, 0, 0) == 1.0
+    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, None, 0) == 1.0
 
 
 def test_the_users_limit_presses_by_what_is_ours_and_never_by_what_others_hold() -> None:
     memory = MemoryReading("VRAM", 24 * GIB, 10 * GIB, 2 * GIB)  # others hold 12
-    assert pressure_of(memory, 24 * GIB, 4 * GIB, 2 * GIB, 1 * GIB) == pytest.approx(13 / 24)
-    assert pressure_of(memory, 24 * GIB, 4 * GIB, 2 * GIB, 3 * GIB) == pytest.approx(3 / 4)
+    assert pressure_of(memory, 24 * GIB, 4 * GIB, 1 * GIB) == pytest.approx(13 / 24)
+    assert pressure_of(memory, 24 * GIB, 4 * GIB, 3 * GIB) == pytest.approx(3 / 4)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +34,12 @@ def test_the_users_limit_presses_by_what_is_ours_and_never_by_what_others_hold()
     [
         (None, HOST, None, None),
         (GPU, HOST, None, None),
-        (GPU, replace(HOST, on_battery=reading(True)), None, True),
-        (GPU, replace(HOST, on_battery=reading(False)), None, False),
-        (replace(GPU, clock_reasons=reading(frozenset({"power-cap", "idle"}))), HOST, False, None),
-        (replace(GPU, clock_reasons=reading(frozenset({"thermal"}))), HOST, True, None),
-        (replace(GPU, power_limit=reading(100.0), power_default=reading(350.0)), HOST, None, True),
-        (replace(GPU, power_limit=reading(300.0), power_default=reading(350.0)), HOST, None, False),
+        (GPU, replace(HOST, on_battery=True), None, True),
+        (GPU, replace(HOST, on_battery=False), None, False),
+        (replace(GPU, clock_reasons=frozenset({"power-cap", "idle"})), HOST, False, None),
+        (replace(GPU, clock_reasons=frozenset({"thermal"})), HOST, True, None),
+        (replace(GPU, power_limit=100.0, power_default=350.0), HOST, None, True),
+        (replace(GPU, power_limit=300.0, power_default=350.0), HOST, None, False),
     ],
 )
 def test_power_looks_at_battery_limit_and_clock_reasons(

@@ -10,13 +10,13 @@ from governor.settings import GIB
 
 def test_shared_by_what_is_free_all_of_it_can_be_had() -> None:
     whole = pooled((gpu(0, 24 * GIB, 18 * GIB), gpu(1, 8 * GIB, 6 * GIB)), (0.75, 0.25))
-    assert (whole.free.value, whole.used.value, whole.total.value) == (24 * GIB, 8 * GIB, 32 * GIB)
+    assert (whole.free, whole.used, whole.total) == (24 * GIB, 8 * GIB, 32 * GIB)
     assert whole.name == "card 0 + card 1"
 
 
 def test_a_gpu_that_others_fill_bounds_the_whole() -> None:
     whole = pooled((gpu(0, 24 * GIB, 20 * GIB), gpu(1, 24 * GIB, 2 * GIB)), (0.5, 0.5))
-    assert whole.free.value == 4 * GIB
+    assert whole.free == 4 * GIB
 
 
 def test_with_all_on_one_gpu_the_others_do_not_count() -> None:
@@ -26,7 +26,7 @@ def test_with_all_on_one_gpu_the_others_do_not_count() -> None:
 
 def test_what_one_gpu_does_not_tell_is_unknown_of_the_whole() -> None:
     whole = pooled((gpu(0, 24 * GIB, None), gpu(1, 8 * GIB, 6 * GIB, None)), (0.5, 0.5))
-    assert (whole.free.value, whole.total.value, whole.own.value, whole.others.value) == (None, None, None, None)
+    assert (whole.free, whole.total, whole.own, whole.others) == (None, None, None, None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**11), st.integers(1, 100)), min_size=2, max_size=6))
@@ -34,5 +34,5 @@ def test_what_can_be_had_of_the_whole_fits_on_every_gpu(cards: list[tuple[int, i
     parts = sum(part for _, part in cards)
     shares = [part / parts for _, part in cards]
     whole = pooled([gpu(at, 10**11, free) for at, (free, _) in enumerate(cards)], shares)
-    assert whole.free.value is not None
-    assert all(whole.free.value * share <= free + 1 for (free, _), share in zip(cards, shares, strict=True))
+    assert whole.free is not None
+    assert all(whole.free * share <= free + 1 for (free, _), share in zip(cards, shares, strict=True))

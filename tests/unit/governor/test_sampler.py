@@ -9,30 +9,23 @@ from typing import Any
 
 import pytest
 
-from governor.budget import Demand
+from governor.budget import Demand, Ours, next_outlook
 from governor.footprint import KvPlan
 from governor.gguf import read_gguf
-from governor.outlook import Ours, first_outlook, next_outlook
 from governor.pressure import Level
-from governor.readings import GpuReading, HostReading, Reading, SensorFault, SensorSnapshot
+from governor.readings import GpuReading, HostReading, SensorFault, SensorSnapshot
 from governor.sampler import SensorSampler
 from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
 from governor.shape import shape_of
 
-
-def reading(value: Any) -> Reading[Any]:
-    return Reading(value, "B", 0.0)
-
-
-UNKNOWN = reading(None)
-HOST = HostReading(reading(32 * GIB), reading(30 * GIB), reading(0), *(UNKNOWN for _ in range(9)))
-GPU = GpuReading(0, "GPU-1", "gpu", *(UNKNOWN for _ in range(12)))
+HOST = HostReading(32 * GIB, 30 * GIB, 0)
+GPU = GpuReading(0, "GPU-1", "gpu")
 
 
 def snapshot(at: float = 0.0, free: float | None = 20, total: float | None = 24) -> SensorSnapshot:
     known = {"total": total, "free": free}
-    sizes = {name: reading(None if value is None else int(value * GIB)) for name, value in known.items()}
-    return SensorSnapshot(at, (replace(GPU, own=reading(0), **sizes),), HOST)
+    sizes = {name: None if value is None else int(value * GIB) for name, value in known.items()}
+    return SensorSnapshot(at, (replace(GPU, own=0, **sizes),), HOST)
 
 
 @pytest.fixture
@@ -48,7 +41,7 @@ SETTINGS = GovernorSettings(memory=MemorySettings(margin_bytes=MIB), pressure=Pr
 
 
 def test_the_first_outlook_has_a_grant_numbered_1_and_fixes_the_limit(ours: Ours) -> None:
-    outlook = first_outlook(snapshot(), ours, SETTINGS)
+    outlook = next_outlook(None, snapshot(), ours, SETTINGS)
     assert outlook.limit == 18 * GIB
     assert outlook.budget is not None
     assert outlook.budget.number == 1
@@ -57,7 +50,7 @@ def test_the_first_outlook_has_a_grant_numbered_1_and_fixes_the_limit(ours: Ours
 
 
 def test_readings_that_change_nothing_keep_both_numbers_and_fresh_figures(ours: Ours) -> None:
-    first = first_outlook(snapshot(), ours, SETTINGS)
+    first = next_outlook(None, snapshot(), ours, SETTINGS)
     later = next_outlook(first, snapshot(1.0, free=19.999), ours, SETTINGS)
     assert later.number == first.number
     assert later.budget is first.budget
@@ -65,7 +58,7 @@ def test_readings_that_change_nothing_keep_both_numbers_and_fresh_figures(ours: 
 
 
 def test_memory_taken_by_others_makes_a_new_smaller_grant_and_then_a_level(ours: Ours) -> None:
-    outlook = first_outlook(snapshot(), ours, SETTINGS)
+    outlook = next_outlook(None, snapshot(), ours, SETTINGS)
     taken = next_outlook(outlook, snapshot(1.0, free=1), ours, SETTINGS)
     assert taken.budget is not None
     assert outlook.budget is not None
@@ -78,7 +71,7 @@ def test_memory_taken_by_others_makes_a_new_smaller_grant_and_then_a_level(ours:
 
 
 def test_unknown_memory_keeps_the_last_grant_and_level(ours: Ours) -> None:
-    outlook = first_outlook(snapshot(), ours, SETTINGS)
+    outlook = next_outlook(None, snapshot(), ours, SETTINGS)
     blind = next_outlook(outlook, snapshot(1.0, free=None, total=None), ours, SETTINGS)
     assert blind.pressure is None
     assert blind.budget is outlook.budget
@@ -86,7 +79,7 @@ def test_unknown_memory_keeps_the_last_grant_and_level(ours: Ours) -> None:
 
 
 def test_no_gpu_lets_ram_take_its_place(ours: Ours) -> None:
-    outlook = first_outlook(SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
+    outlook = next_outlook(None, SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
     assert outlook.budget is not None
     assert outlook.budget.where == "RAM"
     assert outlook.limit == 27 * GIB
@@ -94,7 +87,7 @@ def test_no_gpu_lets_ram_take_its_place(ours: Ours) -> None:
 
 def test_a_gpu_that_shares_the_hosts_memory_is_planned_in_ram(ours: Ours) -> None:
     shared = replace(snapshot(), gpus=(replace(GPU, unified=True),))
-    outlook = first_outlook(shared, ours, SETTINGS)
+    outlook = next_outlook(None, shared, ours, SETTINGS)
     assert outlook.budget is not None
     assert outlook.budget.where == "RAM"
 
@@ -102,19 +95,19 @@ def test_a_gpu_that_shares_the_hosts_memory_is_planned_in_ram(ours: Ours) -> Non
 def test_a_chosen_gpu_is_found_by_index_or_uuid_and_its_absence_is_no_reason_to_move_to_ram(ours: Ours) -> None:
     for gpu, found in (("0", True), ("gpu-1", True), ("GPU-9", False)):
         settings = replace(SETTINGS, memory=replace(SETTINGS.memory, gpu=gpu))
-        outlook = first_outlook(snapshot(), ours, settings)
+        outlook = next_outlook(None, snapshot(), ours, settings)
         assert (outlook.budget is not None) is found
         assert outlook.unplanned == ("" if found else "how much memory there is cannot be read")
 
 
 def test_without_a_model_there_is_pressure_but_no_grant() -> None:
-    outlook = first_outlook(snapshot(), Ours(), SETTINGS)
+    outlook = next_outlook(None, snapshot(), Ours(), SETTINGS)
     assert outlook.pressure == pytest.approx(4 / (24 * 0.95))
     assert (outlook.budget, outlook.unplanned) == (None, "no model is chosen")
 
 
 def test_a_fault_that_comes_and_goes_is_news(ours: Ours) -> None:
-    outlook = first_outlook(snapshot(), ours, SETTINGS)
+    outlook = next_outlook(None, snapshot(), ours, SETTINGS)
     fault = SensorFault("gpu 0 power", "Unknown Error", 1.0, 1)
     failing = next_outlook(outlook, replace(snapshot(1.0), faults=(fault,)), ours, SETTINGS)
     again = next_outlook(failing, replace(snapshot(2.0), faults=(replace(fault, count=2),)), ours, SETTINGS)
@@ -237,20 +230,19 @@ async def test_a_reading_that_hangs_is_reported_and_no_second_one_is_started(rel
 
 @pytest.mark.anyio
 async def test_the_real_sensors_can_be_sampled(tmp_path: Path) -> None:
-    from governor.sensors import Sensors
-    from governor.sensors.host import HostFiles
+    from governor.sensors import HostFiles, Sensors
 
     sensors = Sensors(files=HostFiles(disk=tmp_path))
     outlook = await SensorSampler(sensors, GovernorSettings()).sample()
     sensors.close()
-    assert outlook.snapshot.host.ram_total.value is not None
+    assert outlook.snapshot.host.ram_total is not None
     assert outlook.pressure is not None
 
 
 def test_ram_beside_a_gpu_has_a_level_of_its_own(ours: Ours) -> None:
-    first = first_outlook(snapshot(), ours, SETTINGS)
+    first = next_outlook(None, snapshot(), ours, SETTINGS)
     assert first.ram.level is Level.CALM
-    full = replace(HOST, ram_available=reading(GIB // 2))
+    full = replace(HOST, ram_available=GIB // 2)
     taken = next_outlook(first, replace(snapshot(1.0), host=full), ours, SETTINGS)
     held = next_outlook(taken, replace(snapshot(2.5), host=full), ours, SETTINGS)
     assert (held.level, held.ram.level) == (Level.CALM, Level.CRITICAL)
@@ -262,5 +254,5 @@ def test_ram_beside_a_gpu_has_a_level_of_its_own(ours: Ours) -> None:
 
 
 def test_without_a_gpu_the_hosts_level_is_the_one_that_counts(ours: Ours) -> None:
-    outlook = first_outlook(SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
+    outlook = next_outlook(None, SensorSnapshot(0.0, (), HOST), ours, SETTINGS)
     assert outlook.ram is outlook.state

@@ -9,7 +9,7 @@ from codex.errors import CodexError
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
 from governor.readings import SensorSnapshot
-from governor.sensors.host import HostSensor
+from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
 from governor.shape import Layer
 from orchestrator.engine.client.client import EngineClient

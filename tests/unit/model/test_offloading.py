@@ -9,7 +9,7 @@ from support.shapes import shape
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import SensorSnapshot
-from governor.sensors.host import HostSensor
+from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
 from orchestrator.machine.machine import ModelSensors
 from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
@@ -68,7 +68,7 @@ def cards():
 def test_gpus_that_a_model_is_split_over_are_seen_as_one_and_each_stays_known(cards):
     seen = ModelSensors(cards, PLAIN)
     (whole,) = seen.read(frozenset(), 1.0).gpus
-    assert whole.free.value == 25 * GIB
+    assert whole.free == 25 * GIB
     assert [one.name for one in seen.gpus] == ["card 0", "card 1"]
 
 
@@ -77,7 +77,7 @@ def test_shares_stay_what_they_were_before_loading_so_that_a_full_gpu_bounds_the
     seen.read(frozenset(), 1.0)
     cards.gpus = (gpu(0, 24 * GIB, 20 * GIB), gpu(1, 8 * GIB, 1 * GIB))
     (whole,) = seen.read(frozenset(), 2.0).gpus
-    assert whole.free.value == 5 * GIB
+    assert whole.free == 5 * GIB
 
 
 def test_a_gpu_that_the_settings_name_is_seen_alone_and_none_where_all_runs_on_the_cpu(cards):

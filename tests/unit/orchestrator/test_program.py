@@ -12,7 +12,7 @@ from support.waiting import SOON
 
 from governor.footprint import KvPlan
 from governor.readings import SensorSnapshot
-from governor.sensors.host import HostSensor
+from governor.sensors import HostSensor
 from governor.settings import GIB, GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec

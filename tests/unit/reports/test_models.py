@@ -10,8 +10,7 @@ from support.wire_shapes import unlike
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import MemoryReading
-from governor.settings import GIB, MemorySettings
-from governor.sizes import size
+from governor.settings import GIB, MemorySettings, size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
 from orchestrator.model.folder import FileHeader, at_hand, chosen, header
 from orchestrator.model.offloading import unused_gpu

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from support.gpus import gpu
 from support.wire_shapes import unlike
 
-from governor.readings import HostReading, Reading, SensorSnapshot
+from governor.readings import HostReading, SensorSnapshot
 from orchestrator.api.completions import Chunks, completed
 from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.reports.status import sensors_report
@@ -71,6 +71,6 @@ def test_whatever_is_said_each_chunk_has_its_shape(given_events, include_usage):
 
 
 def test_sensors_have_their_shape_with_gpus_and_where_nothing_is_known():
-    unknown = HostReading(*[Reading(None, "", 1.0)] * 12)
-    for gpus in ((), (gpu(0, 100, 60), replace(gpu(1, 100, None), clock_reasons=Reading(frozenset("ba"), "", 1.0)))):
+    unknown = HostReading()
+    for gpus in ((), (gpu(0, 100, 60), replace(gpu(1, 100, None), clock_reasons=frozenset("ba")))):
         assert unlike(SensorsReport, sensors_report(SensorSnapshot(1.0, gpus, unknown)).model_dump(mode="json")) == []

@@ -1,7 +1,6 @@
 """Sizes as people say them."""
 
-from governor.settings import MIB
-from governor.sizes import short_count, size
+from governor.settings import MIB, short_count, size
 
 
 def test_sizes_and_counts_read_as_a_person_writes_them() -> None:
