@@ -9,7 +9,7 @@ from governor.embedding import embedding_cost
 from governor.footprint import bytes_per_token, working_bytes
 from governor.gguf import Gguf
 from governor.offload import Offload
-from governor.shape import ModelShape, no_chat, no_embedding, quantisation_of, vector_length
+from governor.shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.folder import AtHand, FileHeader
 from orchestrator.model.model_file import placement_of
