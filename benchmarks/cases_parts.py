@@ -17,7 +17,6 @@ import llama_cpp
 import tiktoken
 from cases_engine import Bench
 from llama_sources import LOCK, locked_version, sources
-from pydantic_ai import RunContext
 from report import Row, at_most
 
 from codex.catalog.tokens import TokenStore
@@ -27,7 +26,8 @@ from formatters.probe import probe
 from formatters.registry import builtin
 from formatters.template import ChatTemplate
 from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
-from orchestrator.answering.inference import InferenceEvent, InferenceRequest
+from orchestrator.answering.inference import InferenceEvent
+from orchestrator.answering.preparing import job_of
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
@@ -36,6 +36,7 @@ from orchestrator.engine.messages import (
     Completion,
     Encode,
     Encoded,
+    InferenceJob,
     Outcome,
     Reason,
     bytes_to_ids,
@@ -46,8 +47,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.fast import PATTERNS, read_ranks
 from orchestrator.engine.vocab.native import read_table
-from orchestrator.prompt.assembly import Assembler, TokenCache
-from orchestrator.prompt.composing import Composer, context_of
+from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
 from orchestrator.prompt.evidence import FoundPassages
 
 MIB = 2**20
@@ -120,7 +120,7 @@ async def composed(runs: int) -> list[float]:
     taken = []
     for turn in turns:
         begun = time.perf_counter()
-        await composer.compose(context_of(turn))
+        await composer.compose(turn)
         taken.append(time.perf_counter() - begun)
     return taken[1:]  # the first writes and tokenises the floor
 
@@ -131,8 +131,8 @@ async def asked(runs: int) -> list[float]:
     composer, reached = composer_of(tokens), Reached()
     answerer = Answerer(SearchArchive(Nothing(), tokens))
 
-    async def compose(ctx: RunContext[TurnContext]) -> InferenceRequest:
-        return InferenceRequest((await composer.compose(ctx)).assembled, 0, 100)
+    async def compose(turn: TurnContext) -> InferenceJob:
+        return job_of(InferenceJob(0, "", b"", 0, 100), await composer.compose(turn))
 
     taken = []
     for turn in questions(runs + 1):
@@ -148,10 +148,10 @@ class Reached:
 
     at = 0.0
 
-    async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
+    async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
         self.at = time.perf_counter()
         yield AnswerDelta(1, "Yes.", ids_to_bytes([1]))
-        yield Completion(1, Outcome.DONE, Reason.STOP, prompt=request.prompt.tokens, generated=1)
+        yield Completion(1, Outcome.DONE, Reason.STOP, prompt=len(job.tail) // ID_BYTES, generated=1)
 
 
 class Nothing:

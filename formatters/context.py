@@ -1,6 +1,6 @@
 """The turn's typed context: everything that formatters and tools may know about the question being answered.
 
-One frozen, validated value, made once per turn and passed as pydantic-ai's `RunContext` dependency. It holds values and no
+One frozen, validated value, made once per turn and passed as `ctx.deps`. It holds values and no
 handles: no connection, clock or engine. Levels are words, because a number left of State would change the prefix with every
 reading.
 """

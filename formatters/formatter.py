@@ -12,15 +12,19 @@ Laws, held by `formatters.testing`:
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from formatters.blocks import BlockKind, Item
 from formatters.context import TurnContext
 
-if TYPE_CHECKING:  # pydantic-ai takes most of a second to import, and a formatter only reads `deps`
-    from pydantic_ai import RunContext
 
-    Turning: TypeAlias = RunContext[TurnContext]
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """What a formatter is given. `deps` has its name from pydantic-ai's `RunContext`, which formatters may be written for;
+    nothing else of that is here."""
+
+    deps: TurnContext
 
 
 @runtime_checkable
@@ -31,7 +35,7 @@ class PromptTemplate(Protocol):
     def name(self) -> str: ...
     @property
     def block(self) -> BlockKind: ...
-    def write(self, ctx: "Turning", /) -> Iterable[Item]:
+    def write(self, ctx: Turning, /) -> Iterable[Item]:
         """All items of the block, in any order: their keys order them. May raise anything; see `registry.write_prompt`."""
         ...
 
@@ -48,7 +52,7 @@ class ArtifactInjector(Protocol):
     def name(self) -> str: ...
     @property
     def block(self) -> BlockKind: ...
-    def inject(self, ctx: "Turning", /) -> Iterable[Item]:
+    def inject(self, ctx: Turning, /) -> Iterable[Item]:
         """Items to add, possibly none. May raise anything; see `registry.write_prompt`."""
         ...
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, turns_of
 from formatters.errors import BrokenFormatter, InvalidPrompt
-from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate
+from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate, Turning
 from formatters.writers import (
     CodexWriter,
     EnvironmentWriter,
@@ -26,9 +26,6 @@ from formatters.writers import (
     QueryWriter,
     StateWriter,
 )
-
-if TYPE_CHECKING:
-    from formatters.formatter import Turning
 
 GROUP = "lorekeep.formatters"
 OURS = "lorekeepd"
@@ -111,7 +108,7 @@ def register(registry: Registry, formatter: object, distribution: str) -> Regist
     return replace(registry, injectors=injectors)
 
 
-def write_prompt(ctx: "Turning", registry: Registry) -> Prompt:
+def write_prompt(ctx: Turning, registry: Registry) -> Prompt:
     """The six blocks for this turn, without the items of a plug-in that fails, which is in the prompt's `failures`.
 
     Raises InvalidPrompt only for faults of the built-in writers or the context.
@@ -121,7 +118,7 @@ def write_prompt(ctx: "Turning", registry: Registry) -> Prompt:
     return Prompt(blocks, tuple(failures))
 
 
-def _write_block(ctx: "Turning", registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
+def _write_block(ctx: Turning, registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
     block = _write_template(ctx, registry, kind, failures)
     for name, one in registry.injectors.items():
         if one.formatter.block is kind:
@@ -132,7 +129,7 @@ def _write_block(ctx: "Turning", registry: Registry, kind: BlockKind, failures: 
     return block
 
 
-def _write_template(ctx: "Turning", registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
+def _write_template(ctx: Turning, registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
     name = registry.chosen.get(kind)
     if name is not None:
         one = registry.templates[name]
@@ -143,7 +140,7 @@ def _write_template(ctx: "Turning", registry: Registry, kind: BlockKind, failure
     return registry.block_of(kind, registry.templates[kind].formatter.write(ctx))
 
 
-def _joined(block: Block, items: Iterable[Item], name: str, ctx: "Turning") -> Block:
+def _joined(block: Block, items: Iterable[Item], name: str, ctx: Turning) -> Block:
     added = tuple(_namespaced(item, name) for item in items)
     spoken = [item.key for item in added if item.role is not None]
     if spoken:
@@ -151,7 +148,7 @@ def _joined(block: Block, items: Iterable[Item], name: str, ctx: "Turning") -> B
     return _sound(Block(block.kind, block.items + added), ctx) if added else block
 
 
-def _sound(block: Block, ctx: "Turning") -> Block:
+def _sound(block: Block, ctx: Turning) -> Block:
     """The block, checked here as well as in the whole prompt, so that a fault is reported with its plug-in."""
     if block.kind is BlockKind.STATE and turns_of(block) != tuple(turn.role for turn in ctx.deps.state.turns):
         raise InvalidPrompt("State must hold every turn of the conversation, each with its speaker")

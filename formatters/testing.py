@@ -9,7 +9,6 @@ Each law raises AssertionError with the difference. Pass your own contexts where
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item
 from formatters.context import (
@@ -28,11 +27,8 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from formatters.formatter import Formatter, PromptTemplate
+from formatters.formatter import Formatter, PromptTemplate, Turning
 from formatters.registry import builtin, register, write_prompt
-
-if TYPE_CHECKING:
-    from formatters.formatter import Turning
 
 _LEFT_OF_STATE = ORDER[: ORDER.index(BlockKind.STATE)]
 
@@ -114,13 +110,9 @@ def items_of(formatter: Formatter, context: TurnContext) -> tuple[Item, ...]:
     return tuple(formatter.write(ctx) if isinstance(formatter, PromptTemplate) else formatter.inject(ctx))
 
 
-def run_context(context: TurnContext) -> "Turning":
-    """The context as pydantic-ai hands it over, outside of a run."""
-    from pydantic_ai import RunContext
-    from pydantic_ai.models.test import TestModel
-    from pydantic_ai.usage import RunUsage
-
-    return RunContext(deps=context, model=TestModel(), usage=RunUsage())
+def run_context(context: TurnContext) -> Turning:
+    """The context as a formatter is given it."""
+    return Turning(context)
 
 
 def samples() -> tuple[TurnContext, ...]:

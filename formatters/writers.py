@@ -22,7 +22,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from formatters.blocks import BlockKind, Item, Role
 from formatters.context import (
@@ -39,9 +39,7 @@ from formatters.context import (
     ToolView,
     TurnView,
 )
-
-if TYPE_CHECKING:
-    from formatters.formatter import Turning
+from formatters.formatter import Turning
 
 CALL_OPEN = "<tool_call>"
 CALL_CLOSE = "</tool_call>"
@@ -59,7 +57,7 @@ class IdentityWriter:
     def __init__(self) -> None:
         self._items = Memo(_identity_items)
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         return self._items(ctx.deps.identity)
 
 
@@ -102,7 +100,7 @@ class CodexWriter:
         self._pieces = Memo(_piece_items)
         self._items = Memo(self._write)
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         codex = ctx.deps.codex
         return () if codex is None else self._items(codex)
 
@@ -135,7 +133,7 @@ class EnvironmentWriter:
     name = "environment"
     block = BlockKind.ENVIRONMENT
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         around, sigil = ctx.deps.environment, ctx.deps.sigil
         return (_world(around, sigil), *_allowed(around), *_system(around), *_client_tools(around.client_tools))
 
@@ -193,7 +191,7 @@ class KarmaWriter:
     name = "karma"
     block = BlockKind.KARMA
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         entries = sorted(ctx.deps.karma.entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
         groups = groupby(entries, key=lambda entry: entry.heading)
         return tuple(item for heading, group in groups for item in _karma_section(heading, group))
@@ -225,7 +223,7 @@ class StateWriter:
     name = "state"
     block = BlockKind.STATE
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         state = ctx.deps.state
         earlier = [item for place, turn in enumerate(state.turns) for item in _turn(place, turn)]
         return (*earlier, *_artifacts(len(state.turns), state))
@@ -277,7 +275,7 @@ class QueryWriter:
     name = "query"
     block = BlockKind.QUERY
 
-    def write(self, ctx: "Turning", /) -> tuple[Item, ...]:
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
         asked = Item("1", ctx.deps.query, "user", Role.USER, node="query", pinned=True, verbatim=True)
         since = (
             Item("1", turn.text, turn.role, turn.role, place, "act_history", verbatim=True)

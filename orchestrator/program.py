@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from codex.catalog.generations import Codex
 from codex.library import Library
-from orchestrator.answering.answer import Answers
+from orchestrator.answering.answer import Answers, own_task
 from orchestrator.answering.sessions import SessionStore, report
-from orchestrator.answering.waiting import own_task
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import refusal, translated

@@ -8,22 +8,22 @@ A plan ends after the preparation: nothing is inferred and nothing is saved.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from formatters.blocks import BlockKind
+from formatters.context import TurnContext
 from orchestrator.answering import report
 from orchestrator.answering.conversations import Conversation, Conversations, key_of, session_key, stored_turns
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
-from orchestrator.answering.inference import EngineInference, Finished, InferenceRequest
-from orchestrator.answering.preparing import PreparedQuestion, Preparer, refuse_blind, refuse_other_floor
+from orchestrator.answering.inference import EngineInference, Finished
+from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.sessions import SessionStore
-from orchestrator.answering.waiting import deadline_of, loop_time, refuse_waiting, until_first, within
 from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.messages import Admitted, PrefillProgress, Reuse
+from orchestrator.engine.messages import Admitted, InferenceJob, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
 from orchestrator.prompt.composing import broke_at
@@ -184,20 +184,19 @@ class Answers:
             ids[text] = generated
             chat_model.tokens.learn(text, generated)
 
-        async def compose(ctx: Any) -> InferenceRequest:
-            running = ctx.deps.running
-            composed = await chat_model.composer.compose(ctx, prepared.ask.think) if running else prepared.composed
-            return InferenceRequest(
-                prompt=composed.assembled,
-                owner=prepared.ask.principal.uid,
-                max_tokens=prepared.max_tokens,
-                sampling=prepared.sampling,
-                stop=prepared.stop,
-                calls=bool(chat_model.tools),
-                thinking=chat_model.opens_thought,
-            )
+        async def compose(turn: TurnContext) -> InferenceJob:
+            if not turn.running:
+                return prepared.job
+            return job_of(prepared.job, await chat_model.composer.compose(turn, prepared.ask.think))
 
-        return EngineModel(self.model_name, self.inference, compose, learn)
+        return EngineModel(
+            self.model_name,
+            self.inference,
+            compose,
+            learn,
+            calls=bool(chat_model.tools),
+            thinking=chat_model.opens_thought,
+        )
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and state.admitted is None:
@@ -300,3 +299,70 @@ def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     codex_state = prepared.codex_state
     sources = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
     return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)
+
+
+def deadline_of(ask: Ask, arrived: float) -> float | None:
+    return None if ask.timeout_s is None else arrived + ask.timeout_s
+
+
+def refuse_waiting(ask: Ask, what: str) -> None:
+    if not ask.wait:
+        raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
+
+
+async def within(deadline: float | None, work: Any, what: Callable[[], str]) -> Any:
+    """The result of some work. Raises NotReady when the deadline comes first, with `what` is waited for then."""
+    try:
+        async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
+            return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
+    except TimeoutError:
+        raise NotReady(f"not ready in time: {what()}", "allow more time with --timeout", retry_after=2.0) from None
+
+
+def loop_time(moment: float) -> float:
+    return asyncio.get_running_loop().time() + moment - time.monotonic()
+
+
+async def until_first(
+    events: AsyncIterator[Any], deadline: float | None, begun: Callable[[], bool], what: Callable[[], str]
+) -> AsyncIterator[Any]:
+    """The events; until an answer has begun each must come before the deadline. `what` is then waited for, if known."""
+    while True:
+        try:
+            async with asyncio.timeout_at(None if deadline is None or begun() else loop_time(deadline)):
+                event = await anext(events)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            why = ": ".join(filter(None, ("no answer began in time", what())))
+            raise NotReady(why, "allow more time with --timeout", retry_after=2.0) from None
+        yield event
+
+
+T = TypeVar("T")
+
+
+async def own_task(source: AsyncIterator[T]) -> AsyncGenerator[T]:
+    """The items of `source`, which runs in a task of its own; closing this cancels it and waits until it has ended."""
+    queue: asyncio.Queue[tuple[T] | BaseException | None] = asyncio.Queue()
+
+    async def run() -> None:
+        try:
+            async with aclosing(cast(AsyncGenerator[T], source)) as items:
+                async for item in items:
+                    queue.put_nowait((item,))
+            queue.put_nowait(None)
+        except asyncio.CancelledError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - it is raised again in the reader
+            queue.put_nowait(fault)
+
+    task = asyncio.create_task(run(), name="answer")
+    try:
+        while (got := await queue.get()) is not None:
+            if isinstance(got, BaseException):
+                raise got
+            yield got[0]
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

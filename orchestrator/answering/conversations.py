@@ -14,8 +14,7 @@ from formatters.blocks import Role
 from formatters.context import AmendmentView, Artifacts, CodexView, EnvironmentView, StateView, TurnView
 from orchestrator.answering.sessions import StoredTurn as Stored
 from orchestrator.codices.state import CodexState
-from orchestrator.prompt.assembly import TokenCache
-from orchestrator.prompt.composing import Composed
+from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
 
 MOST_CONVERSATIONS = 512

@@ -1,4 +1,4 @@
-"""Where an answer's own words stand in what it was shown, and whether the places that it cites exist. Pure.
+"""Where words are found in the files of a codex: an answer's, in what the prompt held, and what a user selected. Pure.
 
 An answer that quotes gets the place of its quote, also when it names none: the model need not count lines. A place that it
 names is checked against everything that its prompt held: the codex's block, its amendments, evidence, attachments, results
@@ -6,26 +6,40 @@ of tools, and the places that the user named.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codex.citations import Files, ShownLines, check, cited
-from codex.following.amendments import Amendment, ChangeKind
+from codex.errors import CodexError
+from codex.following.amendments import Amendment, ChangeKind, effective
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexPiece, Evidence, TurnContext, TurnView
-from orchestrator.answering.selection import Passage
+from formatters.context import Artifacts, AttachmentView, CodexPiece, Evidence, TurnContext, TurnView
 from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, laid_over, spans_now
+from orchestrator.codices.state import CodexState
 from orchestrator.wire.lore import Citation
 
-LEAST = 12  # characters: shorter lines stand everywhere
+LEAST = 12  # characters: shorter lines are found everywhere
 MOST_QUOTES = 5
 MOST_LINES = 40  # of an answer that are looked for: 5 ms on a codex of 100,000 tokens
 FOUND_FIRST = 3  # of a question's passages: the rest was fetched for every question alike
+NAME = "where the user is"  # of the attachment that has what an editor reports
+
+Read = Callable[[str, str], str]
+"""The text of a path and digest. May raise CodexError."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """`start` is the number of the first line."""
+
+    path: str
+    start: int
+    text: str
 
 
 @dataclass(frozen=True)
 class AnswerSources:
-    """What an answer stands on: its turn with what was said in it (`running`), the codex's log, its files now, and what the
+    """What an answer was shown: its turn with what was said in it (`running`), the codex's log, its files now, and what the
     user selected in one of them."""
 
     turn: TurnContext
@@ -65,7 +79,7 @@ def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list
 
 
 def shown_of(ground: AnswerSources, files: Files, paths: Iterable[str]) -> ShownLines:
-    """What of these files stood in the prompt, in any form, by the numbers that its lines have now."""
+    """What of these files the prompt held, in any form, by the numbers that its lines have now."""
     base = base_of(ground.pieces)
     spans: dict[str, list[Span]] = defaultdict(list)
     heads: dict[str, set[int]] = defaultdict(set)
@@ -124,7 +138,7 @@ def line_count(text: str) -> int:
 
 
 def passages_of(ground: AnswerSources) -> list[Passage]:
-    """The code as it stood in the prompt: what is selected, evidence, what changed, newest first, what stands as it was."""
+    """The code as the prompt held it: what is selected, evidence, what changed, newest first, and the rest."""
     evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
     selected = [ground.selection] if ground.selection is not None else []
     base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
@@ -160,8 +174,8 @@ def _excerpts(entry: Amendment) -> Iterator[Passage]:
 
 
 def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str | None:
-    """A file with its changed parts laid over it, so that lines that only moved have their new numbers; None where it
-    never stood whole."""
+    """A file with its changed parts laid over it, so that lines that only moved have their new numbers; None where the
+    prompt never held all of it."""
     now = base.get(path)
     try:
         for entry in log:
@@ -177,7 +191,7 @@ def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str
 
 
 def quotes(answer: str, question: str, shown: Iterable[Passage]) -> list[Citation]:
-    """Where the answer's lines stand to the letter. The first continues the question, as a quoting model's does."""
+    """Where the answer's lines are found to the letter. The first continues the question, as a quoting model's does."""
     wanted = quotable(answer, question)
     found: list[Citation] = []
     for passage in shown:
@@ -198,3 +212,56 @@ def quotable(answer: str, question: str) -> list[str]:
         return []
     joined = question.rstrip().rpartition("\n")[2].lstrip() + answer.rstrip("\n").partition("\n")[0]
     return [text for text in dict.fromkeys([joined, *lines]) if len(text) >= LEAST][:MOST_LINES]
+
+
+# -- what the user points at
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """What the model gets of the user's editor, and the selection, None where the codex does not have it.
+
+    The attachment is never read back: anybody may write such a sentence into an attachment of theirs.
+    """
+
+    attachment: AttachmentView
+    selection: Passage | None = None
+
+
+def pointed(client: Mapping[str, str], codex_state: CodexState | None, read: Read) -> Pointed | None:
+    """What an editor reports with a question. For a worker thread."""
+    file, marked = " ".join(client.get("file", "").split()), client.get("selection", "")
+    if not file and not marked.strip():
+        return None  # blanks
+    path = codex_state.files.meant(file) if codex_state is not None and file else None
+    text = text_of(path, codex_state, read) if path and codex_state is not None and marked.strip() else ""
+    lines, marked = lines_of(marked, text), marked.strip("\n")
+    found = Passage(path, lines[0], marked) if path and lines else None
+    return Pointed(AttachmentView(name=NAME, text=words(path or file, marked, lines)), found)
+
+
+def words(file: str, selection: str, lines: tuple[int, int] | None) -> str:
+    opened = f"The user has {file} open." if file else ""
+    if not selection:
+        return opened
+    place = f" {file}:{lines[0]}-{lines[1]}" if lines else ""
+    return f"{opened} Selected is{place}:\n\n{selection}".lstrip()
+
+
+def text_of(path: str, codex_state: CodexState, read: Read) -> str:
+    """The file as it is now; '' where it is gone or no longer kept."""
+    digest = effective(codex_state.generation.digests(), codex_state.log).get(path)
+    try:
+        return read(path, digest) if digest else ""
+    except CodexError:
+        return ""
+
+
+def lines_of(selection: str, text: str) -> tuple[int, int] | None:
+    """First and last line, from 1, of what is found there exactly once."""
+    wanted = selection.strip("\n").replace("\r\n", "\n")
+    at = text.find(wanted)
+    if not wanted.strip() or at < 0 or text.find(wanted, at + 1) >= 0:  # `str.count` passes over what overlaps
+        return None
+    start = text.count("\n", 0, at) + 1
+    return start, start + wanted.count("\n")

@@ -1,8 +1,8 @@
-"""The port through which an answer is inferred: a composed prompt in, text out. Who computes it is not known here."""
+"""One inference: a job in, the engine's events out, and what a job that was not answered means to the user."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from formatters.context import TurnView
@@ -16,42 +16,37 @@ from orchestrator.engine.messages import (
     Outcome,
     PrefillProgress,
     Reason,
-    Sampling,
-    Urgency,
 )
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 from orchestrator.model.chat_model import engine_failed
-from orchestrator.prompt.assembly import Assembled
 
-
-@dataclass(frozen=True)
-class InferenceRequest:
-    """One inference. `calls`: the model was told of tools. `thinking`: the template opened a thought at the end."""
-
-    prompt: Assembled
-    owner: int
-    max_tokens: int
-    sampling: Sampling = field(default_factory=Sampling)
-    stop: tuple[str, ...] = ()
-    urgency: Urgency = Urgency.INTERACTIVE
-    calls: bool = False
-    thinking: bool = False
-
+STALE_TRIES = 3  # jobs under a grant that is no longer in force
 
 InferenceEvent = Admitted | PrefillProgress | AnswerDelta | Completion
 
 
+@dataclass(frozen=True)
+class Finished:
+    """The last event. `text`: what was said to the user, without thoughts and calls.
+
+    `running`: what the turn said since the question, the last text included, as it was generated; what becomes State.
+    `completions`: one for each request that ran to its end.
+    """
+
+    finish_reason: str  # stop, length, tool_calls
+    text: str
+    running: tuple[TurnView, ...]
+    completions: tuple[Completion, ...]
+
+
 class Inference(Protocol):
-    """Infers. Contract: at most one Admitted, then any Progress and Delta, and one Completion as the last event.
+    """Infers. Contract: at most one Admitted, then any PrefillProgress and AnswerDelta, and one Completion as the last.
 
     Closing the iterator early cancels the ticket within a step. A refusal or failure is raised as LoreError: OverBudget
     where the prompt cannot be held, EngineFailed where it may be tried again; then no Completion comes.
     """
 
-    def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]: ...
-
-
-STALE_TRIES = 3
+    def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]: ...
 
 
 class Engine(Protocol):
@@ -61,16 +56,16 @@ class Engine(Protocol):
 
 
 class EngineInference:
-    """`inference.Inference` over the engine, which knows the prompt's floor already. `grant` gives the one in force."""
+    """`Inference` over the engine, which knows the job's floor already. `grant` gives the one in force."""
 
     def __init__(self, engine: Engine, grant: Callable[[], Grant]) -> None:
         self._engine = engine
         self._grant = grant
 
-    async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
+    async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
         for _ in range(STALE_TRIES):
             try:
-                async with aclosing(self._run(_job(request, self._grant().number))) as events:
+                async with aclosing(self._run(replace(job, grant=self._grant().number))) as events:
                     async for event in events:
                         yield event
                 return
@@ -107,31 +102,3 @@ def fault_of(ended: Completion) -> LoreError:
     if ended.reason is Reason.TOKENS:  # they would be handed over once more
         return EngineFailed(what, "start the daemon again")
     return EngineFailed(what, "ask again", retry_after=1.0)
-
-
-def _job(request: InferenceRequest, grant: int) -> InferenceJob:
-    return InferenceJob(
-        ticket=0,  # the client numbers it
-        floor=request.prompt.floor.name,
-        tail=request.prompt.tail,
-        owner=request.owner,
-        max_tokens=request.max_tokens,
-        sampling=request.sampling,
-        stop=request.stop,
-        urgency=request.urgency,
-        grant=grant,
-    )
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The last event. `text`: what was said to the user, without thoughts and calls.
-
-    `running`: what the turn said since the question, the last text included, as it was generated; what becomes State.
-    `completions`: one for each request that ran to its end.
-    """
-
-    finish_reason: str  # stop, length, tool_calls
-    text: str
-    running: tuple[TurnView, ...]
-    completions: tuple[Completion, ...]

@@ -26,25 +26,32 @@ from orchestrator.answering.conversations import (
     state_of_session,
     state_without_reported,
 )
-from orchestrator.answering.selection import Passage, Pointed, pointed, pointing
+from orchestrator.answering.grounding import Passage, Pointed, pointed
 from orchestrator.answering.sessions import Session, SessionStore
 from orchestrator.codices.building import one_line
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.identities import ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey
-from orchestrator.engine.messages import Sampling
+from orchestrator.engine.messages import InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.budget import Reach, governed, within_reach
-from orchestrator.prompt.composing import Composed, context_of
+from orchestrator.prompt.budget import governed, within_reach
+from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.situation import SessionCodex as Kept
 from orchestrator.prompt.situation import choose_codex, environment_of, named_documents, renewed
-from orchestrator.prompt.strategy import Decision, QuestionFigures, Retrieval, StrategyParameters, coverages_of, decide
-from orchestrator.prompt.tasks import TaskMatch, classify
+from orchestrator.prompt.strategy import (
+    Decision,
+    QuestionFigures,
+    Retrieval,
+    StrategyParameters,
+    classify,
+    coverages_of,
+    decide,
+)
 from orchestrator.service import Ask, Message, Principal
 
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
@@ -60,7 +67,6 @@ class PreparedQuestion:
     ask: Ask
     turn: TurnContext
     composed: Composed
-    task: TaskMatch
     decision: Decision
     codex_state: CodexState | None
     session: Session | None
@@ -68,9 +74,7 @@ class PreparedQuestion:
     served: ServingIdentity
     gathered: Gathered
     selection: Passage | None
-    max_tokens: int
-    sampling: Sampling
-    stop: tuple[str, ...]
+    job: InferenceJob
     actions: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
     indexing: bool = False
@@ -107,28 +111,28 @@ class Preparer:
         conversation = self._conversation(ask, session, codex_state, earlier, chat_model)
         started = time.monotonic()
         where = (
-            await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now) if pointing(ask.client) else None
+            await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now)
+            if ask.client.get("file") or ask.client.get("selection")  # an editor asks
+            else None
         )
         served = await self.codices.served(codex_state, ask.identity)
         turn, why = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
-        turn, gone = within_reach(turn, Reach(self.claims.depth, self.machine.grant.window))
-        composed = await chat_model.composer.compose(context_of(turn), ask.think)
-        task = classify(question, ask.frame or "")
-        decision = self._decide(ask, question, task, codex_state, composed, chat_model)
+        turn, gone = within_reach(turn, self.claims.depth, self.machine.grant.window)
+        composed = await chat_model.composer.compose(turn, ask.think)
+        decision = self._decide(ask, question, codex_state, composed, chat_model)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
-            composed = await chat_model.composer.compose(context_of(turn), ask.think)
+            composed = await chat_model.composer.compose(turn, ask.think)
         grant = self.machine.grant
         limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
         fresh = self.fresh(codex_state.name) if codex_state is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
-        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, ask.think, composed, gone)
+        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
         return PreparedQuestion(
             ask=ask,
             turn=within.turn,
             composed=within.composed,
-            task=task,
             decision=decision,
             codex_state=codex_state,
             session=session,
@@ -136,9 +140,7 @@ class Preparer:
             served=served,
             gathered=gathered,
             selection=where.selection if where is not None else None,
-            max_tokens=min(ask.max_tokens, grant.window - within.composed.assembled.tokens),
-            sampling=sampling_of(ask, self.greedy),
-            stop=(*ask.stop, *chat_model.stop),
+            job=self._job(ask, within.composed, grant.window, chat_model.stop),
             actions=(*within.actions, *unseen),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
@@ -224,17 +226,17 @@ class Preparer:
         self,
         ask: Ask,
         question: str,
-        task: TaskMatch,
         codex_state: CodexState | None,
         composed: Composed,
         chat_model: ChatModel,
     ) -> Decision:
         window = self.machine.grant.window
+        task, because = classify(question, ask.frame or "")
         asked = QuestionFigures(
-            task=task.task,
+            task=task,
             window=window,
             used=min(window, composed.assembled.tokens + promised(ask, window)),
-            because=task.because,
+            because=because,
             tools=frozenset(tool.name for tool in chat_model.tools),
             documents=named_documents(question, [entry.path for entry in codex_state.generation.entries])
             if codex_state is not None
@@ -251,6 +253,18 @@ class Preparer:
             room=room,
         )
 
+    def _job(self, ask: Ask, composed: Composed, window: int, stop: tuple[str, ...]) -> InferenceJob:
+        job = InferenceJob(
+            ticket=0,  # the client numbers it
+            floor="",
+            tail=b"",
+            owner=ask.principal.uid,
+            max_tokens=min(ask.max_tokens, window - composed.assembled.tokens),
+            sampling=sampling_of(ask, self.greedy),
+            stop=(*ask.stop, *stop),
+        )
+        return job_of(job, composed)
+
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
@@ -264,6 +278,11 @@ class Preparer:
             known,
             graph=decision.retrieval is Retrieval.GRAPH,
         )
+
+
+def job_of(job: InferenceJob, composed: Composed) -> InferenceJob:
+    """The job for another prompt."""
+    return replace(job, floor=composed.assembled.floor.name, tail=composed.assembled.tail)
 
 
 def sigil_of(principal: Principal) -> SigilView:

@@ -7,7 +7,7 @@ from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Grant, Reuse, Tier
-from orchestrator.prompt.assembly import Assembled
+from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
 from orchestrator.wire.lore import (
@@ -69,17 +69,18 @@ def reused(reuse: Iterable[Reuse]) -> int:
 
 
 def strategy_state(decision: Decision) -> StrategyState:
+    asked = decision.asked
     return StrategyState(
         name=decision.strategy.value,
         tier=decision.coverage.value,
         retrieval=decision.retrieval.value,
-        task=decision.task.value,
+        task=asked.task.value,
         confidence=decision.confidence,
         reason=decision.reason,
-        window=decision.window,
+        window=asked.window,
         content_tokens=decision.content_tokens,
-        available_tokens=decision.available_tokens,
-        used_tokens=decision.used_tokens,
+        available_tokens=asked.left,
+        used_tokens=asked.used,
         retrieval_budget=decision.retrieval_budget,
         steps=decision.steps,
     )
@@ -143,7 +144,7 @@ def plan_report(
     return PlanReply(
         **{name: getattr(lore, name) for name in QuestionReport.model_fields},
         timings=PlanTimings(assemble_ms=round(prepared.assemble_ms, 2)),
-        intent=Intent(task=prepared.task.task.value, because=prepared.task.because),
+        intent=Intent(task=decision.asked.task.value, because=decision.asked.because),
         retrieval_plan=RetrievalPlan(
             retrieval=decision.retrieval.value,
             budget=decision.retrieval_budget,
@@ -153,7 +154,7 @@ def plan_report(
         predicted=Predicted(
             ttft_ms=first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
             kv_bytes=lore.governor.kv_bytes,
-            context_pressure=round(used / decision.window, 3) if decision.window > 0 else 0.0,
+            context_pressure=round(used / decision.asked.window, 3) if decision.asked.window > 0 else 0.0,
         ),
         memory=PlanMemory(
             where=budget.where,

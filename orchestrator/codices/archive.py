@@ -24,7 +24,8 @@ from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.question import asked
 from codex.searching.search import Search
 from codex.searching.search import SearchResult as Chunks
-from orchestrator.prompt.evidence import FoundPassage, FoundPassages
+from formatters.context import Evidence
+from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.wire.replies import SearchHit, SearchReply
 
 log = logging.getLogger("lorekeep.codices")
@@ -179,7 +180,10 @@ class ArchiveSearch:
         Raises CodexError.
         """
         found, notices = await self._seen(query, codex, n, graph)
-        hits = tuple(FoundPassage(one.path, one.start, one.end, one.text, one.symbol, one.score) for one in found.hits)
+        hits = tuple(
+            Evidence(path=one.path, start=one.start, end=one.end, text=one.text, symbol=one.symbol)
+            for one in found.hits
+        )
         return FoundPassages(hits, notices)
 
     async def report(

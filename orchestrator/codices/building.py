@@ -31,8 +31,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.assembly import Floor
-from orchestrator.prompt.composing import context_of
+from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import (
     Coverage,
     CoverageDecision,
@@ -122,7 +121,7 @@ class CodexBuilder:
     async def floor(self, codex: CodexView, identity: IdentityView) -> Floor:
         """What the prompts of all questions about it begin with, taken from a question that nobody asked."""
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
-        return (await self.model().composer.compose(context_of(turn))).assembled.floor
+        return (await self.model().composer.compose(turn)).assembled.floor
 
     async def amended(self, standing: CodexState, log: tuple[Entry, ...]) -> CodexState:
         """The same with this log behind its pieces."""
@@ -168,7 +167,7 @@ class CodexBuilder:
     async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
         """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
-        texts = [item.text for item in self.model().composer.write(context_of(turn))[BlockKind.CODEX].items]
+        texts = [item.text for item in self.model().composer.write(turn)[BlockKind.CODEX].items]
         began, total = self.clock(), 0
         report(progress_at("count", 0, len(texts), 0.0))
         for first in range(0, len(texts), COUNT_PAGE):

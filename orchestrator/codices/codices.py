@@ -219,7 +219,7 @@ class Codices:
         if state.forced is not None:
             return None
         room, level = await self._residents.room(name), self._machine.levels.memory or "calm"
-        wanted = redecide(now_has, state.sizes, room, level, settings=state.settings).decision
+        wanted = redecide(now_has, state.sizes, room, level, settings=state.settings)
         now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
         pending, now_due = due(self._pending.get(name), now_has.coverage, wanted.coverage, now, *dwell)
         self._pending[name] = None if now_due else pending

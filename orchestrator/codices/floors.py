@@ -29,7 +29,7 @@ from orchestrator.engine.messages import (
     Urgency,
 )
 from orchestrator.errors import EngineFailed, LoreError, OverBudget
-from orchestrator.prompt.assembly import Floor
+from orchestrator.prompt.composing import Floor
 
 log = logging.getLogger("lorekeep.codices")
 

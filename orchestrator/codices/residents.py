@@ -25,7 +25,7 @@ from orchestrator.codices.transitions import CodexFacts, DueFloor
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.machine.machine import Machine
-from orchestrator.prompt.assembly import Floor
+from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, FloorRoom, coverage_named
 
 log = logging.getLogger("lorekeep.codices")

@@ -20,8 +20,7 @@ from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Ids
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import EngineFailed
-from orchestrator.prompt.assembly import Assembler, TokenCache
-from orchestrator.prompt.composing import Composer
+from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 
 PAGE = 256
 

@@ -7,38 +7,73 @@
 
 An exchange is a question with its answers. Nothing is cut silently: `lore.governor.actions` names what was taken.
 Amendments of the codex and files of the user outlive the turn that they came with: they move to the next turn that stays.
-Knows no engine.
+
+The claims of a prompt on its budget, and what each of them is in the turn's context:
+
+    floor                     one claim, pinned: a question never changes the floor
+    Environment, template     instructions
+    Karma                     a memory for each entry, last ones first; constraints, pinned and verbatim ones stay
+    State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
+    State, this turn          evidence, lowest rank first; attachments and amendments are pinned
+    Query                     pinned, with what the running turn added since
+
+Tokens are exact: together they are those of the prompt. Knows no engine.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TypeVar
 
-from formatters.context import AmendmentView, AttachmentView, KarmaView, StateView, TurnContext, TurnView
-from governor.ctc import Action, PromptLimits, Settlement, Verdict, settle
+from formatters.blocks import FLOOR, BlockKind, Item, Role
+from formatters.context import AmendmentView, AttachmentView, Evidence, KarmaView, StateView, TurnContext, TurnView
+from formatters.template import PromptPart, parts
+from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.claims import SourcedClaim, SourceKind, claims_of, exchanges_of, result_stub, stub_of
-from orchestrator.prompt.composing import Composed, Composer, context_of
-from orchestrator.prompt.evidence import TokenCounter
+from orchestrator.prompt.composing import Composed, Composer
+from orchestrator.prompt.evidence import TokenCounter, written
 
 TRIES = 3  # a shorter context is also written a little differently: the sum is checked on what is really sent
 NAMED_ONE_BY_ONE = 8  # things of one kind; more are named together
+STUB = "(left out to save room; search for it again)"
+CONSTRAINTS = "Active Constraints"
+_ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of `KarmaWriter`
+# The rows that shorten say how; what has no shorter form went whole, and its sentence must not claim otherwise.
+_WHOLE = {"memories to micro": "memories", "older turns into a gist": "older turns"}
 
 _HasArtifacts = TypeVar("_HasArtifacts", TurnView, StateView)
-_Loss = tuple[SourcedClaim, Verdict]
+
+
+class SourceKind(Enum):
+    """What a claim is in the context, in words for several."""
+
+    FIXED = "parts"  # nothing that could be taken away
+    MEMORY = "memories"  # entries under a heading of Karma
+    EXCHANGE = "turns"  # questions that are over, with their answers
+    EARLIER_EVIDENCE = "passages of earlier turns"
+    RESULT = "tool results of earlier turns"
+    EVIDENCE = "passages"  # fetched for this question
 
 
 @dataclass(frozen=True)
-class Reach:
-    """The most of a conversation that is written and tokenised. `depth`: exchanges, None for no limit.
+class ClaimSource:
+    """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: a heading."""
 
-    Each message takes a token at least, of its words or of the template around them. A conversation with more messages
-    than the window has tokens is cut here, before thousands of turns are written that no model reads.
-    """
+    kind: SourceKind = SourceKind.FIXED
+    turn: int = 0
+    at: int = 0
+    name: str = ""
 
-    depth: int | None
-    messages: int
+
+@dataclass(frozen=True)
+class SourcedClaim:
+    claim: Claim
+    source: ClaimSource
+
+
+_Loss = tuple[SourcedClaim, Verdict]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +85,18 @@ class Governed:
     actions: tuple[str, ...] = ()
 
 
-def within_reach(turn: TurnContext, reach: Reach) -> tuple[TurnContext, int]:
-    """The context with its last exchanges, and how many older ones were left out."""
+def within_reach(turn: TurnContext, depth: int | None, most: int) -> tuple[TurnContext, int]:
+    """The context with its last exchanges, at most `depth` of at most so many messages, and how many older ones were left
+    out. `depth` None: no limit.
+
+    Each message takes a token at least, of its words or of the template around them. A conversation with more messages
+    than the window has tokens is cut here, before thousands of turns are written that no model reads.
+    """
     messages = Counter(exchanges_of(turn.state))
     kept = written = 0
-    for exchange in sorted(messages, reverse=True)[: reach.depth]:
+    for exchange in sorted(messages, reverse=True)[:depth]:
         written += messages[exchange]
-        if written > reach.messages:
+        if written > most:
             break
         kept += 1
     gone = len(messages) - kept
@@ -70,15 +110,14 @@ async def governed(
     composer: Composer,
     tokens: TokenCounter,
     limits: PromptLimits,
-    think: bool = True,
-    composed: Composed | None = None,
+    composed: Composed,
     gone: int = 0,
+    think: bool = True,
 ) -> Governed:
-    """The turn cut to `limits`. `composed`: as it was composed already; `gone`: turns that were left out before that.
+    """The turn cut to `limits`. `composed`: the turn as it is; `gone`: turns that were left out before that.
 
     Raises OverBudget; then nothing has been lost.
     """
-    composed = composed or await composer.compose(context_of(turn), think)
     if _fits(turn, composed, limits):
         return Governed(turn, composed, _gone_reported(gone))
     claims = await claims_of(turn, composed, tokens, gone)
@@ -88,7 +127,7 @@ async def governed(
         if settlement.refusal is not None:
             raise OverBudget(settlement.refusal.sentence, settlement.refusal.hint)
         shorter = shortened(turn, claims, settlement)
-        composed = await composer.compose(context_of(shorter), think)
+        composed = await composer.compose(shorter, think)
         if _fits(shorter, composed, limits):
             return Governed(shorter, composed, (*_gone_reported(gone), *losses_reported(claims, settlement, gone)))
         allowed = replace(allowed, tokens=allowed.tokens - max(0, composed.assembled.tokens - limits.tokens))
@@ -103,6 +142,147 @@ def _fits(turn: TurnContext, composed: Composed, limits: PromptLimits) -> bool:
     if (limits.depth is not None and depth > limits.depth) or composed.characters > limits.characters:
         return False
     return composed.assembled.tokens <= limits.tokens
+
+
+# -- the claims
+
+
+async def claims_of(turn: TurnContext, composed: Composed, tokens: TokenCounter, gone: int = 0) -> list[SourcedClaim]:
+    """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
+    rest = [part for part in _parts(composed) if part.block not in FLOOR]
+    counts = await tokens.count([part.text for part in rest if part.item])
+    stubs = await _stub_counts(turn.state, tokens)
+    sorter = _Sorter(turn.state, stubs, gone)
+    for part, count in zip([part for part in rest if part.item], counts, strict=True):
+        sorter.take(part, count)
+    literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
+    template = _fixed("chat template", literals, sum(len(part.text) for part in rest if not part.item))
+    return [_floor(composed), template, *sorter.claims()]
+
+
+def exchanges_of(state: StateView) -> list[int]:
+    """The exchange that each message belongs to: a new one begins with each question."""
+    numbers, number = [], -1
+    for turn in state.turns:
+        number += turn.role is Role.USER or number < 0
+        numbers.append(number)
+    return numbers
+
+
+def stub_of(one: Evidence) -> Evidence:
+    """The passage as path and lines alone."""
+    return one.model_copy(update={"text": STUB})
+
+
+def result_stub(text: str) -> str:
+    """A tool's result as its first line, shortened."""
+    return f"{text.partition(chr(10))[0][:80]} {STUB}"
+
+
+class _Sorter:
+    """Sums up items by the claim that they belong to."""
+
+    def __init__(self, state: StateView, stubs: dict[str, int], gone: int) -> None:
+        self._state = state
+        self._first = gone + 1  # the number of the first turn that is left, as sentences name it
+        self._stubs = stubs
+        self._exchanges = exchanges_of(state)
+        self._found: dict[ClaimSource, list[tuple[Item, int]]] = {}
+
+    def take(self, part: PromptPart, count: int) -> None:
+        assert part.item is not None
+        source = self._source_of(part.block, part.item)
+        self._found.setdefault(source, []).append((part.item, count))
+
+    def claims(self) -> list[SourcedClaim]:
+        found = enumerate(self._found.items())
+        return [SourcedClaim(self._claim(source, items, order), source) for order, (source, items) in found]
+
+    def _source_of(self, block: BlockKind, item: Item) -> ClaimSource:
+        if block is BlockKind.KARMA:
+            return self._memory(item)
+        if block is not BlockKind.STATE or item.pinned or item.node == "codex":
+            return ClaimSource(turn=item.turn, name=item.source or block.value)
+        if item.turn == len(self._state.turns):
+            return self._fetched(item, self._state.evidence, SourceKind.EVIDENCE)
+        if item.role is Role.TOOL:
+            return ClaimSource(SourceKind.RESULT, item.turn)
+        if item.role is None and item.node == "evidence":
+            return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.EARLIER_EVIDENCE)
+        return self._exchange(item.turn)
+
+    def _memory(self, item: Item) -> ClaimSource:
+        """An entry by its heading and place under it, as its key has them; the heading's own line is fixed."""
+        entry = _ENTRY.fullmatch(item.key)
+        kept = item.pinned or item.verbatim or item.node == "censors"
+        if entry is None or kept or entry["heading"] == CONSTRAINTS:
+            return ClaimSource(name="karma")
+        return ClaimSource(SourceKind.MEMORY, at=int(entry["place"]), name=entry["heading"])
+
+    def _fetched(self, item: Item, evidence: Sequence[Evidence], kind: SourceKind) -> ClaimSource:
+        """A passage by its rank; the line that introduces passages goes with its turn."""
+        for rank, one in enumerate(evidence):
+            if item.source == _where(one):
+                return ClaimSource(kind, item.turn, rank)
+        return (
+            self._exchange(item.turn)
+            if kind is SourceKind.EARLIER_EVIDENCE
+            else ClaimSource(turn=item.turn, name=item.source)
+        )
+
+    def _exchange(self, turn: int) -> ClaimSource:
+        return ClaimSource(SourceKind.EXCHANGE, at=self._exchanges[turn])
+
+    def _claim(self, source: ClaimSource, items: list[tuple[Item, int]], order: int) -> Claim:
+        tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
+        exchange = self._exchanges[source.turn] if source.turn < len(self._exchanges) else None
+        if source.kind is SourceKind.MEMORY:
+            name = f"memory {source.at + 1} of {source.name}"
+            return Claim(name, ClaimKind.MEMORY, tokens, characters, weight=-order)
+        if source.kind is SourceKind.EXCHANGE:
+            return Claim(
+                f"turn {source.at + self._first}", ClaimKind.TURN, tokens, characters, weight=source.at, turn=source.at
+            )
+        if source.kind is SourceKind.EVIDENCE:
+            return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-source.at)
+        if source.kind in (SourceKind.EARLIER_EVIDENCE, SourceKind.RESULT):
+            name = items[0][0].source if source.kind is SourceKind.EARLIER_EVIDENCE else "tool result"
+            floor = min(tokens, self._stubs[items[0][0].text])
+            return Claim(
+                f"{name} of turn {(exchange or 0) + self._first}",
+                ClaimKind.SUPERSEDED,
+                tokens,
+                characters,
+                floor=floor,
+                turn=exchange,
+            )
+        return _fixed(source.name, tokens, characters).claim
+
+
+def _floor(composed: Composed) -> SourcedClaim:
+    characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
+    claim = Claim("identity and codex", ClaimKind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
+    return SourcedClaim(claim, ClaimSource(name="floor"))
+
+
+def _fixed(name: str, tokens: int, characters: int) -> SourcedClaim:
+    kind = ClaimKind.QUERY if name == "user" else ClaimKind.INSTRUCTION
+    return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), ClaimSource(name=name))
+
+
+async def _stub_counts(state: StateView, tokens: TokenCounter) -> dict[str, int]:
+    """Tokens of the stub for each text that has one, by the text it stands for."""
+    stubs = {written(one): written(stub_of(one)) for turn in state.turns for one in turn.evidence}
+    stubs |= {turn.text: result_stub(turn.text) for turn in state.turns if turn.role is Role.TOOL}
+    return dict(zip(stubs, await tokens.count(list(stubs.values())), strict=True))
+
+
+def _parts(composed: Composed) -> list[PromptPart]:
+    return list(parts(composed.layout, composed.prompt))
+
+
+def _where(one: Evidence) -> str:
+    return f"{one.path}:{one.start}-{one.end}"
 
 
 # -- the shorter context
@@ -176,17 +356,6 @@ class _Carried:
 
 # -- what was taken away, in sentences: few ones, however much it was
 
-# The rows that shorten say how; what has no shorter form went whole, and its sentence must not claim otherwise.
-_WHOLE = {"memories to micro": "memories", "older turns into a gist": "older turns"}
-_MANY = {
-    SourceKind.FIXED: "parts",
-    SourceKind.MEMORY: "memories",
-    SourceKind.EXCHANGE: "turns",
-    SourceKind.EARLIER_EVIDENCE: "passages of earlier turns",
-    SourceKind.RESULT: "tool results of earlier turns",
-    SourceKind.EVIDENCE: "passages",
-}
-
 
 def _gone_reported(turns: int) -> tuple[str, ...]:
     """The oldest turns, which were never counted."""
@@ -214,7 +383,7 @@ def _together(kind: SourceKind, losses: Sequence[_Loss], gone: int) -> str:
     first, last = losses[0][0].source.at + 1, losses[-1][0].source.at + 1
     if kind is SourceKind.EXCHANGE and last - first + 1 == len(losses):
         return _turns(gone + first, gone + last)
-    return f"{len(losses):,} {_MANY[kind]}"
+    return f"{len(losses):,} {kind.value}"
 
 
 def _sentence(name: str, losses: Sequence[_Loss]) -> str:

@@ -1,26 +1,100 @@
 """From a turn's context to its prompt in every form: blocks of items, the exact text, token ids.
 
-Formatters write, the model's chat template lays out, the assembler tokenises. Knows no budget and no engine.
+    formatters write the blocks → the chat template lays them out → the assembler tokenises → `Composed`
+
+The ids of a text are computed once: of the floor's files, of a conversation's turns, of the template's own literals.
+`broke_at` compares two prompts. Knows no budget, no engine and no vocabulary; who encodes is a port.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, cast
+from typing import Protocol
 
-from formatters.blocks import FLOOR, Block, BlockKind, Prompt
+import anyio
+
+from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Prompt
 from formatters.context import TurnContext
+from formatters.formatter import Turning
 from formatters.probe import NoThink, Placement
 from formatters.registry import Registry, write_prompt
-from formatters.template import KEPT_TURNS, ChatTemplate, Literal, PromptPart, joined, parts
-from orchestrator.prompt.assembly import Assembled, Assembler, Layout
+from formatters.template import KEPT_TURNS, ChatTemplate, Literal, Piece, PromptPart, joined, parts
+from orchestrator.engine.messages import Ids
 from orchestrator.wire.lore import Break
 
-if TYPE_CHECKING:
-    from pydantic_ai import RunContext
-    from pydantic_ai.models import Model
+ID_BYTES = 4
+BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens
+ENTRY_BYTES = 150  # of a key and its place in the map, about
+FLOORS_KEPT = 16  # more only costs joining ids again
+TEXTS_AT_ONCE = 256  # in one call to the encoder: while a floor is tokenised, other calls get their turn between
+REST = ORDER[len(FLOOR) :]
+TEMPLATE = "template"
+
+Layout = Sequence[Piece]  # as formatters.template.ChatTemplate.layout cuts it
+_Difference = tuple[BlockKind, str, str]  # the block, the item, and why
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BlockIds:
+    kind: BlockKind
+    ids: Ids
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids) // ID_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """Identity and Codex. `name` follows from what the KV depends on and from the ids: equal names, equal ids."""
+
+    name: str
+    blocks: tuple[BlockIds, ...]
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All ids of the floor, to cross to the engine once."""
+        return b"".join(block.ids for block in self.blocks)
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """A whole prompt: a shared floor, and the four blocks right of it, which are `owner`'s (uid)."""
+
+    floor: Floor
+    rest: tuple[BlockIds, ...]
+    owner: int
+
+    @property
+    def blocks(self) -> tuple[BlockIds, ...]:
+        """All six, in order."""
+        return (*self.floor.blocks, *self.rest)
+
+    @cached_property
+    def tail(self) -> Ids:
+        """The ids right of the floor."""
+        return b"".join(block.ids for block in self.rest)
+
+    @cached_property
+    def tokens(self) -> int:
+        return self.floor.tokens + len(self.tail) // ID_BYTES
+
+    @cached_property
+    def seams(self) -> tuple[tuple[BlockKind, int, int], ...]:
+        """Each block's half-open range of positions."""
+        seams, start = [], 0
+        for block in self.blocks:
+            seams.append((block.kind, start, start + block.tokens))
+            start += block.tokens
+        return tuple(seams)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,42 +118,170 @@ class Composed:
 class Composer:
     """Composes for one model: its chat template, the way that the probe found for it, and its tokens."""
 
-    def __init__(self, registry: Registry, template: ChatTemplate, placement: Placement, assembler: Assembler) -> None:
+    def __init__(
+        self, registry: Registry, template: ChatTemplate, placement: Placement, assembler: "Assembler"
+    ) -> None:
         self._registry = registry
         self._template = template
         self._placement = placement
         self._assembler = assembler
 
-    def write(self, ctx: "RunContext[TurnContext]") -> Prompt:
+    def write(self, turn: TurnContext) -> Prompt:
         """The six blocks of this turn. A broken plug-in's items are missing and named in `failures`."""
-        return write_prompt(ctx, self._registry)
+        return write_prompt(Turning(turn), self._registry)
 
-    async def compose(self, ctx: "RunContext[TurnContext]", think: bool = True) -> Composed:
+    async def compose(self, turn: TurnContext, think: bool = True) -> Composed:
         """The turn's prompt, as it stands. Raises LoreError when the engine that encodes is gone."""
-        return await self.tokenised(self.write(ctx), ctx.deps.sigil.uid, think)
-
-    async def tokenised(self, prompt: Prompt, owner: int, think: bool = True) -> Composed:
-        """A prompt that was written already, or cut to its budget since, for `owner` (uid)."""
+        prompt = self.write(turn)
         # The template is foreign code that runs over every message: of many, no other question waits for it.
         long = len(prompt.turns) + len(prompt.running) > KEPT_TURNS
-        layout = await asyncio.to_thread(self.layout, prompt, think) if long else self.layout(prompt, think)
-        return Composed(prompt, layout, await self._assembler.assemble(prompt, layout, owner))
+        layout = await asyncio.to_thread(self._layout, prompt, think) if long else self._layout(prompt, think)
+        return Composed(prompt, layout, await self._assembler.assemble(prompt, layout, turn.sigil.uid))
 
-    def layout(self, prompt: Prompt, think: bool = True) -> Layout:
+    def _layout(self, prompt: Prompt, think: bool) -> Layout:
         """The template cut for this prompt's turns. Thoughts are switched off only where that keeps the floor."""
         think = think or self._placement.no_think is NoThink.FLOOR
         return self._template.layout(prompt.turns, running=prompt.running, way=self._placement.way, think=think)
 
 
-def context_of(turn: TurnContext) -> "RunContext[TurnContext]":
-    """The context that formatters are given outside of a run, as for a plan. Formatters read nothing but `deps`."""
-    from pydantic_ai import RunContext
-    from pydantic_ai.usage import RunUsage
+class Assembler:
+    """Assembles prompts for one model. `root` names all that its KV depends on; for another model make another one."""
 
-    return RunContext(deps=turn, model=cast("Model", None), usage=RunUsage())
+    def __init__(self, tokens: "TokenCache", root: str, floors_kept: int = FLOORS_KEPT) -> None:
+        self._tokens = tokens
+        self._root = root
+        self._kept = floors_kept
+        self._floors: OrderedDict[str, Floor] = OrderedDict()
+        self._building = anyio.Lock()
+
+    async def assemble(self, prompt: Prompt, layout: Layout, owner: int) -> Assembled:
+        """The prompt's ids. LoreError when the engine that encodes is gone."""
+        floor = await self.floor(prompt, layout)
+        return Assembled(floor, await self._blocks(_parts(prompt, layout, REST), REST), owner)
+
+    async def floor(self, prompt: Prompt, layout: Layout) -> Floor:
+        """Identity and Codex of this prompt: as they are kept, or tokenised now. Who asks meanwhile waits for that."""
+        key = _key_of(prompt, layout)
+        if key not in self._floors:
+            async with self._building:
+                if key not in self._floors:
+                    self._keep(key, await self._build(prompt, layout))
+        self._floors.move_to_end(key)
+        return self._floors[key]
+
+    async def _build(self, prompt: Prompt, layout: Layout) -> Floor:
+        blocks = await self._blocks(_parts(prompt, layout, FLOOR), FLOOR)
+        return Floor(floor_name(self._root, blocks), blocks)
+
+    async def _blocks(self, texts: Sequence[PromptPart], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
+        gathered: dict[BlockKind, list[Ids]] = {kind: [] for kind in kinds}
+        for part, ids in zip(texts, await self._encoded(texts), strict=True):
+            gathered[part.block].append(ids)
+        return tuple(BlockIds(kind, b"".join(ids)) for kind, ids in gathered.items())
+
+    async def _encoded(self, texts: Sequence[PromptPart]) -> list[Ids]:
+        """Ids of each part, in order."""
+        ids = [b""] * len(texts)
+        for control in (True, False):
+            places = [place for place, part in enumerate(texts) if part.control is control]
+            for first in range(0, len(places), TEXTS_AT_ONCE):
+                some = places[first : first + TEXTS_AT_ONCE]
+                encoded = await self._tokens.encode([texts[place].text for place in some], control)
+                for place, of_part in zip(some, encoded, strict=True):
+                    ids[place] = of_part
+        return ids
+
+    def _keep(self, key: str, floor: Floor) -> None:
+        self._floors[key] = floor
+        while len(self._floors) > self._kept:
+            self._floors.popitem(last=False)
 
 
-TEMPLATE = "template"
+def floor_name(root: str, blocks: Sequence[BlockIds]) -> str:
+    """64 hex digits. `root` names all that KV depends on besides the ids."""
+    digest = hashlib.sha256(root.encode())
+    for block in blocks:
+        digest.update(block.ids)
+    return digest.hexdigest()
+
+
+def _parts(prompt: Prompt, layout: Layout, kinds: Sequence[BlockKind]) -> list[PromptPart]:
+    return list(parts([piece for piece in layout if piece.block in kinds], prompt))
+
+
+def _key_of(prompt: Prompt, layout: Layout) -> str:
+    """What the floor says: the digests of its blocks, and the template's own text around them."""
+    literals = [piece.text for piece in layout if isinstance(piece, Literal) and piece.block in FLOOR]
+    said = "\0".join([*(prompt[kind].digest for kind in FLOOR), *literals])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Encoder(Protocol):
+    """Turns texts into ids, one result for each, in order; changes nothing. LoreError when the engine is gone.
+
+    `control`: the text is the template's own and may hold control tokens. Otherwise no text ever becomes one.
+    """
+
+    async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]: ...
+
+
+class TokenCache:
+    """Ids by the digest of text and `control`, least recently used out first. Valid for one vocabulary: make a new one."""
+
+    def __init__(self, encoder: Encoder, budget: int = BUDGET) -> None:
+        self._encoder = encoder
+        self._budget = budget
+        self._held = 0
+        self._ids: OrderedDict[bytes, Ids] = OrderedDict()
+
+    async def encode(self, texts: Sequence[str], control: bool = False) -> list[Ids]:
+        """Ids of each text. Texts that are not known yet cross to the encoder in one call, each once."""
+        keys = [_key(text, control) for text in texts]
+        known = {key: self._touched(key) for key in keys if key in self._ids}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            encoded = await self._encoder.encode(list(missing.values()), control)
+            for key, ids in zip(missing, encoded, strict=True):
+                known[key] = ids
+                self._keep(key, ids)
+        return [known[key] for key in keys]
+
+    async def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as content."""
+        return [len(ids) // ID_BYTES for ids in await self.encode(texts)]
+
+    def learn(self, text: str, ids: Ids) -> None:
+        """The ids of a text that was generated: encoding it again need not give the same ones."""
+        self._keep(_key(text, control=False), ids)
+
+    @property
+    def held(self) -> int:
+        """Bytes held, ids and entries."""
+        return self._held
+
+    def _touched(self, key: bytes) -> Ids:
+        self._ids.move_to_end(key)
+        return self._ids[key]
+
+    def _keep(self, key: bytes, ids: Ids) -> None:
+        self._forget(key)
+        self._ids[key] = ids
+        self._held += len(ids) + ENTRY_BYTES
+        while self._held > self._budget and len(self._ids) > 1:
+            self._forget(next(iter(self._ids)))
+
+    def _forget(self, key: bytes) -> None:
+        old = self._ids.pop(key, None)
+        if old is not None:
+            self._held -= len(old) + ENTRY_BYTES
+
+
+def _key(text: str, control: bool) -> bytes:
+    """surrogatepass: a text may hold a lone surrogate that a client's JSON escaped; it still has one name."""
+    return hashlib.sha256((b"c" if control else b"t") + text.encode("utf-8", "surrogatepass")).digest()
+
+
+# -- where a prompt leaves the one before it
 
 
 def broke_at(before: Composed, now: Composed, why: Mapping[BlockKind, str] | None = None) -> Break | None:
@@ -91,10 +293,7 @@ def broke_at(before: Composed, now: Composed, why: Mapping[BlockKind, str] | Non
     return Break(block=block.value, item=item, why=(why or {}).get(block) or reason)
 
 
-_Place = tuple[BlockKind, str, str]
-
-
-def _in_floor(before: Composed, now: Composed) -> _Place | None:
+def _in_floor(before: Composed, now: Composed) -> _Difference | None:
     for kind in FLOOR:
         old, new = before.prompt[kind], now.prompt[kind]
         if old.digest != new.digest:
@@ -102,7 +301,7 @@ def _in_floor(before: Composed, now: Composed) -> _Place | None:
     return None
 
 
-def _first_item(old: Block, new: Block) -> _Place:
+def _first_item(old: Block, new: Block) -> _Difference:
     pairs = zip_longest(old.items, new.items)
     item, follows = next((one, other) for one, other in pairs if one is None or other is None or one.text != other.text)
     if item is None:
@@ -111,7 +310,7 @@ def _first_item(old: Block, new: Block) -> _Place:
     return new.kind, item.source, "changed" if follows is not None else "removed"
 
 
-def _behind_floor(before: Composed, now: Composed) -> _Place | None:
+def _behind_floor(before: Composed, now: Composed) -> _Difference | None:
     for old, new in zip_longest(_rest(before), _rest(now)):
         if old is None:
             return None

@@ -1,4 +1,4 @@
-"""How much of a codex stands in the cached prefix: decided at load and at declared boundaries, from numbers alone.
+"""How much of a codex is in the cached prefix: decided at load and at declared boundaries, from numbers alone.
 
     #  when                                     coverage
     0  forced                                   that, or OverBudget with the numbers
@@ -21,6 +21,9 @@ from governor.settings import short_count, size
 from orchestrator.errors import InvalidRequest, OverBudget
 
 Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16
+NO_STEP_UP = frozenset({"high", "critical"})
+DOWN_AFTER_S = 10.0
+UP_AFTER_S = 60.0
 
 
 class Coverage(StrEnum):
@@ -47,6 +50,9 @@ class CoverageSettings:
     map_window: int = 4_000
     map_share: float = 0.10
     step_up_share: float = 0.10  # room that a step up needs beyond the limit: no to and fro
+
+
+SHIPPED = CoverageSettings()
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,6 @@ class CoverageDecision:
     steps: tuple[str, ...] = ()
 
 
-SHIPPED = CoverageSettings()
-
-
 def decide_coverage(
     sizes: CoverageSizes,
     room: FloorRoom,
@@ -110,12 +113,12 @@ def decide_coverage(
     limit = limit_of(room, settings)
     need = 1.0 + slack
     if sizes.full * need <= limit:
-        return _full(1, sizes, room, limit)
+        return _decision(1, Coverage.FULL, sizes, room, settings, limit)
     if sizes.skeleton is not None and room.window >= settings.skeleton_window * need and sizes.skeleton * need <= limit:
-        return _skeleton(2, sizes.skeleton, sizes, room, settings, limit)
+        return _decision(2, Coverage.SKELETON, sizes, room, settings, limit)
     if room.window >= settings.map_window * need and _map_tokens(sizes, room, settings, limit) > 0:
-        return _map(3, sizes, room, settings, limit)
-    return _none(4, sizes, room, settings, limit)
+        return _decision(3, Coverage.MAP, sizes, room, settings, limit)
+    return _decision(4, Coverage.NONE, sizes, room, settings, limit)
 
 
 def coverage_named(name: str) -> Coverage:
@@ -141,7 +144,7 @@ def share(tokens: int, fraction: float) -> int:
     return math.floor(tokens * fraction + 1e-6)
 
 
-# ---- one decision per coverage, with its sentence ----------------------------------------------------------------------
+# -- a decision with its sentence
 
 
 def _forced(
@@ -158,67 +161,34 @@ def _forced(
             f"coverage {forced} {why}, but {_too_large(needed, room, settings)}",
             _hint(needed, room, settings) or "load fewer files (--exclude), or let the coverage be chosen",
         )
-    if forced is Coverage.FULL:
-        return _full(0, sizes, room, limit)
-    if forced is Coverage.SKELETON:
-        return _skeleton(0, needed, sizes, room, settings, limit)
-    return (_map if forced is Coverage.MAP else _none)(0, sizes, room, settings, limit)
+    return _decision(0, forced, sizes, room, settings, limit)
 
 
-def _full(row: int, sizes: CoverageSizes, room: FloorRoom, limit: int) -> CoverageDecision:
-    return CoverageDecision(
-        Coverage.FULL,
-        row,
-        sizes.full,
-        limit,
-        f"full{_by_force(row)}, because {sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} "
-        f"of a window of {room.window:,}",
-        steps=(f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache",),
-    )
-
-
-def _skeleton(
-    row: int, tokens: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int
+def _decision(
+    row: int, coverage: Coverage, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int
 ) -> CoverageDecision:
-    hot = min(limit, sizes.full) - tokens
-    return CoverageDecision(
-        Coverage.SKELETON,
-        row,
-        tokens + max(0, hot),
-        limit,
-        f"skeleton+hot{_because(row, sizes, room, settings)}",
-        hot_tokens=max(0, hot),
-        hint=_hint(sizes.full, room, settings),
-        steps=(
-            f"signatures of everything: {tokens:,} tokens",
-            f"whole bodies of the hot files: at most {max(0, hot):,}",
-        ),
-    )
-
-
-def _map(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> CoverageDecision:
-    tokens = _map_tokens(sizes, room, settings, limit)
-    return CoverageDecision(
-        Coverage.MAP,
-        row,
-        tokens,
-        limit,
-        f"map{_because(row, sizes, room, settings)}",
-        hint=_hint(sizes.full, room, settings),
-        steps=(f"a ranked map of at most {tokens:,} tokens", "files are retrieved for each question"),
-    )
-
-
-def _none(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> CoverageDecision:
-    return CoverageDecision(
-        Coverage.NONE,
-        row,
-        0,
-        limit,
-        f"none{_because(row, sizes, room, settings)}",
-        hint=_hint(sizes.full, room, settings),
-        steps=("nothing of the codex stands in the prefix", "files are retrieved for each question"),
-    )
+    if coverage is Coverage.FULL:
+        reason = f"full{_by_force(row)}, because {sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} "
+        once = f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache"
+        return CoverageDecision(
+            coverage, row, sizes.full, limit, f"{reason}of a window of {room.window:,}", steps=(once,)
+        )
+    hot, retrieved = 0, "files are retrieved for each question"
+    if coverage is Coverage.SKELETON:
+        signatures = sizes.skeleton or 0
+        hot = max(0, min(limit, sizes.full) - signatures)
+        tokens = signatures + hot
+        steps = (
+            f"signatures of everything: {signatures:,} tokens",
+            f"whole bodies of the hot files: at most {hot:,}",
+        )
+    elif coverage is Coverage.MAP:
+        tokens = _map_tokens(sizes, room, settings, limit)
+        steps = (f"a ranked map of at most {tokens:,} tokens", retrieved)
+    else:
+        tokens, steps = 0, ("nothing of the codex is in the prefix", retrieved)
+    reason, hint = f"{coverage}{_because(row, sizes, room, settings)}", _hint(sizes.full, room, settings)
+    return CoverageDecision(coverage, row, tokens, limit, reason, hot, hint, steps)
 
 
 def _map_tokens(sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> int:
@@ -230,7 +200,7 @@ def _by_force(row: int) -> str:
 
 
 def _because(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings) -> str:
-    """Why not all of it stands; what is forced needs no reason, and may be less than what would fit."""
+    """Why the prefix does not hold all of it; what is forced needs no reason, and may be less than what would fit."""
     large = _too_large(sizes.full, room, settings, sizes.about)
     if row == 0 and sizes.full <= limit_of(room, settings):
         return f"{_by_force(row)}, though {large}"
@@ -265,17 +235,27 @@ def _window_for(tokens: int, room: FloorRoom, settings: CoverageSettings) -> int
     return math.ceil(max(by_overhead, tokens / settings.window_share))
 
 
-NO_STEP_UP = frozenset({"high", "critical"})
-DOWN_AFTER_S = 10.0
-UP_AFTER_S = 60.0
+def redecide(
+    current: CoverageDecision,
+    sizes: CoverageSizes,
+    room: FloorRoom,
+    level: str = "calm",
+    settings: CoverageSettings = SHIPPED,
+) -> CoverageDecision:
+    """The coverage for the room that there is now: the current one unless it must shrink, or may grow.
 
-
-@dataclass(frozen=True)
-class Move:
-    """What should stand now. `evict`: nobody uses the floor and memory is scarce, so its cells are to be given back."""
-
-    decision: CoverageDecision
-    evict: bool = False
+    A larger coverage needs `step_up_share` of room beyond each limit, and a level below high. A floor is not resized
+    while it fits: a resized floor would be a new prefix.
+    """
+    plain = decide_coverage(sizes, room, settings)
+    if plain.coverage.rank < current.coverage.rank:
+        return plain
+    if plain.coverage is not current.coverage:
+        return _upwards(current, plain, sizes, room, level, settings)
+    grown = current.coverage is Coverage.FULL and current.tokens != sizes.full
+    if grown or current.tokens > plain.limit:
+        return plain
+    return replace(current, reason=plain.reason)  # the floor is kept, and its sentence has the numbers of now
 
 
 @dataclass(frozen=True)
@@ -284,29 +264,6 @@ class Pending:
 
     coverage: Coverage
     since: float
-
-
-def redecide(
-    current: CoverageDecision,
-    sizes: CoverageSizes,
-    room: FloorRoom,
-    level: str = "calm",
-    idle: bool = False,
-    settings: CoverageSettings = SHIPPED,
-) -> Move:
-    """The coverage for the room that there is now: the current one unless it must shrink, or may grow.
-
-    Up needs `step_up_share` of room beyond each limit, and a level below high. What stands is not resized while it
-    fits: a resized floor would be a new prefix.
-    """
-    evict = level == "critical" and idle
-    plain = decide_coverage(sizes, room, settings)
-    if plain.coverage.rank < current.coverage.rank:
-        return Move(plain, evict)
-    if plain.coverage is current.coverage:
-        # What stands is kept as it is; the sentence is told anew, because its numbers are of now.
-        return Move(replace(current, reason=plain.reason) if _stands(current, sizes, plain.limit) else plain, evict)
-    return Move(_upwards(current, plain, sizes, room, level, settings), evict)
 
 
 def due(
@@ -335,11 +292,6 @@ def left(
     """Seconds until the wish has lasted its dwell time; 0 or less when it has."""
     dwell = up_after_s if pending.coverage.rank > current.rank else down_after_s
     return pending.since + dwell - now
-
-
-def _stands(current: CoverageDecision, sizes: CoverageSizes, limit: int) -> bool:
-    grown = current.coverage is Coverage.FULL and current.tokens != sizes.full
-    return not grown and current.tokens <= limit
 
 
 def _upwards(

@@ -7,7 +7,7 @@ Sizes in tokens, exact: each passage is counted as it will be written. Knows no 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from codex.errors import CodexError
@@ -20,22 +20,10 @@ HEADLINE = 40  # tokens kept for the line that introduces the passages; longer t
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPassage:
-    """A passage that was found: lines start to end of a file, from 1 and inclusive, and their text."""
-
-    path: str
-    start: int
-    end: int
-    text: str
-    symbol: str = ""
-    score: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class FoundPassages:
     """Hits, best first, and what the search could not see."""
 
-    hits: tuple[FoundPassage, ...] = ()
+    hits: tuple[Evidence, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -85,7 +73,7 @@ async def gather(
         found = await searcher.search(question, codex, _how_many(budget), graph=graph)
     except CodexError as fault:
         return Gathered(notices=(f"archive: {fault}",), failed=True)
-    passages = [_evidence(hit) for hit in joined([hit for hit in found.hits if not _covered(hit, known)])]
+    passages = joined([hit for hit in found.hits if not _covered(hit, known)])
     taken, used = await _filled(passages, tokens, budget - HEADLINE)
     return Gathered(tuple(taken), used + (HEADLINE if taken else 0), len(found.hits), found.notices)
 
@@ -96,9 +84,9 @@ def written(one: Evidence) -> str:
     return passage(f"{where} {one.symbol}" if one.symbol else where, one.text)
 
 
-def joined(hits: Sequence[FoundPassage]) -> list[FoundPassage]:
+def joined(hits: Sequence[Evidence]) -> list[Evidence]:
     """Passages that overlap or touch as one, at the rank of the better one; the order of ranks is kept."""
-    merged: list[FoundPassage] = []
+    merged: list[Evidence] = []
     for hit in hits:
         touching = [other for other in merged if _touch(hit, other)]
         if not touching:
@@ -142,25 +130,20 @@ def _how_many(budget: int) -> int:
     return max(4, min(MOST_PASSAGES, budget // TOKENS_OF_A_PASSAGE))
 
 
-def _covered(hit: FoundPassage, known: Sequence[Evidence]) -> bool:
+def _covered(hit: Evidence, known: Sequence[Evidence]) -> bool:
     return any(one.path == hit.path and one.start <= hit.start and hit.end <= one.end for one in known)
 
 
-def _touch(one: FoundPassage, other: FoundPassage) -> bool:
+def _touch(one: Evidence, other: Evidence) -> bool:
     return one.path == other.path and one.start <= other.end + 1 and other.start <= one.end + 1
 
 
-def _union(one: FoundPassage, other: FoundPassage) -> FoundPassage:
+def _union(one: Evidence, other: Evidence) -> Evidence:
     """Both ranges' lines, each once. They touch, so there is no hole between them."""
     first, second = sorted((one, other), key=lambda hit: (hit.start, -hit.end))
-    score = max(first.score, second.score)
     if second.end <= first.end:
-        return replace(first, score=score)
+        return first
     new = second.text.splitlines(keepends=True)[first.end + 1 - second.start :]
     above = first.text if first.text.endswith("\n") or not first.text else first.text + "\n"
     symbol = first.symbol if first.symbol == second.symbol else ""
-    return replace(first, end=second.end, text=above + "".join(new), symbol=symbol, score=score)
-
-
-def _evidence(hit: FoundPassage) -> Evidence:
-    return Evidence(path=hit.path, start=hit.start, end=hit.end, text=hit.text, symbol=hit.symbol)
+    return first.model_copy(update={"end": second.end, "text": above + "".join(new), "symbol": symbol})

@@ -11,18 +11,33 @@
     7  skeleton+hot   otherwise                                             HYBRID (search)   0.65
     8  map, none      otherwise                                             RAG               0.80
 
-Content is the whole codex's tokens, whatever coverage stands. A question never changes the floor: where a forced strategy
-needs another one, the decision says which and what it costs. Without a codex there is nothing to decide (`NONE`).
+Content is the whole codex's tokens, whatever the coverage of the floor is. A question never changes the floor: where a
+forced strategy needs another one, the decision says which and what it costs. Without a codex there is nothing to decide
+(`NONE`). The task is found by phrases of the question (`phrases.toml`).
 """
 
-from collections.abc import Set
+import re
+import tomllib
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 
 from governor.settings import size
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
-from orchestrator.prompt.tasks import Task
+
+SEARCH_TOOL = "search_archive"
+
+
+class Task(StrEnum):
+    """What a question asks for; in the order in which they are tried, UNKNOWN when none matches."""
+
+    RAG_CRITICAL = "rag_critical"
+    STUFF_FRIENDLY = "stuff_friendly"
+    HYBRID = "hybrid"
+    UNKNOWN = "unknown"
 
 
 class Retrieval(StrEnum):
@@ -64,7 +79,8 @@ class FloorCoverage:
 
 @dataclass(frozen=True)
 class QuestionFigures:
-    """The numbers of one question. `used`: tokens of the window that floor, conversation, question and answer take."""
+    """The numbers of one question. `used`: tokens of the window that floor, conversation, question and answer take;
+    `because`: the phrase that decided the task."""
 
     task: Task
     window: int
@@ -80,7 +96,9 @@ class QuestionFigures:
 
 @dataclass(frozen=True)
 class Decision:
-    """`needs_coverage` is set when a forced strategy cannot be had on the floor that stands; `cost` says what it takes."""
+    """`needs_coverage` is set when a forced strategy cannot be had on the present floor; `cost` says what it takes.
+
+    `asked` has the figures on the floor that the strategy needs."""
 
     strategy: Strategy
     coverage: Coverage
@@ -88,12 +106,9 @@ class Decision:
     row: int
     confidence: float
     reason: str
-    task: Task
-    window: int
-    content_tokens: int
-    available_tokens: int
-    used_tokens: int
-    retrieval_budget: int
+    asked: QuestionFigures
+    content_tokens: int = 0
+    retrieval_budget: int = 0
     steps: tuple[str, ...] = ()
     needs_coverage: Coverage | None = None
     cost: str = ""
@@ -110,6 +125,15 @@ class _Row:
 
 
 SHIPPED = StrategyParameters()
+_SERVING = {
+    Strategy.CAG: (Coverage.FULL,),
+    Strategy.HYBRID: (Coverage.FULL, Coverage.SKELETON),
+    Strategy.RAG: (Coverage.NONE, Coverage.MAP),
+    Strategy.RAG_GRAPH: tuple(Coverage),
+}
+_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "´": "'", "`": "'"})
+_HYPHENS = re.compile(r"[\u2010-\u2013\u2212]")
+_BETWEEN_WORDS = re.compile(r"[\s-]+")
 
 
 def decide(
@@ -186,9 +210,6 @@ def _decision(
     budget = retrieval_budget(row.strategy, row.retrieval, asked.left, settings)
     task = f"task {asked.task}" + (f" ({asked.because!r})" if asked.because else "")
     room = f"{asked.left:,} of {asked.window:,} tokens are left, {budget:,} of them for retrieval"
-    steps = steps_of(
-        row.retrieval, budget, floor.content, asked.documents, asked.tools, asked.task is Task.RAG_CRITICAL
-    )
     return Decision(
         strategy=row.strategy,
         coverage=row.coverage,
@@ -196,13 +217,10 @@ def _decision(
         row=row.number,
         confidence=row.confidence,
         reason=f"{row.strategy}, because {row.because}; {task}; {room}",
-        task=asked.task,
-        window=asked.window,
+        asked=asked,
         content_tokens=floor.content,
-        available_tokens=asked.left,
-        used_tokens=asked.used,
         retrieval_budget=budget,
-        steps=steps,
+        steps=_steps(row.retrieval, budget, floor.content, asked),
         needs_coverage=needs,
         cost=cost,
     )
@@ -220,12 +238,7 @@ def _bare(asked: QuestionFigures, forced: str | None) -> Decision:
         row=0,
         confidence=1.0,
         reason=f"no codex was chosen: the bare model answers; {asked.left:,} of {asked.window:,} tokens are left",
-        task=asked.task,
-        window=asked.window,
-        content_tokens=0,
-        available_tokens=asked.left,
-        used_tokens=asked.used,
-        retrieval_budget=0,
+        asked=asked,
     )
 
 
@@ -265,14 +278,6 @@ def _coverage_for(strategy: Strategy, standing: Coverage, sizes: CoverageSizes |
     return Coverage.SKELETON if strategy is Strategy.HYBRID and skeleton else serving[0]
 
 
-_SERVING = {
-    Strategy.CAG: (Coverage.FULL,),
-    Strategy.HYBRID: (Coverage.FULL, Coverage.SKELETON),
-    Strategy.RAG: (Coverage.NONE, Coverage.MAP),
-    Strategy.RAG_GRAPH: tuple(Coverage),
-}
-
-
 def coverages_of(strategy: Strategy) -> str:
     """The coverages that it works on, in words."""
     return " or ".join(_SERVING[strategy])
@@ -292,38 +297,65 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
     return f"{tokens:,} tokens to compute{kv}"
 
 
-SEARCH_TOOL = "search_archive"
+# -- what to do, and what the question asks for
 
 
-def steps_of(
-    retrieval: str, budget: int, content: int, documents: tuple[str, ...], tools: Set[str], critical: bool
-) -> tuple[str, ...]:
-    """The steps in the order in which they are taken; `critical` adds how facts are to be handled."""
-    steps = [*_first(retrieval, budget, content), *_tool_step(retrieval, tools)]
-    if documents:
-        steps.append(
-            f"look into {', '.join(documents)} first: the question names {'it' if len(documents) == 1 else 'them'}"
-        )
-    if critical:
+def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigures) -> tuple[str, ...]:
+    """The steps in the order in which they are taken."""
+    whole = f"answer from the codex in the prefix ({content:,} tokens)"
+    prefetch = f"prefetch evidence of at most {budget:,} tokens from the archive"
+    steps = {
+        Retrieval.NONE: [f"{whole}; retrieve nothing"],
+        Retrieval.VERIFY: [whole, f"look up at most {budget:,} tokens to check it"],
+        Retrieval.SEARCH: [prefetch],
+        Retrieval.GRAPH: [f"{prefetch} and its symbols' neighbours"],
+    }[retrieval]
+    if retrieval is not Retrieval.NONE and SEARCH_TOOL in asked.tools:
+        steps.append(f"call {SEARCH_TOOL} where the evidence does not answer")
+    if asked.documents:
+        them = "it" if len(asked.documents) == 1 else "them"
+        steps.append(f"look into {', '.join(asked.documents)} first: the question names {them}")
+    if asked.task is Task.RAG_CRITICAL:
         steps.append("verify retrieved facts with a second source, and cite path:line for each")
     else:
         steps.append("cite path:line for what is quoted")
     return tuple(steps)
 
 
-def _first(retrieval: str, budget: int, content: int) -> tuple[str, ...]:
-    return {
-        "none": (f"answer from the codex in the prefix ({content:,} tokens); retrieve nothing",),
-        "verify": (
-            f"answer from the codex in the prefix ({content:,} tokens)",
-            f"look up at most {budget:,} tokens to check it",
-        ),
-        "search": (f"prefetch evidence of at most {budget:,} tokens from the archive",),
-        "graph": (f"prefetch evidence of at most {budget:,} tokens from the archive and its symbols' neighbours",),
-    }[retrieval]
+def classify(question: str, frame: str = "") -> tuple[Task, str]:
+    """What a question asks for, and the phrase that decided it, as it stands there in small letters. The frame debug is
+    always critical."""
+    if frame == "debug":
+        return Task.RAG_CRITICAL, "frame debug"
+    text = _folded(question)
+    for task in (Task.RAG_CRITICAL, Task.STUFF_FRIENDLY, Task.HYBRID):
+        found = _phrases(task).search(text)
+        if found is not None:
+            return task, found[0]
+    return Task.UNKNOWN, ""
 
 
-def _tool_step(retrieval: str, tools: Set[str]) -> tuple[str, ...]:
-    if retrieval == "none" or SEARCH_TOOL not in tools:
-        return ()
-    return (f"call {SEARCH_TOOL} where the evidence does not answer",)
+@cache
+def _phrases(task: Task) -> re.Pattern[str]:
+    """The task's phrases in one pattern: as whole words, also inside words, and as numbers of their own (988, but not 1988
+    or 988.5)."""
+    table = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))[task]
+    forms = {
+        "whole": r"(?<!\w)(?:{})(?!\w)",
+        "inside": r"(?:{})",
+        "numbers": r"(?<!\w)(?<!\d[.,])(?:{})(?!\w)(?![.,]\d)",
+    }
+    return re.compile(
+        "|".join(form.format(_alternatives(table[kind])) for kind, form in forms.items() if kind in table)
+    )
+
+
+def _alternatives(phrases: Iterable[str]) -> str:
+    """The longest first. Words of a phrase may be apart by blanks or hyphens: 'fact-check' is 'fact check'."""
+    longest = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    return "|".join(r"[\s-]+".join(map(re.escape, _BETWEEN_WORDS.split(_folded(one)))) for one in longest)
+
+
+def _folded(text: str) -> str:
+    """Small letters, one kind of apostrophe, one kind of hyphen: how people type must not decide what they asked."""
+    return _HYPHENS.sub("-", text.translate(_APOSTROPHES)).lower()

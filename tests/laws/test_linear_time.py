@@ -30,10 +30,9 @@ from formatters.template import ChatTemplate, parts
 from formatters.testing import run_context
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
-from orchestrator.answering.answer_text import AnswerParser
+from orchestrator.answering.agent import AnswerParser
 from orchestrator.answering.conversations import key_of, state_of_messages
-from orchestrator.answering.grounding import quotable
-from orchestrator.answering.selection import lines_of
+from orchestrator.answering.grounding import lines_of, quotable
 from orchestrator.answering.sessions import checked_name
 from orchestrator.api.requests import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
@@ -41,10 +40,9 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
 from orchestrator.engine.scheduler.ticket import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.prompt.budget import Reach, losses_reported, within_reach
-from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
+from orchestrator.prompt.budget import ClaimSource, SourcedClaim, SourceKind, losses_reported, within_reach
 from orchestrator.prompt.situation import named_documents
-from orchestrator.prompt.tasks import shipped
+from orchestrator.prompt.strategy import classify
 from orchestrator.service import Message
 from orchestrator.settings.edit import with_value
 from orchestrator.settings.units import as_limit, in_seconds
@@ -176,7 +174,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a question": asked,
     "places that an answer cites": lambda text: cited(text, lambda name: False),
     "places that name a file": lambda text: cited(text + " a.py:1", lambda name: name == "a.py"),
-    "phrases": lambda text: [shipped(name).found_in(text) for name in ("rag_critical", "stuff_friendly", "hybrid")],
+    "phrases": classify,
     "a selection": lambda text: lines_of(text, text + "\n"),
     "quotes": lambda text: quotable(text, text),
     "lines of a map": lambda text: [list(LISTED.finditer(text)), list(EXCERPT.finditer(text))],
@@ -210,7 +208,6 @@ def test_twice_the_text_takes_at_most_about_three_times_the_time(reader: str) ->
 
 CHATML = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}<assistant>"
 MESSAGES = 2_000
-EVERY = Reach(depth=1_000_000, messages=1_000_000)
 
 
 def _context(messages: list[Message]) -> TurnContext:
@@ -219,13 +216,13 @@ def _context(messages: list[Message]) -> TurnContext:
 
 
 def _laid_out(messages: list[Message]) -> None:
-    context, _ = within_reach(_context(messages), EVERY)
+    context, _ = within_reach(_context(messages), 1_000_000, 1_000_000)
     prompt = write_prompt(run_context(context), builtin())
     list(parts(ChatTemplate(CHATML).layout(prompt.turns), prompt))
 
 
 def _left_out(messages: list[Message]) -> None:
-    _, gone = within_reach(_context(messages), Reach(depth=20, messages=1_000))
+    _, gone = within_reach(_context(messages), depth=20, most=1_000)
     turns = [Claim(f"turn {at}", ClaimKind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
     stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]

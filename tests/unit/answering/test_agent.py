@@ -1,29 +1,49 @@
 """One answer as a run of the agent, over a small engine that says what it was told to say."""
 
+import json
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
-from pydantic_ai import RunContext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codex.errors import CodexError
 from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
-from orchestrator.answering.agent import MOST_REQUESTS, Answerer, AnswerEvent, EngineModel, Finished, SearchArchive
-from orchestrator.answering.inference import InferenceEvent, InferenceRequest
-from orchestrator.engine.messages import Admitted, AnswerDelta, Completion, Outcome, PrefillProgress, Reason
+from orchestrator.answering.agent import (
+    MOST_REQUESTS,
+    Answerer,
+    AnswerEvent,
+    AnswerParser,
+    EngineModel,
+    Finished,
+    ParsedCall,
+    SearchArchive,
+)
+from orchestrator.answering.inference import InferenceEvent
+from orchestrator.answering.preparing import job_of
+from orchestrator.engine.messages import (
+    Admitted,
+    AnswerDelta,
+    Completion,
+    InferenceJob,
+    Outcome,
+    PrefillProgress,
+    Reason,
+)
 from orchestrator.errors import EngineFailed, LoreError
-from orchestrator.prompt.assembly import TokenCache
-from orchestrator.prompt.composing import Composer
-from orchestrator.prompt.evidence import FoundPassage, FoundPassages
+from orchestrator.prompt.composing import ID_BYTES, Composer, TokenCache
+from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.service import Text, Thought, ToolCall
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
 CALL = '<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>'
-HIT = FoundPassage("a.py", 1, 2, "def main():\n    pass\n", "main", 1.0)
+HIT = Evidence(path="a.py", start=1, end=2, text="def main():\n    pass\n", symbol="main")
 
 
 @dataclass
@@ -33,16 +53,16 @@ class ScriptedEngine:
     script: Sequence[str | Exception]
     size: int = 5
     reason: Reason = Reason.STOP
-    requests: list[InferenceRequest] = field(default_factory=list)
+    requests: list[InferenceJob] = field(default_factory=list)
     ended: int = 0
 
-    async def infer(self, request: InferenceRequest) -> AsyncIterator[InferenceEvent]:
+    async def infer(self, request: InferenceJob) -> AsyncIterator[InferenceEvent]:
         self.requests.append(request)
         said = self.script[len(self.requests) - 1]
         try:
             if isinstance(said, Exception):
                 raise said
-            prompt = request.prompt.tokens
+            prompt = len(request.tail) // ID_BYTES
             yield Admitted(1, prompt, (), 0.0)
             yield PrefillProgress(1, prompt, prompt)
             for at in range(0, len(said), self.size):
@@ -57,7 +77,7 @@ class ScriptedEngine:
 class Archive:
     """A searcher with a few passages, or a fault."""
 
-    hits: Sequence[FoundPassage] = (HIT,)
+    hits: Sequence[Evidence] = (HIT,)
     fault: CodexError | None = None
     queries: list[tuple[str, str]] = field(default_factory=list)
 
@@ -82,13 +102,14 @@ class Bench:
     def __post_init__(self) -> None:
         self.answerer = Answerer(SearchArchive(self.archive, self.tokens))
 
-    async def compose(self, ctx: RunContext[TurnContext]) -> InferenceRequest:
-        composed = await self.composer.compose(ctx)
+    async def compose(self, turn: TurnContext) -> InferenceJob:
+        composed = await self.composer.compose(turn)
         self.texts.append(composed.text)
-        return InferenceRequest(composed.assembled, ctx.deps.sigil.uid, 100, calls=self.calls)
+        return job_of(InferenceJob(0, "", b"", turn.sigil.uid, 100), composed)
 
     def answer(self, turn: TurnContext) -> AsyncIterator[AnswerEvent]:
-        return self.answerer.answer(turn, EngineModel("scripted", self.engine, self.compose, self.tokens.learn))
+        model = EngineModel("scripted", self.engine, self.compose, self.tokens.learn, calls=self.calls)
+        return self.answerer.answer(turn, model)
 
     async def events(self, turn: TurnContext) -> list[AnswerEvent]:
         return [event async for event in self.answer(turn)]
@@ -158,9 +179,9 @@ async def test_a_call_is_carried_out_and_its_result_stands_right_of_the_query(be
 async def test_the_ids_of_a_running_turn_are_those_that_were_generated(bench: Benches, a_turn: Turns) -> None:
     one = bench(f"{CALL}", "Done.")
     await one.events(a_turn())
-    first, second = (request.prompt for request in one.engine.requests)
+    first, second = one.engine.requests
     generated = array("I", list(CALL.encode())).tobytes()
-    assert second.floor is first.floor
+    assert second.floor == first.floor
     assert (first.tail + generated) == second.tail[: len(first.tail) + len(generated)]
 
 
@@ -277,3 +298,111 @@ async def test_the_tool_is_described_for_identity(bench: Benches) -> None:
     (tool,) = bench().answerer.tools
     assert tool.name == "search_archive"
     assert "query" in tool.parameters_json_schema["properties"]
+
+
+# -- what a model's text says
+
+Part = Text | Thought | ParsedCall
+
+
+def parsed(*pieces: str, **options: bool) -> list[Part]:
+    """All parts, neighbours of one kind joined: where a text is cut says nothing."""
+    parser = AnswerParser(**options)
+    joined: list[Part] = []
+    for part in [*(part for piece in pieces for part in parser.feed(piece)), *parser.end()]:
+        last = joined[-1] if joined else None
+        if not isinstance(part, ParsedCall) and type(last) is type(part):
+            joined[-1] = type(part)(last.delta + part.delta)  # type: ignore[union-attr]
+        else:
+            joined.append(part)
+    return joined
+
+
+def test_plain_text_is_the_answer() -> None:
+    assert parsed("It is ", "in a.py:1.") == [Text("It is in a.py:1.")]
+
+
+def test_a_call_is_no_text() -> None:
+    assert parsed("Let me look. ", CALL) == [
+        Text("Let me look. "),
+        ParsedCall("search_archive", {"query": "main"}),
+    ]
+
+
+def test_nothing_behind_a_call_is_said() -> None:
+    assert parsed(CALL + "and then") == [ParsedCall("search_archive", {"query": "main"})]
+
+
+def test_a_thought_stands_apart() -> None:
+    assert parsed("<think>hm</think>\nYes.") == [Thought("hm"), Text("\nYes.")]
+
+
+def test_a_thought_that_the_template_opened_begins_at_once() -> None:
+    assert parsed("hm</think>Yes.", thinking=True) == [Thought("hm"), Text("Yes.")]
+
+
+def test_a_call_inside_a_thought_is_thought() -> None:
+    assert parsed(f"<think>{CALL}</think>") == [Thought(CALL)]
+
+
+def test_a_thought_s_tag_in_the_middle_of_an_answer_is_text_however_it_is_cut():
+    text = "the tag <think> opens, </think> closes"
+    for cut in range(len(text)):
+        told = parsed(text[:cut], text[cut:])
+        assert "".join(part.delta for part in told) == text
+        assert all(isinstance(part, Text) for part in told)
+
+
+def test_a_call_that_never_ends_is_text() -> None:
+    assert parsed('<tool_call>{"name": "x"') == [Text('<tool_call>{"name": "x"')]
+
+
+def test_what_is_no_json_of_a_call_is_text() -> None:
+    for body in ("not json", "[]", '{"arguments": {}}', '{"name": 3}', '{"name": "x", "arguments": []}', "[" * 100_000):
+        text = f"<tool_call>{body}</tool_call> done"
+        assert parsed(text) == [Text(text)]
+
+
+def test_without_tools_a_call_is_text() -> None:
+    assert parsed(CALL, calls=False) == [Text(CALL)]
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    assert parsed('<tool_call>{"name": "x"}</tool_call>')[0] == ParsedCall("x", {})
+
+
+def test_what_may_become_a_tag_is_held_back_and_nothing_else() -> None:
+    parser = AnswerParser()
+    assert list(parser.feed("a < b <tool")) == [Text("a < b ")]
+    assert list(parser.feed("box>")) == [Text("<toolbox>")]
+
+
+@given(st.text('<tool_call>think/ab\n{}"', max_size=60), st.lists(st.integers(0, 60), max_size=8))
+def test_no_cut_changes_what_is_said(text: str, cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    assert parsed(*pieces) == parsed(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "x"}', "a", "<", "\n"]),
+        max_size=12,
+    ),
+    st.integers(1, 9),
+)
+def test_no_text_is_lost(words: list[str], size: int) -> None:
+    text = "".join(words)
+    parts = parsed(*(text[at : at + size] for at in range(0, len(text), size)))
+    told = "".join(part.delta for part in parts if not isinstance(part, ParsedCall))
+    told, given_text = (one.replace("<think>", "").replace("</think>", "") for one in (told, text))
+    ended = bool(parts) and isinstance(parts[-1], ParsedCall)
+    assert given_text.startswith(told) if ended else told == given_text
+
+
+@given(st.text(min_size=1, max_size=20), st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3))
+def test_a_call_of_any_name_and_arguments_is_read(name: str, arguments: dict[str, str]) -> None:
+    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    text = f"<tool_call>{body}</tool_call>"
+    closing = text.count("</tool_call>") > 1
+    assert closing or parsed(text) == [ParsedCall(name, arguments)]

@@ -1,25 +1,22 @@
 """Our engine behind the ports: floors cross once, outcomes become faults, leaving cancels."""
 
 from array import array
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from formatters.context import TurnContext
 from orchestrator.answering.inference import (
     STALE_TRIES,
     EngineInference,
     InferenceEvent,
-    InferenceRequest,
     fault_of,
 )
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import AnswerDelta, Completion, Grant, InferenceJob, Outcome, Reason
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 from orchestrator.model.chat_model import EngineEncoder
-from orchestrator.prompt.composing import Composer, context_of
 
 pytestmark = pytest.mark.anyio
 
@@ -56,17 +53,14 @@ def inference(engine: SmallEngine) -> EngineInference:
 
 
 @pytest.fixture
-async def request_(composer: Composer, a_turn: Callable[..., TurnContext]) -> InferenceRequest:
-    composed = await composer.compose(context_of(a_turn()))
-    return InferenceRequest(composed.assembled, owner=1000, max_tokens=64, stop=("END",))
+def job() -> InferenceJob:
+    return InferenceJob(ticket=0, floor="f", tail=b"tail", owner=1000, max_tokens=64, stop=("END",))
 
 
-async def test_a_job_names_its_floor_and_carries_only_the_tail(request_: InferenceRequest) -> None:
+async def test_a_job_is_run_under_the_grant_that_is_in_force(job: InferenceJob) -> None:
     engine = SmallEngine()
-    events = [event async for event in inference(engine).infer(request_)]
-    (job,) = engine.jobs
-    assert (job.floor, job.tail, job.owner) == (request_.prompt.floor.name, request_.prompt.tail, 1000)
-    assert (job.max_tokens, job.stop, job.grant) == (64, ("END",), 3)
+    events = [event async for event in inference(engine).infer(job)]
+    assert engine.jobs == [replace(job, grant=3)]
     assert [type(event) for event in events] == [AnswerDelta, Completion]
 
 
@@ -83,18 +77,18 @@ async def test_a_job_names_its_floor_and_carries_only_the_tail(request_: Inferen
     ],
 )
 async def test_a_ticket_that_was_not_answered_is_a_fault_with_its_detail(
-    request_: InferenceRequest, outcome: Outcome, reason: Reason, fault: type[LoreError]
+    job: InferenceJob, outcome: Outcome, reason: Reason, fault: type[LoreError]
 ) -> None:
     engine = SmallEngine(ended=Completion(1, outcome, reason, detail="needs 9,000 of 8,000"))
     with pytest.raises(fault, match="needs 9,000 of 8,000"):
-        [event async for event in inference(engine).infer(request_)]
+        [event async for event in inference(engine).infer(job)]
     assert engine.closed == 1
 
 
-async def test_a_plan_under_an_old_grant_is_handed_in_three_times(request_: InferenceRequest) -> None:
+async def test_a_plan_under_an_old_grant_is_handed_in_three_times(job: InferenceJob) -> None:
     engine = SmallEngine(ended=Completion(1, Outcome.REFUSED, Reason.STALE), word="")
     with pytest.raises(NotReady, match="taken by others"):
-        [event async for event in inference(engine).infer(request_)]
+        [event async for event in inference(engine).infer(job)]
     assert len(engine.jobs) == engine.closed == STALE_TRIES
 
 
@@ -102,21 +96,19 @@ def test_a_ticket_without_detail_still_says_why() -> None:
     assert "cells" in fault_of(Completion(1, Outcome.REFUSED, Reason.CELLS)).message
 
 
-async def test_leaving_early_closes_the_ticket(request_: InferenceRequest) -> None:
+async def test_leaving_early_closes_the_ticket(job: InferenceJob) -> None:
     engine = SmallEngine()
-    async with aclosing(inference(engine).infer(request_)) as events:
+    async with aclosing(inference(engine).infer(job)) as events:
         async for _ in events:
             break
     assert engine.closed == 1
 
 
 @pytest.mark.parametrize(("broken", "hint"), [(True, "see what is wrong with: lore doctor"), (False, "ask again")])
-async def test_an_engine_that_is_gone_is_told_with_what_to_do(
-    request_: InferenceRequest, broken: bool, hint: str
-) -> None:
+async def test_an_engine_that_is_gone_is_told_with_what_to_do(job: InferenceJob, broken: bool, hint: str) -> None:
     engine = SmallEngine(fault=EngineUnavailable("it ended five times", broken=broken))
     with pytest.raises(EngineFailed) as refusal:
-        [event async for event in inference(engine).infer(request_)]
+        [event async for event in inference(engine).infer(job)]
     assert (refusal.value.message, refusal.value.hint) == ("it ended five times", hint)
     with pytest.raises(EngineFailed):
         await EngineEncoder(engine).encode(["x"], control=False)

@@ -6,8 +6,7 @@ from formatters.context import SigilView
 from orchestrator.answering.preparing import refuse_other_floor, sigil_of
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
-from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
-from orchestrator.prompt.tasks import Task
+from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Task, decide
 from orchestrator.service import Principal
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)

@@ -8,7 +8,7 @@ import pytest
 from formatters.context import IdentityView
 from orchestrator.codices.floors import MOST_EARLIER, Floors
 from orchestrator.codices.state import FloorKey
-from orchestrator.prompt.assembly import Floor
+from orchestrator.prompt.composing import Floor
 
 pytestmark = pytest.mark.anyio
 

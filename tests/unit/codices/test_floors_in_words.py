@@ -9,7 +9,7 @@ from formatters.context import IdentityView
 from orchestrator.codices.floors import FloorFigures, Floors
 from orchestrator.codices.state import FloorKey
 from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
-from orchestrator.prompt.assembly import Floor
+from orchestrator.prompt.composing import Floor
 
 
 class Engine:

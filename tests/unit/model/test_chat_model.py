@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.answering.waiting import loop_time, until_first, within
+from orchestrator.answering.answer import loop_time, until_first, within
 from orchestrator.errors import NotReady
 from orchestrator.model.chat_model import arriving, why_waiting
 

@@ -20,10 +20,8 @@ from formatters.context import (
 from governor.ctc import ClaimKind, PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.assembly import TokenCache
-from orchestrator.prompt.budget import Governed, Reach, governed, within_reach
-from orchestrator.prompt.claims import STUB, claims_of, exchanges_of
-from orchestrator.prompt.composing import Composed, Composer, context_of
+from orchestrator.prompt.budget import STUB, Governed, claims_of, exchanges_of, governed, within_reach
+from orchestrator.prompt.composing import Composed, Composer, TokenCache
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
@@ -78,13 +76,13 @@ def turn(a_turn: Turns) -> TurnContext:
 
 @pytest.fixture
 async def composed(composer: Composer, turn: TurnContext) -> Composed:
-    return await composer.compose(context_of(turn))
+    return await composer.compose(turn)
 
 
 @pytest.fixture(name="govern")
 def governing(composer: Composer, tokens: TokenCache) -> Callable[..., object]:
     async def govern(turn: TurnContext, **limits: int) -> Governed:
-        return await governed(turn, composer, tokens, replace(ROOMY, **limits))
+        return await governed(turn, composer, tokens, replace(ROOMY, **limits), await composer.compose(turn))
 
     return govern
 
@@ -160,7 +158,7 @@ async def test_the_lowest_rank_of_evidence_goes_first(
     govern: Callable[..., object], a_turn: Turns, composer: Composer
 ) -> None:
     turn = a_turn(state=StateView(evidence=LONG.evidence))
-    whole = (await composer.compose(context_of(turn))).assembled.tokens
+    whole = (await composer.compose(turn)).assembled.tokens
     result = await govern(turn, tokens=whole - 1)
     assert [one.path for one in result.turn.state.evidence] == ["best.py"]
     (action,) = result.actions
@@ -180,13 +178,13 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 ) -> None:
     turns = [one for number in range(30) for one in (asked(f"question {number}"), answered(f"answer {number}"))]
     turn = a_turn(state=StateView(turns=tuple(turns)))
-    left, gone = within_reach(turn, Reach(depth=None, messages=1_000))
+    left, gone = within_reach(turn, depth=None, most=1_000)
     assert (len(left.state.turns), gone) == (60, 0)
     limits = limits_of(window=100_000, reserved=0, kv_tokens=100_000, settings=ClaimSettings())
-    whole = await governed(left, composer, tokens, limits)
+    whole = await governed(left, composer, tokens, limits, await composer.compose(left))
     assert (len(whole.turn.state.turns), whole.actions) == (60, ())
     tight = replace(limits, tokens=whole.composed.assembled.tokens - 1)
-    cut = await governed(left, composer, tokens, tight)
+    cut = await governed(left, composer, tokens, tight, whole.composed)
     assert [one.text for one in cut.turn.state.turns[:2]] == ["question 1", "answer 1"]
     assert cut.composed.assembled.tokens <= tight.tokens
 
@@ -194,11 +192,11 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 async def test_turns_that_were_left_out_before_keep_their_numbers(
     composer: Composer, tokens: TokenCache, turn: TurnContext
 ) -> None:
-    left, gone = within_reach(turn, Reach(depth=2, messages=1_000))
-    whole = await composer.compose(context_of(left))
-    roomy = await governed(left, composer, tokens, ROOMY, composed=whole, gone=gone)
+    left, gone = within_reach(turn, depth=2, most=1_000)
+    whole = await composer.compose(left)
+    roomy = await governed(left, composer, tokens, ROOMY, whole, gone)
     assert roomy.actions == ("turn 1 left out (older than what a prompt may hold)",)
-    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), composed=whole, gone=gone)
+    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), whole, gone)
     assert [action.partition(" left out")[0].partition(" shortened")[0] for action in result.actions] == [
         "turn 1",
         "turn 2",
@@ -210,7 +208,7 @@ async def test_turns_that_were_left_out_before_keep_their_numbers(
 def test_only_turns_that_can_stand_in_a_prompt_are_written(
     turn: TurnContext, depth: int, messages: int, gone: int
 ) -> None:
-    left, out = within_reach(turn, Reach(depth, messages))
+    left, out = within_reach(turn, depth, messages)
     kept = [one for one, exchange in zip(LONG.turns, exchanges_of(LONG), strict=True) if exchange >= gone]
     assert out == gone
     assert [one.text for one in left.state.turns] == [one.text for one in kept]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from formatters.blocks import Role
 from formatters.context import TurnContext
-from orchestrator.prompt.composing import Composer, context_of
+from orchestrator.prompt.composing import Composer
 
 PLAIN = "plain"
 
@@ -46,7 +46,7 @@ def field_of(view: type[BaseModel], name: str, text: str) -> Any:
 
 async def composed(composer: Composer, text: str) -> tuple[list[int], str]:
     """Ids and text of the prompt of a turn that says this everywhere."""
-    made = await composer.compose(context_of(TurnContext.model_validate(filled(TurnContext, text))))
+    made = await composer.compose(TurnContext.model_validate(filled(TurnContext, text)))
     return [one for block in made.assembled.blocks for one in array("I", block.ids)], made.text
 
 

@@ -141,47 +141,44 @@ ON_FULL = decide_coverage(SMALL, ROOM)
 
 
 def test_a_floor_steps_down_when_it_no_longer_fits() -> None:
-    assert redecide(ON_FULL, SMALL, room(kv_tokens=30_000)).decision == ON_MAP
+    assert redecide(ON_FULL, SMALL, room(kv_tokens=30_000)) == ON_MAP
 
 
 def test_a_floor_that_fits_stays_as_it_is_and_says_so_with_the_numbers_of_now() -> None:
-    assert redecide(ON_FULL, SMALL, ROOM).decision == ON_FULL
-    stays = redecide(ON_MAP, SMALL, room(kv_tokens=20_000)).decision
+    assert redecide(ON_FULL, SMALL, ROOM) == ON_FULL
+    stays = redecide(ON_MAP, SMALL, room(kv_tokens=20_000))
     assert stays == replace(ON_MAP, reason=stays.reason)
     assert "2.4 GiB are free" in stays.reason
 
 
 @pytest.mark.parametrize(("kv_tokens", "tier"), [(60_000, "map"), (65_999, "map"), (66_000, "full")])
 def test_stepping_up_needs_a_tenth_of_room_beyond_the_limit(kv_tokens: int, tier: str) -> None:
-    decision = redecide(ON_MAP, SMALL, room(kv_tokens=kv_tokens)).decision
+    decision = redecide(ON_MAP, SMALL, room(kv_tokens=kv_tokens))
     assert decision.coverage == tier
     assert decision.reason
 
 
 def test_the_reason_for_not_stepping_up_has_the_numbers() -> None:
-    decision = redecide(ON_MAP, SMALL, room(kv_tokens=61_000)).decision
+    decision = redecide(ON_MAP, SMALL, room(kv_tokens=61_000))
     assert decision.reason == "stays map: full needs 10% more room than its 60,000 tokens, and 61,000 are there"
 
 
 @pytest.mark.parametrize("level", ["high", "critical"])
 def test_under_high_pressure_no_codex_steps_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.coverage is Coverage.MAP
+    assert redecide(ON_MAP, SMALL, ROOM, level).coverage is Coverage.MAP
 
 
 @pytest.mark.parametrize("level", ["calm", "elevated"])
 def test_below_high_pressure_a_codex_may_step_up(level: str) -> None:
-    assert redecide(ON_MAP, SMALL, ROOM, level).decision.coverage is Coverage.FULL
+    assert redecide(ON_MAP, SMALL, ROOM, level).coverage is Coverage.FULL
 
 
-def test_at_critical_floors_step_down_and_idle_ones_are_evicted() -> None:
-    move = redecide(ON_FULL, SMALL, room(kv_tokens=30_000), "critical", idle=True)
-    assert (move.decision.coverage, move.evict) == (Coverage.MAP, True)
-    assert not redecide(ON_FULL, SMALL, ROOM, "critical", idle=False).evict
-    assert not redecide(ON_FULL, SMALL, ROOM, "high", idle=True).evict
+def test_at_critical_floors_step_down() -> None:
+    assert redecide(ON_FULL, SMALL, room(kv_tokens=30_000), "critical").coverage is Coverage.MAP
 
 
 def test_a_codex_that_grew_within_its_tier_is_decided_anew() -> None:
-    assert redecide(ON_FULL, replace(SMALL, full=61_000), ROOM).decision.tokens == 61_000
+    assert redecide(ON_FULL, replace(SMALL, full=61_000), ROOM).tokens == 61_000
 
 
 def test_a_step_down_waits_ten_seconds_and_a_step_up_sixty() -> None:

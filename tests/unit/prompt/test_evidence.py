@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from codex.errors import CodexError
 from formatters.blocks import BlockKind
 from formatters.context import Evidence, StateView, TurnContext
-from orchestrator.prompt.assembly import TokenCache
-from orchestrator.prompt.composing import Composer, context_of
-from orchestrator.prompt.evidence import HEADLINE, FoundPassage, FoundPassages, gather, joined, written
+from orchestrator.prompt.composing import Composer, TokenCache
+from orchestrator.prompt.evidence import HEADLINE, FoundPassages, gather, joined, written
 
 pytestmark = pytest.mark.anyio
 
@@ -21,14 +20,13 @@ def lines(path: str, start: int, end: int) -> str:
     return "".join(f"{path} line {number}\n" for number in range(start, end + 1))
 
 
-def hit(path: str = "a.py", start: int = 1, end: int = 5, score: float = 1.0, symbol: str = "") -> FoundPassage:
-    text = lines(path, start, end)
-    return FoundPassage(path, start, end, text, symbol, score)
+def hit(path: str = "a.py", start: int = 1, end: int = 5, symbol: str = "") -> Evidence:
+    return Evidence(path=path, start=start, end=end, text=lines(path, start, end), symbol=symbol)
 
 
 @dataclass
 class Archive:
-    hits: Sequence[FoundPassage] = ()
+    hits: Sequence[Evidence] = ()
     fault: CodexError | None = None
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -41,14 +39,10 @@ class Archive:
 
 async def test_passages_are_taken_by_rank_while_they_fit(tokens: TokenCache) -> None:
     hits = [hit("a.py", 1, 10), hit("b.py", 1, 200), hit("c.py", 5, 9)]
-    first, last = await tokens.count([written(evidence(one)) for one in (hits[0], hits[2])])
+    first, last = await tokens.count([written(one) for one in (hits[0], hits[2])])
     found = await gather(Archive(hits), tokens, "demo", "where?", first + last + HEADLINE)
     assert [(one.path, one.start, one.end) for one in found.evidence] == [("a.py", 1, 10), ("c.py", 5, 9)]
     assert (found.tokens, found.found) == (first + last + HEADLINE, 3)
-
-
-def evidence(one: FoundPassage) -> Evidence:
-    return Evidence(path=one.path, start=one.start, end=one.end, text=one.text, symbol=one.symbol)
 
 
 async def test_a_first_passage_that_is_too_large_is_cut_at_a_line(tokens: TokenCache) -> None:
@@ -99,7 +93,7 @@ async def test_the_tokens_are_those_that_state_will_have(
     hits = [hit("a.py", 1, 10, symbol="main"), hit("b.py", 7, 9)]
     found = await gather(Archive(hits), tokens, "demo", "where?", 4_000)
     turn = a_turn(state=StateView(evidence=found.evidence))
-    items = composer.write(context_of(turn))[BlockKind.STATE].items
+    items = composer.write(turn)[BlockKind.STATE].items
     counted = sum(await tokens.count([item.text for item in items]))
     assert counted <= found.tokens <= counted + HEADLINE
 
@@ -125,12 +119,13 @@ def test_passages_that_touch_are_one(ranges: list[tuple[int, int]], merged: list
 
 
 def test_a_joined_passage_has_the_better_rank() -> None:
-    ranked = [hit("a.py", 1, 5, 0.9), hit("b.py", 1, 5, 0.8), hit("a.py", 6, 9, 0.7)]
-    assert [(one.path, one.score) for one in joined(ranked)] == [("a.py", 0.9), ("b.py", 0.8)]
+    ranked = [hit("a.py", 1, 5), hit("b.py", 1, 5), hit("a.py", 6, 9)]
+    assert [(one.path, one.end) for one in joined(ranked)] == [("a.py", 9), ("b.py", 5)]
 
 
 def test_a_passage_without_a_last_newline_is_joined_at_the_line() -> None:
-    first, last = FoundPassage("a.py", 1, 1, "one"), FoundPassage("a.py", 2, 2, "two")
+    first = Evidence(path="a.py", start=1, end=1, text="one")
+    last = Evidence(path="a.py", start=2, end=2, text="two")
     assert joined([first, last])[0].text == "one\ntwo"
 
 

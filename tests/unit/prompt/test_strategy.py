@@ -12,10 +12,11 @@ from orchestrator.prompt.strategy import (
     QuestionFigures,
     Retrieval,
     Strategy,
+    Task,
+    classify,
     decide,
     strategy_named,
 )
-from orchestrator.prompt.tasks import Task
 
 ASKED = QuestionFigures(Task.UNKNOWN, window=100_000, used=40_000, tools=frozenset({"search_archive"}))
 ROOM = FloorRoom(window=100_000, identity=200, kv_tokens=80_000, kv_bytes_per_token=1_024)
@@ -81,7 +82,7 @@ def test_the_retrieval_budget_follows_the_strategy(
 
 
 def test_a_window_that_is_overfull_leaves_nothing() -> None:
-    assert decide(floor(Coverage.MAP, 1_000), replace(ASKED, used=200_000)).available_tokens == 0
+    assert decide(floor(Coverage.MAP, 1_000), replace(ASKED, used=200_000)).asked.left == 0
 
 
 def test_the_reason_is_one_sentence_with_the_numbers() -> None:
@@ -163,7 +164,7 @@ def test_the_price_of_another_floor_is_told_and_counted() -> None:
     standing = FloorCoverage(Coverage.MAP, 20_000, 500)
     decision = decide(standing, ASKED, forced="cag", sizes=CoverageSizes(full=20_000, map=500), room=ROOM)
     assert decision.cost == "20,200 tokens to compute, 20 MiB of KV"
-    assert decision.used_tokens == 40_000 - 500 + 20_000
+    assert decision.asked.used == 40_000 - 500 + 20_000
 
 
 def test_a_forced_strategy_that_cannot_fit_is_refused_with_the_numbers() -> None:
@@ -180,3 +181,128 @@ def test_the_bare_model_has_nothing_to_decide() -> None:
 def test_the_bare_model_cannot_be_forced_to_retrieve() -> None:
     with pytest.raises(InvalidRequest):
         decide(None, ASKED, forced="rag")
+
+
+# -- what a question asks for
+
+CRITICAL = (
+    "I feel suicidal",
+    "suicide",
+    "I want to kill myself",
+    "end my life",
+    "I want to die",
+    "self-harm",
+    "self harm",
+    "a crisis",
+    "polycrisis",
+    "an emergency",
+    "call 988",
+    "I don't want to live",
+    "I don’t want to live",
+    "better off dead",
+    "an error in main",
+    "this traceback",
+    "Which exception is raised?",
+    "the build fails",
+    "What is a floor?",
+    "who is Ada",
+    "When did it change?",
+    "where is the config parsed",
+    "how many files",
+    "cite it",
+    "the source",
+    "a reference",
+    "according to the docs",
+    "evidence",
+    "fact check this",
+    "fact-check this",
+    "verify it",
+    "accurate numbers",
+    "be precise",
+    "research",
+    "this paper",
+    "a study",
+    "on arxiv",
+)
+FRIENDLY = (
+    "write a test",
+    "draft a mail",
+    "a story",
+    "a poem",
+    "be creative",
+    "brainstorm",
+    "any idea",
+    "imagine that",
+    "design it",
+    "translate this",
+    "rewrite it",
+    "summarize this",
+    "review this code",
+    "refactor the loop",
+)
+HYBRID = (
+    "analyze it",
+    "compare both",
+    "evaluate that",
+    "assess the risk",
+    "a plan",
+    "our strategy",
+    "pros and cons",
+    "the trade-off",
+    "the trade off",
+    "explain the loop",
+    "describe it",
+    "how does it work",
+    "why does it wait",
+)
+UNKNOWN = (
+    "",
+    "hello",
+    "list the functions",
+    "988a",
+    "1988",
+    "988.5",
+    "3.988",
+    "9,988",
+    "ideal",
+    "the planet",
+    "terror",
+    "errors",
+    "redesigned",
+    "historystory",
+    "whats up",
+    "sketchy papers",
+)
+
+
+@pytest.mark.parametrize("question", CRITICAL)
+def test_crisis_debugging_and_facts_are_critical(question: str) -> None:
+    assert classify(question)[0] is Task.RAG_CRITICAL
+
+
+@pytest.mark.parametrize("question", FRIENDLY)
+def test_making_something_is_stuff_friendly(question: str) -> None:
+    assert classify(question)[0] is Task.STUFF_FRIENDLY
+
+
+@pytest.mark.parametrize("question", HYBRID)
+def test_weighing_and_explaining_is_hybrid(question: str) -> None:
+    assert classify(question)[0] is Task.HYBRID
+
+
+@pytest.mark.parametrize("question", UNKNOWN)
+def test_what_only_looks_like_a_phrase_is_unknown(question: str) -> None:
+    assert classify(question)[0] is Task.UNKNOWN
+
+
+def test_the_classes_are_tried_in_their_order() -> None:
+    assert classify("explain a poem about an error")[0] is Task.RAG_CRITICAL
+    assert classify("explain a poem")[0] is Task.STUFF_FRIENDLY
+
+
+def test_the_frame_debug_is_critical_whatever_is_asked() -> None:
+    assert classify("write a poem", frame="debug")[0] is Task.RAG_CRITICAL
+
+
+def test_the_match_is_told() -> None:
+    assert classify("Pros  and cons?")[1] == "pros  and cons"

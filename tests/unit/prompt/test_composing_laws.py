@@ -10,7 +10,7 @@ from support.prompts import prompt_of
 from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role
 from formatters.template import ChatTemplate, parts
 from orchestrator.engine.messages import Ids, bytes_to_ids
-from orchestrator.prompt.assembly import Assembled, Assembler, TokenCache
+from orchestrator.prompt.composing import Assembled, Assembler, TokenCache
 
 
 class Letters:
