@@ -21,7 +21,7 @@ from code_questions.scoring import Scores, mean, score
 from llama_sources import build_cache
 from report import Row
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.searching.search import Search
 from codex.vectors.filling import fill
 from codex.vectors.lance import LanceVectors
@@ -86,7 +86,7 @@ class Running:
 
 def rows(running: Running, file: EmbeddingFile) -> Iterator[Row]:
     folder = build_cache() / "meaning"
-    archive, vectors = LanceArchive(folder / "archive"), LanceVectors(folder / "vectors")
+    archive, vectors = Archive(folder / "archive"), LanceVectors(folder / "vectors")
     question, texts = embedders(running.bridge, file, Refusals(folder / "unembeddable.sqlite3"), "", "")
     asked = questions()
     for package, version in sorted({(one["package"], one["version"]) for one in asked}):
@@ -100,7 +100,7 @@ def rows(running: Running, file: EmbeddingFile) -> Iterator[Row]:
         yield from scored(way, ranked, asked)
 
 
-def ways(archive: LanceArchive, vectors: LanceVectors, question: Embedder) -> dict[str, Ranked]:
+def ways(archive: Archive, vectors: LanceVectors, question: Embedder) -> dict[str, Ranked]:
     words, both = Search(archive), Search(archive, question, vectors)
     return {
         "by words": lambda text, package: [hit.path for hit in words.search(text, package, DEPTH).hits],
@@ -127,7 +127,7 @@ def scored(way: str, ranked: Ranked, asked: Sequence[dict[str, Any]]) -> Iterato
     yield Row(way, "a question, p50", 1_000 * median(took), unit="ms")
 
 
-def speed(running: Running, archive: LanceArchive, package: str) -> Iterator[Row]:
+def speed(running: Running, archive: Archive, package: str) -> Iterator[Row]:
     """Of texts as they come, in the batches that filling makes; and of one question."""
     places = [places[0] for places in archive.digests(package).values()]
     sample = [text for _, text in archive.at(package, places[:SAMPLE]).values()]

@@ -17,7 +17,7 @@ from sysconfig import get_path
 from cases_engine import Bench
 from report import Row, at_most
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.archive.prepare import batches
 from codex.documents import Document, digest_of
 from codex.searching.neighbourhood import Neighbourhoods
@@ -40,8 +40,8 @@ def search(bench: Bench) -> Iterator[Row]:
     """Times of whole calls, in one process and one after the other."""
     most = CHUNKS if max(bench.depths) > QUICK_CHUNKS else QUICK_CHUNKS
     with tempfile.TemporaryDirectory() as folder:
-        stored(LanceArchive(Path(folder)), most)
-        archive = LanceArchive(Path(folder))  # as a daemon meets it that has just started
+        stored(Archive(Path(folder)), most)
+        archive = Archive(Path(folder))  # as a daemon meets it that has just started
         seconds = timed(lambda: archive.warm("large"))
         case = f"search in {archive.stats('large').chunks:,} chunks"
         yield Row(case, "warmed, once", seconds, unit="s", note="opens the tables, reads the definitions")
@@ -63,7 +63,7 @@ def search(bench: Bench) -> Iterator[Row]:
         yield Row(case, "along the graph, p99", 1_000 * took[len(took) * 99 // 100], unit="ms")
 
 
-def stored(archive: LanceArchive, most: int) -> None:
+def stored(archive: Archive, most: int) -> None:
     """At least `most` chunks under the name `large`, folded."""
     for batch in batches(codebase()):
         archive.replace("large", batch)

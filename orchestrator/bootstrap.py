@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.tokens import TokenStore
 from codex.library import Library
@@ -65,7 +65,7 @@ Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
     """All parts around `host`, not yet started. Raises LoreError for a folder that cannot be used."""
-    archive = LanceArchive(paths.archive)
+    archive = Archive(paths.archive)
     meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
     filling = meaning.filling
     disk = disk_of(settings, paths, archive, filling)
@@ -152,7 +152,7 @@ def codices_of(
     )
 
 
-def disk_of(settings: Settings, paths: Paths, archive: LanceArchive, filling: Filling) -> Disk:
+def disk_of(settings: Settings, paths: Paths, archive: Archive, filling: Filling) -> Disk:
     """Raises LoreError for a database that cannot be used."""
     with translated():
         return opened(settings, paths, ArchiveIndexer(archive, filling.wanted, filling.forget))

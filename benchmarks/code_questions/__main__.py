@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.searching.search import Search
 
 from .corpora import documents
@@ -25,7 +25,7 @@ def main() -> None:
     found: dict[str, dict[str, list[Scores]]] = {"floor": defaultdict(list), "search": defaultdict(list)}
     times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        search = Search(LanceArchive(Path(folder)))
+        search = Search(Archive(Path(folder)))
         rankers: dict[str, dict[str, Ranker]] = {}
         for package, version in sorted({(one["package"], one["version"]) for one in questions}):
             rankers[package] = _rankers(package, version, search, times)

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from codex.archive.identifiers import query_words, words
 from codex.documents import Document
+from codex.words import query_words, words
 
 _LINES, _K1, _B, _PATH_WEIGHT = 60, 1.2, 0.75, 2
 

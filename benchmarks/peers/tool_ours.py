@@ -4,7 +4,7 @@ from pathlib import Path
 
 from worker import serve
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.library import Library
 from codex.searching.search import Search
 from codex.trees.sources import LoadSpec
@@ -19,7 +19,7 @@ class Ours:
     def index(self, root: Path, store: Path) -> None:
         if store != self.store:
             self.store = store
-            archive = LanceArchive(store / "archive")
+            archive = Archive(store / "archive")
             self.found = Search(archive)
             self.library = Library(store / "codices", indexer=ArchiveIndexer(archive))
         self.name = self.library.load(LoadSpec((str(root),), name=root.name)).codex.name

@@ -1,6 +1,6 @@
-"""The Archive: the index that is searched for code that is not in the prompt. A port, its values and its contract.
+"""The Archive: the index that is searched for code that is not in the prompt. Full-text search in files, no server.
 
-Contract, which `tests/contracts/test_archive.py` holds every implementation to:
+Contract, which `tests/contracts/test_archive.py` also holds the tests' archive in memory to:
 
 * Ownership. The archive owns what it stores. Documents are read during the call and not kept. Results are copies.
 * Threads. Any thread may call. Writes to one archive wait for each other. A search never waits for a write.
@@ -11,16 +11,40 @@ Contract, which `tests/contracts/test_archive.py` holds every implementation to:
 * Errors. `ArchiveDamaged`: the stored data cannot be read; it has been moved aside, and `held` is empty.
   `ArchiveError`: every other fault of the machine (disk full, no permission). An unknown codex is empty, not an error.
 
+One LanceDB database (a folder) per codex, with two tables: `chunks`, and `files` for whole files. Both have one full-text
+index, on words that were split before they were stored (`codex.archive.prepare`), with English stemming. A query is a list
+of words as `codex.words.query_words` gives them.
+
+The folder's name has the version of the stored format. A folder of another version is removed; `held` is then empty, and
+the codex is indexed again from the catalog. A batch is one commit of `chunks`, which is what a search sees, then one of
+`files`. `held` believes a file only where both agree on its digest, so a process killed between the two loses nothing.
+
 The archive finds and reads. `codex.searching.search` ranks.
 """
 
+import shutil
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
-from codex.archive.definitions import ChunkPlace
+from codex.archive import chunks as queries
+from codex.archive import tables
+from codex.archive.chunks import ChunkMatch, ChunkPlace, Definitions, FileMatch, Tables
+from codex.archive.folders import Folders
+from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, short_message
+from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
+from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
 from codex.errors import CodexError
+from codex.process_memory import give_back
+
+_SCHEMA = 6
+_FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
+_GIVE_BACK = 8  # batches, 5 to 30 seconds; in between what was freed lies about in every thread's arena
+_WARM = ("return",)  # any word: the first query opens the index
 
 
 class ArchiveError(CodexError):
@@ -33,30 +57,6 @@ class ArchiveDamaged(ArchiveError):
     def __init__(self, codex: str, why: str) -> None:
         super().__init__(f"the archive of {codex!r} is damaged ({why}); it was set aside and will be indexed again")
         self.codex = codex
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkMatch:
-    """A chunk of the index, without its text. `score` is BM25, comparable within one answer only.
-
-    `names` are what it defines, `references` the names that it uses.
-    """
-
-    place: ChunkPlace
-    symbol: str
-    kind: str
-    signature: str
-    names: tuple[str, ...]
-    references: tuple[str, ...]
-    score: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class FileMatch:
-    """A file that matches as a whole."""
-
-    path: str
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +76,60 @@ def unreported(done: int) -> None:
     """Progress that nobody waits for."""
 
 
-class Archive(Protocol):
-    """See the module's contract. A query is a list of words as `codex.archive.identifiers.query_words` gives them."""
+class Archive:
+    """An archive under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
+
+    def __init__(self, root: Path) -> None:
+        self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
+        self._remembered = SqliteBytesCache(root / "prepared.sqlite3")
+        self._session = LanceSession()
+        self._open: dict[str, Tables] = {}
+        self._defined: dict[str, Definitions] = {}
+        self._revisions: Counter[str] = Counter()
+        self._writing = threading.RLock()
+
+    # -- what it holds ---------------------------------------------------------------------------------------------
 
     def held(self, codex: str) -> Mapping[str, str]:
         """Digest by path of what is searchable; empty for a codex it does not know or whose index was lost."""
+        try:
+            with self._reading(codex) as opened:
+                return {} if opened is None else queries.held(opened)
+        except ArchiveDamaged:
+            return {}
+
+    def stats(self, codex: str) -> ArchiveStats:
+        """Counts for a codex; zeros when it is not known."""
+        with self._reading(codex) as opened:
+            if opened is None:
+                return ArchiveStats(codex, 0, 0)
+            files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
+            return ArchiveStats(codex, files, chunks, tables.unindexed(opened.chunks))
+
+    def revision(self, codex: str) -> int:
+        """A number that differs after every write to the codex through this object: what was derived is then stale."""
+        return self._revisions[codex]
+
+    # -- writing ---------------------------------------------------------------------------------------------------
 
     def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
-        """Store the chunks of these documents in place of what their paths held, and forget `removed`, as one step.
+        """Stores the chunks of these documents in place of what their paths held, and forgets `removed`, as one step.
 
         Returns the number of chunks stored. Of two documents of one path the last counts.
         """
+        latest = list({document.path: document for document in documents}.values())
+        prepared = prepare(latest, self._remembered)
+        with self._writing, self._translated(codex):
+            opened = self._opened(codex) or (self._create(codex) if prepared else None)
+            if opened is None:
+                return 0
+            gone = [*removed, *(one.path for one in prepared)]
+            tables.write(opened.chunks, tables.chunk_rows(prepared), gone)
+            self._redefine(codex, prepared, gone)
+            self._revisions[codex] += 1
+            tables.write(opened.files, tables.file_rows(prepared), gone)
+            tables.note_versions(self._folders.of(codex), opened)
+        return sum(len(one.chunks) for one in prepared)
 
     def index(
         self,
@@ -95,61 +138,206 @@ class Archive(Protocol):
         removed: Sequence[str] = (),
         progress: IndexProgress = unreported,
     ) -> None:
-        """`replace` in batches, then `optimize` where it pays. Read once, in order, never wholly in memory.
+        """`replace` in batches, then `optimize` where it pays. Reads documents once, in order, never wholly in memory.
 
         `progress(n)`: n more documents are searchable.
         """
+        self.remove(codex, removed)
+        for number, batch in enumerate(batches(documents), start=1):
+            self.replace(codex, batch)
+            if number % _GIVE_BACK == 0:
+                give_back()
+            progress(len(batch))
+        if self.stats(codex).unindexed > _FLAT_ROWS:
+            self.optimize(codex)
 
     def remove(self, codex: str, paths: Sequence[str]) -> None:
-        """Forget these paths; those it does not know are no error."""
+        """Forgets these paths; those it does not know are no error."""
+        if paths:
+            self.replace(codex, (), paths)
+
+    def optimize(self, codex: str) -> None:
+        """Folds what was written into the indexes and frees old versions. Only speed and room change."""
+        with self._writing, self._translated(codex):
+            opened = self._opened(codex)
+            if opened is not None:
+                for table in (opened.chunks, opened.files):
+                    give_back()  # what writing and the fold before have freed would lie beside what this one takes
+                    tables.fold(table)
+                give_back()
+                tables.show(opened)
+                tables.note_versions(self._folders.of(codex), opened)
 
     def warm(self, codex: str) -> None:
         """Reads beforehand what the first search would wait for; raises what a search would raise."""
+        with self._reading(codex) as opened:
+            if opened is not None:
+                self._show(codex, opened)
+        self.definitions(codex, ())
+        self.matches(codex, _WARM, 1)
+        self.file_matches(codex, _WARM, 1)
 
     def drop(self, codex: str) -> None:
-        """Forget the codex and free its room; no error when it is not known."""
+        """Forgets the codex and frees its room; no error when it is not known."""
+        with self._writing:
+            self._forget(codex)
+            self._folders.remove(codex)
+
+    # -- finding and reading ---------------------------------------------------------------------------------------
 
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
     ) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks that hold any of these words, best first; only in `paths` when given."""
+        with self._reading(codex) as opened:
+            return () if opened is None or not query or n <= 0 else tuple(queries.found(opened, query, n, paths))
 
     def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
+        with self._reading(codex) as opened:
+            return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
 
     def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
-        """At most `n` chunks whose text has these words one behind the other, whatever stands between them but words.
+        """At most `n` chunks whose text has these words one behind the other, with anything but words between them.
 
         Looked for among the chunks that hold them all, a few hundred at most.
         """
+        with self._reading(codex) as opened:
+            return () if opened is None or not words or n <= 0 else tuple(queries.phrase(opened.chunks, words, n))
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
         """At most `n` files ranked as wholes, best first."""
+        with self._reading(codex) as opened:
+            return () if opened is None or not query or n <= 0 else tuple(queries.found_files(opened, query, n))
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
-        """The chunks that define each of these names, sorted; names without one, or with more
-        than 64, are left out."""
+        """The chunks that define each of these names, sorted; names without one, or with more than 64, are left out."""
+        with self._reading(codex) as opened:
+            return {} if opened is None else self._definitions(codex, opened).found(names)
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         """The chunks at these places with their texts; places that are gone are left out."""
+        with self._reading(codex) as opened:
+            return {} if opened is None else queries.read(opened.chunks, places)
 
     def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         """All chunks, in any order, with score 0: what a graph is made of. One by one: of a million, all are gigabytes."""
+        with self._reading(codex) as opened:
+            if opened is not None:
+                yield from queries.scan(opened.chunks)
 
     def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """All chunks by the sha256 (hex) of their text, equal ones together, sorted: what vectors are kept by."""
-
-    def generated(self, codex: str) -> frozenset[str]:
-        """Paths of the files that say of themselves that a program wrote them."""
+        with self._reading(codex) as opened:
+            if opened is None:
+                return {}
+            with self._writing:  # only where vectors are made does anybody look chunks up by digest
+                if tables.ensure_look_up(opened.chunks, "chunk_digest"):
+                    tables.note_versions(self._folders.of(codex), opened)
+            return queries.by_digest(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """The chunks whose texts have these digests, sorted; digests without one are left out."""
+        with self._reading(codex) as opened:
+            return {} if opened is None or not digests else queries.by_digest(opened.chunks, digests)
 
-    def stats(self, codex: str) -> ArchiveStats:
-        """Counts for a codex; zeros when it is not known."""
+    def generated(self, codex: str) -> frozenset[str]:
+        """Paths of the files that say of themselves that a program wrote them."""
+        with self._reading(codex) as opened:
+            return frozenset() if opened is None else queries.generated(opened.chunks)
 
-    def revision(self, codex: str) -> int:
-        """A number that differs after every write to the codex through this object: what was derived is then stale."""
+    # -- folders and tables ----------------------------------------------------------------------------------------
 
-    def optimize(self, codex: str) -> None:
-        """Fold what was written into the indexes and free old versions. Only speed and room change."""
+    def set_aside(self, codex: str) -> Path | None:
+        """Renames a codex's folder so that nothing finds it again; returns where it now is."""
+        with self._writing:
+            self._forget(codex)
+            return self._folders.set_aside(codex)
+
+    def close(self) -> None:
+        """Lets go of all files; the next call opens them again. Nobody may be reading."""
+        with self._writing:
+            for opened in self._open.values():
+                opened.mark.close()
+            self._open.clear()
+            self._defined.clear()
+            self._session = LanceSession()
+            self._remembered.close()
+
+    def _forget(self, codex: str) -> None:
+        self._revisions[codex] += 1
+        self._defined.pop(codex, None)
+        opened = self._open.pop(codex, None)
+        if opened is not None:
+            opened.mark.close()
+
+    def _opened(self, codex: str) -> Tables | None:
+        cached = self._open.get(codex)
+        if cached is not None:
+            return cached
+        with self._writing:
+            if codex not in self._open:
+                folder = self._folders.of(codex)
+                if not folder.is_dir():
+                    return None
+                self._open[codex] = tables.open_tables(folder, self._session)
+            return self._open[codex]
+
+    def _create(self, codex: str) -> Tables:
+        folder = self._folders.make(codex)
+        try:
+            self._open[codex] = tables.create_tables(folder, self._session)
+        except LANCE_ERRORS:  # no room: nothing was stored, and an empty folder would look damaged
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._defined[codex] = Definitions()
+        return self._open[codex]
+
+    def _definitions(self, codex: str, opened: Tables) -> Definitions:
+        """Where names are defined, read from the table once and then kept up to date by every write."""
+        cached = self._defined.get(codex)
+        if cached is not None:
+            return cached
+        with self._writing:
+            if codex not in self._defined:
+                self._defined[codex] = queries.defined(queries.encoded_rows(opened.chunks))
+            return self._defined[codex]
+
+    def _show(self, codex: str, opened: Tables) -> None:
+        """Reads what searches show and, in the same scan, where names are defined."""
+        before = self._revisions[codex]
+        rows = tables.show(opened)
+        with self._writing:  # a write that ended meanwhile may be in the scan, or not
+            if rows is not None and codex not in self._defined and self._revisions[codex] == before:
+                self._defined[codex] = queries.defined(rows)
+
+    def _redefine(self, codex: str, prepared: Sequence[PreparedDocument], gone: Sequence[str]) -> None:
+        defined = self._defined.get(codex)
+        if defined is not None:
+            chunks = (each.chunk for one in prepared for each in one.chunks)
+            defined.replace(gone, ((ChunkPlace(one.path, one.start, one.end), one.names) for one in chunks))
+
+    @contextmanager
+    def _reading(self, codex: str) -> Iterator[Tables | None]:
+        """The open tables, None of a codex that is not known; the mark is in the folder meanwhile. Errors as ours."""
+        with self._translated(codex):
+            opened = self._opened(codex)
+            if opened is None:
+                yield None
+                return
+            with opened.mark.reading():
+                yield opened
+
+    @contextmanager
+    def _translated(self, codex: str) -> Iterator[None]:
+        """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
+        try:
+            with panics_as_errors():
+                yield
+        except LANCE_ERRORS as error:
+            if is_of_the_disk(error):
+                raise ArchiveError(
+                    f"the archive of {codex!r} cannot be written: {short_message(error)}; free some room"
+                ) from error
+            self.set_aside(codex)
+            raise ArchiveDamaged(codex, short_message(error)) from error

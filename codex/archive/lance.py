@@ -1,289 +1,197 @@
-"""The Archive in LanceDB: full-text search in files, no server.
+"""LanceDB as the archive and the vectors need it: sessions, retried writes, its errors, and its death.
 
-One database (a folder) per codex, with two tables: `chunks`, and `files` for whole files. Both have one full-text
-index, on words that were split before they were stored (`codex.archive.prepare`), with English stemming.
+Its Rust code can panic: `panics_as_errors` makes that an error. It can also end the process when it reads damaged files,
+by an abort or by allocating too much, and a restarted process would end the same way each time. Therefore a reader writes
+a mark into the folder and removes it afterwards. When two processes in a row have left their mark, the folder is taken for
+damaged; a single mark can be from a process that was killed at that moment. A mark that cannot be written is skipped.
 
-The folder's name has the version of the stored format. A folder of another version is removed; `held` is then empty, and
-the codex is indexed again from the catalog. A folder that cannot be read is moved aside by a rename.
-
-A batch is one commit of `chunks`, which is what a search sees, then one of `files`. `held` believes a file only where
-both agree on its digest, so a process killed between the two loses nothing.
+Knows no tables, folders or codices.
 """
 
-import shutil
+import errno
+import fcntl
+import os
+import re
+import sys
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
+from typing import Any
 
-from codex.archive import queries, tables
-from codex.archive.archive import (
-    ArchiveDamaged,
-    ArchiveError,
-    ArchiveStats,
-    ChunkMatch,
-    FileMatch,
-    IndexProgress,
-    unreported,
-)
-from codex.archive.definitions import ChunkPlace, Definitions
-from codex.archive.folders import Folders
-from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
-from codex.archive.tables import LANCE_ERRORS, is_of_the_disk, panics_as_errors, short_message
-from codex.catalog.databases import SqliteBytesCache
-from codex.documents import Document
-from codex.process_memory import give_back
+from codex.process_memory import give_back_at_once
 
-_SCHEMA = 6
-_FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
-_GIVE_BACK = 8  # batches, 5 to 30 seconds; in between what was freed lies about in every thread's arena
-_WARM = ("return",)  # any word: the first query opens the index
+LANCE_ERRORS = (RuntimeError, ValueError, OSError)  # all that its calls raise, under `panics_as_errors`
+KEEP_VERSIONS = timedelta(minutes=10)  # a search that began on an older version ends in milliseconds
+_CONFLICT_TRIES = 5
+_INDEX_CACHE = 256 << 20  # bytes; LanceDB's own bounds are 6 GiB and 1 GiB for every connection
+_METADATA_CACHE = 64 << 20
+_ENVIRONMENT = {  # LanceDB reads these when it is first used
+    "LANCEDB_LOG": "error",  # its warnings would go to stderr, one per query
+    "LANCE_DEFAULT_IO_BUFFER_SIZE": str(32 << 20),  # bytes read ahead of whoever folds; its own bound is 2 GiB
+    "LANCE_FTS_PARTITION_SIZE": "64",  # MiB of words that a fold holds, then a part of the index; its own bound is 2 GiB
+    "LANCE_DEFAULT_BATCH_SIZE": "1024",  # rows at once; a row of `files` has 10 kB, and 8,192 were several at a time
+}
+_WORLD = ("no space left", "permission denied", "read-only file system", "quota exceeded", "file too large")
+_NUMBERS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+_SOURCE = re.compile(r",? /\S+\.rs:\d+:\d+")
+_PANICS = {"pyo3_async_runtimes", "pyo3_runtime"}  # modules that exist as the names of their classes only
+_MARK = "reading"
+_GONE = b"0"
+_ENOUGH = 2  # processes in a row that ended while they read
+_SOUND = 100  # reads after which what ended before is forgotten: opening alone may go well
 
 
-class LanceArchive:
-    """An `Archive` under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
+class LanceSession:
+    """Connections that share caches of bounded size; nothing is imported before the first."""
 
-    def __init__(self, root: Path) -> None:
-        self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
-        self._remembered = SqliteBytesCache(root / "prepared.sqlite3")
-        self._session = tables.LanceSession()
-        self._open: dict[str, tables.Tables] = {}
-        self._defined: dict[str, Definitions] = {}
-        self._revisions: Counter[str] = Counter()
-        self._writing = threading.RLock()
+    def __init__(self) -> None:
+        self._caches: Any = None
 
-    # -- what it holds ---------------------------------------------------------------------------------------------
+    def connect(self, folder: Path) -> Any:
+        """The database of a folder."""
+        if self._caches is None:
+            self._caches = lancedb().Session(_INDEX_CACHE, _METADATA_CACHE)
+        return lancedb().connect(folder, session=self._caches)
 
-    def held(self, codex: str) -> Mapping[str, str]:
+
+def lancedb() -> Any:
+    """The library, imported at the first use."""
+    give_back_at_once()
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    lazy_import(
+        "lance_namespace_urllib3_client"
+    )  # calls to a remote catalog, half of what the import takes; its models are used
+    import lancedb  # 1 s and 120 MB, paid only by who searches
+
+    return lancedb
+
+
+def check_columns(table: Any, columns: Sequence[str]) -> None:
+    """Raises ValueError for a table without them: a manifest of zeros is one of an empty table without columns."""
+    missing = [name for name in columns if name not in table.schema.names]
+    if missing:
+        raise ValueError(f"the table {table.name} has no column {missing[0]}")
+
+
+def retried(write: Callable[[], Any]) -> None:
+    """Another process may have committed in between; LanceDB then asks to try again."""
+    for attempt in range(_CONFLICT_TRIES):
         try:
-            with self._reading(codex) as opened:
-                return {} if opened is None else queries.held(opened)
-        except ArchiveDamaged:
-            return {}
+            write()
+            return
+        except RuntimeError as error:
+            if "conflict" not in str(error).lower() or attempt == _CONFLICT_TRIES - 1:
+                raise
+            time.sleep(0.02 * 2**attempt)
 
-    def stats(self, codex: str) -> ArchiveStats:
-        with self._reading(codex) as opened:
-            if opened is None:
-                return ArchiveStats(codex, 0, 0)
-            files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
-            return ArchiveStats(codex, files, chunks, tables.unindexed(opened.chunks))
 
-    def revision(self, codex: str) -> int:
-        return self._revisions[codex]
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """A panic in LanceDB's Rust as a RuntimeError: it answers some damage so, with classes that cannot be imported."""
+    try:
+        yield
+    except BaseException as error:  # pyo3's own PanicException is no Exception
+        if type(error).__module__ not in _PANICS:
+            raise
+        raise RuntimeError(f"LanceDB gave up: {error}") from error
 
-    # -- writing ---------------------------------------------------------------------------------------------------
 
-    def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
-        latest = list({document.path: document for document in documents}.values())
-        prepared = prepare(latest, self._remembered)
-        with self._writing, self._translated(codex):
-            opened = self._opened(codex) or (self._create(codex) if prepared else None)
-            if opened is None:
-                return 0
-            gone = [*removed, *(one.path for one in prepared)]
-            tables.write(opened.chunks, tables.chunk_rows(prepared), gone)
-            self._redefine(codex, prepared, gone)
-            self._revisions[codex] += 1
-            tables.write(opened.files, tables.file_rows(prepared), gone)
-            tables.note_versions(self._folders.of(codex), opened)
-        return sum(len(one.chunks) for one in prepared)
+def is_of_the_disk(error: Exception) -> bool:
+    """A full disk, a missing permission, a lost race: what was stored stays usable."""
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return True
+    text = str(error).lower()
+    return "conflict" in text or "too many open files" in text or any(word in text for word in _WORLD)
 
-    def index(
-        self,
-        codex: str,
-        documents: Iterable[Document],
-        removed: Sequence[str] = (),
-        progress: IndexProgress = unreported,
-    ) -> None:
-        self.remove(codex, removed)
-        for number, batch in enumerate(batches(documents), start=1):
-            self.replace(codex, batch)
-            if number % _GIVE_BACK == 0:
-                give_back()
-            progress(len(batch))
-        if self.stats(codex).unindexed > _FLAT_ROWS:
-            self.optimize(codex)
 
-    def remove(self, codex: str, paths: Sequence[str]) -> None:
-        if paths:
-            self.replace(codex, (), paths)
+def short_message(error: Exception) -> str:
+    """Its message in one line, without the place in LanceDB's sources."""
+    return _SOURCE.sub("", " ".join(str(error).split()))[:200]
 
-    def warm(self, codex: str) -> None:
-        with self._reading(codex) as opened:
-            if opened is not None:
-                self._show(codex, opened)
-        self.definitions(codex, ())
-        self.matches(codex, _WARM, 1)
-        self.file_matches(codex, _WARM, 1)
 
-    def drop(self, codex: str) -> None:
-        with self._writing:
-            self._forget(codex)
-            self._folders.remove(codex)
+class ReadingMark:
+    """One folder's mark, for all threads of this process."""
 
-    def optimize(self, codex: str) -> None:
-        with self._writing, self._translated(codex):
-            opened = self._opened(codex)
-            if opened is not None:
-                for table in (opened.chunks, opened.files):
-                    give_back()  # what writing and the fold before have freed would lie beside what this one takes
-                    tables.fold(table)
-                give_back()
-                tables.show(opened)
-                tables.note_versions(self._folders.of(codex), opened)
+    def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._file: int | None = None
+        self._reads = 0
+        self._ended = 0  # before this one, in a row
+        with suppress(OSError):
+            self._file = os.open(folder / _MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._ended = ended(self._file)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
 
-    # -- finding and reading ---------------------------------------------------------------------------------------
-
-    def matches(
-        self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
-    ) -> tuple[ChunkMatch, ...]:
-        with self._reading(codex) as opened:
-            if opened is None or not query or n <= 0:
-                return ()
-            return tuple(queries.found(opened, query, n, None if paths is None else tables.among(paths)))
-
-    def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
-        with self._reading(codex) as opened:
-            return () if opened is None or not text or n <= 0 else tuple(queries.exact(opened, text, n))
-
-    def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
-        with self._reading(codex) as opened:
-            return () if opened is None or not words or n <= 0 else tuple(queries.phrase(opened.chunks, words, n))
-
-    def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
-        with self._reading(codex) as opened:
-            if opened is None or not query or n <= 0:
-                return ()
-            return tuple(FileMatch(path, score) for path, score in queries.found_files(opened, query, n))
-
-    def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
-        with self._reading(codex) as opened:
-            return {} if opened is None else self._definitions(codex, opened).found(names)
-
-    def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
-        with self._reading(codex) as opened:
-            return {} if opened is None else queries.read(opened.chunks, places)
-
-    def chunks(self, codex: str) -> Iterator[ChunkMatch]:
-        with self._reading(codex) as opened:
-            if opened is not None:
-                yield from queries.scan(opened.chunks)
-
-    def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
-        with self._reading(codex) as opened:
-            if opened is None:
-                return {}
-            with self._writing:  # only where vectors are made does anybody look chunks up by digest
-                if tables.ensure_look_up(opened.chunks, "chunk_digest"):
-                    tables.note_versions(self._folders.of(codex), opened)
-            return queries.digests(opened.chunks)
-
-    def generated(self, codex: str) -> frozenset[str]:
-        with self._reading(codex) as opened:
-            return frozenset() if opened is None else queries.generated(opened.chunks)
-
-    def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
-        with self._reading(codex) as opened:
-            return {} if opened is None else queries.holding(opened.chunks, digests)
-
-    # -- folders and tables ----------------------------------------------------------------------------------------
-
-    def set_aside(self, codex: str) -> Path | None:
-        """Renames a codex's folder so that nothing finds it again; returns where it now is."""
-        with self._writing:
-            self._forget(codex)
-            return self._folders.set_aside(codex)
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
-        """Lets go of all files; the next call opens them again. Nobody may be reading."""
-        with self._writing:
-            self._open.clear()
-            self._defined.clear()
-            self._session = tables.LanceSession()
-            self._folders.close()
-            self._remembered.close()
+        """Lets the file go; who still reads has no mark from then on, and leaves none."""
+        with self._lock:
+            if self._file is not None:
+                if self._readers:
+                    self._write(_GONE)
+                os.close(self._file)
+                self._file = None
 
-    def _forget(self, codex: str) -> None:
-        self._revisions[codex] += 1
-        self._open.pop(codex, None)
-        self._defined.pop(codex, None)
-
-    def _opened(self, codex: str) -> tables.Tables | None:
-        cached = self._open.get(codex)
-        if cached is not None:
-            return cached
-        with self._writing:
-            if codex not in self._open:
-                folder = self._folders.of(codex)
-                if not folder.is_dir():
-                    return None
-                mark = self._folders.mark(codex)
-                if mark.left_behind():
-                    raise ValueError("processes ended while they read it")
-                with mark.reading():
-                    self._open[codex] = tables.open_tables(folder, self._session)
-            return self._open[codex]
-
-    def _create(self, codex: str) -> tables.Tables:
-        folder = self._folders.make(codex)
-        try:
-            self._open[codex] = tables.create_tables(folder, self._session)
-        except LANCE_ERRORS:  # no room: nothing was stored, and an empty folder would look damaged
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        self._defined[codex] = Definitions()
-        return self._open[codex]
-
-    def _definitions(self, codex: str, opened: tables.Tables) -> Definitions:
-        """Where names are defined, read from the table once and then kept up to date by every write."""
-        cached = self._defined.get(codex)
-        if cached is not None:
-            return cached
-        with self._writing:
-            if codex not in self._defined:
-                self._defined[codex] = queries.defined(queries.encoded_rows(opened.chunks))
-            return self._defined[codex]
-
-    def _show(self, codex: str, opened: tables.Tables) -> None:
-        """Reads what searches show and, in the same scan, where names are defined."""
-        before = self._revisions[codex]
-        rows = tables.show(opened)
-        with self._writing:  # a write that ended meanwhile may be in the scan, or not
-            if rows is not None and codex not in self._defined and self._revisions[codex] == before:
-                self._defined[codex] = queries.defined(rows)
-
-    def _redefine(self, codex: str, prepared: Sequence[PreparedDocument], gone: Sequence[str]) -> None:
-        defined = self._defined.get(codex)
-        if defined is None:
-            return
-        for path in gone:
-            defined.replace(path, ())
-        for one in prepared:
-            chunks = (each.chunk for each in one.chunks)
-            defined.replace(one.path, [(ChunkPlace(one.path, each.start, each.end), each.names) for each in chunks])
+    def left_behind(self) -> bool:
+        """Whether the last processes ended while they read. Asked before the first read."""
+        return self._file is not None and self._ended >= _ENOUGH
 
     @contextmanager
-    def _reading(self, codex: str) -> Iterator[tables.Tables | None]:
-        """The open tables, None of a codex that is not known; a mark stands meanwhile. Errors as ours."""
-        with self._translated(codex):
-            opened = self._opened(codex)
-            if opened is None:
-                yield None
-                return
-            with self._folders.mark(codex).reading():
-                yield opened
-
-    @contextmanager
-    def _translated(self, codex: str) -> Iterator[None]:
-        """LanceDB's errors as ours: what cannot be read is set aside, what cannot be written is reported."""
+    def reading(self) -> Iterator[None]:
+        """The mark stands inside; one reader may be inside another."""
+        with self._lock:
+            self._readers += 1
+            if self._readers == 1:
+                self._write(b"%d" % min(self._ended + 1, 9))
         try:
-            with panics_as_errors():
-                yield
-        except LANCE_ERRORS as error:
-            if is_of_the_disk(error):
-                raise ArchiveError(
-                    f"the archive of {codex!r} cannot be written: {short_message(error)}; free some room"
-                ) from error
-            self.set_aside(codex)
-            raise ArchiveDamaged(codex, short_message(error)) from error
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._reads += 1
+                    self._ended = self._ended if self._reads < _SOUND else 0
+                    self._write(_GONE)
+
+    def _write(self, mark: bytes) -> None:
+        """A microsecond: the byte goes to the kernel, which outlives this process, and not to the disk."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.pwrite(self._file, mark, 0)
+
+
+def ended(file: int) -> int:
+    """How many processes in a row left their mark; 0 while another one lives, which may be reading. May raise OSError."""
+    mark = os.pread(file, 1, 0)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return 0
+    return int(mark) if mark.isdigit() else 0
+
+
+def lazy_import(name: str) -> None:
+    """Does nothing where the package is not there or was imported already. `name` is a top-level one."""
+    spec = find_spec(name) if name not in sys.modules else None
+    if spec is None or spec.loader is None or not spec.submodule_search_locations:
+        return
+    module, loader = module_from_spec(spec), spec.loader
+
+    def asked_for(attribute: str) -> object:
+        if attribute.startswith("__"):  # asked of every module by who looks through them all
+            raise AttributeError(attribute)
+        if "__getattr__" in vars(module):
+            del vars(module)["__getattr__"]
+            loader.exec_module(module)
+        return getattr(module, attribute)
+
+    vars(module)["__getattr__"] = asked_for
+    sys.modules[name] = module

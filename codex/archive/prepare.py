@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from codex.archive.identifiers import words
 from codex.documents import Document, lines
 from codex.outline.chunking import CHUNKING_VERSION, Chunk, chunk
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, Outline, outline
 from codex.trees.roles import marked, says_generated
+from codex.words import words
 
 PREPARE_VERSION = f"{OUTLINE_VERSION}.{CHUNKING_VERSION}.4"
 _TEXT_CHARS = 16_000  # of one chunk; only a single line can be longer, and its rest is data

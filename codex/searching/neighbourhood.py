@@ -21,10 +21,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from codex.archive.archive import Archive, ChunkMatch
-from codex.archive.definitions import ChunkPlace
-from codex.searching.question import asked
+from codex.archive.archive import Archive
+from codex.archive.chunks import ChunkMatch, ChunkPlace
 from codex.searching.search import ChunkHit, SearchResult, hit_of
+from codex.words import asked
 
 if TYPE_CHECKING:
     from codex.graph.symbol_graph import Cost, Neighbour, SymbolGraph

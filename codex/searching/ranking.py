@@ -21,10 +21,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codex.archive.archive import ChunkMatch, FileMatch
-from codex.archive.definitions import ChunkPlace
-from codex.searching.question import Question, name_stems, overlap
-from codex.trees.roles import ROLE_SHARES, FileRole, is_marked, role_of
+from codex.archive.chunks import ChunkMatch, ChunkPlace, FileMatch
+from codex.trees.roles import ROLE_SHARES, FileRole, role_of
+from codex.words import Question, name_stems, overlap
 
 _NAME_RAISE = 0.3  # a chunk whose name the question speaks of entirely
 _NAME_PARTS = 3  # parts of a name that must be spoken of for the whole raise: one common word proves little
@@ -90,7 +89,7 @@ def rank(
         words[path] = max(words[path], highest * (_CALLED + (1 - _CALLED) * words[path]))
     linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     linked = _known(linked, by_file, chunks[0].score if chunks else 1.0, among)
-    generated = {*generated, *(match.place.path for match in chunks if is_marked(match.kind))}
+    generated = {*generated, *(match.place.path for match in chunks if match.generated)}
     ranked = [
         _file(
             *(path, words.get(path, 0.0), by_file.get(path, {}), whole.get(path), linked.get(path), highest),

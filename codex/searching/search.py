@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from codex.archive.archive import Archive, ArchiveError, ChunkMatch
-from codex.archive.definitions import ChunkPlace
+from codex.archive.archive import Archive, ArchiveError
+from codex.archive.chunks import ChunkMatch, ChunkPlace
 from codex.errors import CodexError
-from codex.searching.question import Question, asked
 from codex.searching.ranking import RankedFile, by_rank, rank
-from codex.trees.roles import ROLE_SHARES, FileRole, is_marked
+from codex.trees.roles import ROLE_SHARES, FileRole
 from codex.vectors.port import Embedder, VectorIndex
 from codex.vectors.search import Background, nearest_chunks, stands_out
+from codex.words import Question, asked
 
 _CHUNKS = 100  # candidates by chunk: beyond, scores are below half of the best and change no first ten
 _FILES = 50
@@ -185,7 +185,7 @@ class Search:
         """The chunks that are best, read. That a program wrote one that no word found is known only then."""
         chosen = best(())
         read = self.archive.at(codex, [place for place, _, _ in chosen])
-        generated = [place.path for place, (match, _) in read.items() if is_marked(match.kind)]
+        generated = [place.path for place, (match, _) in read.items() if match.generated]
         if any(
             scores["role"] > ROLE_SHARES[FileRole.GENERATED] for place, _, scores in chosen if place.path in generated
         ):

@@ -122,11 +122,6 @@ def marked(kind: str) -> str:
     return f"{GENERATED} {kind}".rstrip()
 
 
-def is_marked(kind: str) -> bool:
-    """Whether a kind is one of those."""
-    return kind == GENERATED or kind.startswith(f"{GENERATED} ")
-
-
 def _is_built(folders: tuple[str, ...]) -> bool:
     """In the output of a build: at the top, or in a package of a repository of packages."""
     for folder in map(str.lower, folders):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import ChunkPlace
+from codex.archive.chunks import ChunkPlace
 from codex.errors import CodexError
 from codex.trees.roles import share_of
 from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText, VectorIndex, space_of

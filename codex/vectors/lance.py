@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from codex.archive.tables import (
+from codex.archive.lance import (
     LANCE_ERRORS,
     LanceSession,
     check_columns,

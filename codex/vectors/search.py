@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import ChunkPlace
+from codex.archive.chunks import ChunkPlace
 from codex.vectors.filling import fault
 from codex.vectors.port import Embedder, EmbeddingFailed, Space, VectorIndex, space_of
 

@@ -21,9 +21,9 @@ from codex.errors import CodexError
 from codex.following.amendments import effective
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
-from codex.searching.question import asked
 from codex.searching.search import Search
 from codex.searching.search import SearchResult as Chunks
+from codex.words import asked
 from formatters.context import Evidence
 from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.wire.replies import SearchHit, SearchReply

@@ -9,11 +9,10 @@ import pytest
 from support.memory_archive import MemoryArchive
 
 from codex.archive.archive import Archive
-from codex.archive.definitions import ChunkPlace
-from codex.archive.identifiers import words
-from codex.archive.lance import LanceArchive
+from codex.archive.chunks import ChunkPlace
 from codex.documents import Document, digest_of
 from codex.searching.search import Search
+from codex.words import words
 
 PARSER = """def parseHeader(line):
     \"\"\"Reads one header line.\"\"\"
@@ -31,9 +30,9 @@ def document(path: str, text: str) -> Document:
     return Document(path, text, digest_of(raw), len(raw))
 
 
-@pytest.fixture(params=[LanceArchive, MemoryArchive], ids=["lancedb", "memory"])
+@pytest.fixture(params=[Archive, MemoryArchive], ids=["lancedb", "memory"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
-    make: Callable[[], Archive] = request.param if request.param is MemoryArchive else lambda: LanceArchive(tmp_path)
+    make: Callable[[], Archive] = request.param if request.param is MemoryArchive else lambda: Archive(tmp_path)
     return make()
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.archive.substring_index import may_hold, sketch
 from codex.documents import Document, digest_of
 
@@ -43,9 +43,9 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> LanceArchive:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """Some of it folded into the index, some not, some replaced."""
-    archive = LanceArchive(tmp_path_factory.mktemp("archive"))
+    archive = Archive(tmp_path_factory.mktemp("archive"))
     documents = [Document(f"{n}.py", text, digest_of(text.encode()), len(text)) for n, text in enumerate(texts())]
     archive.replace("c", [Document("0.py", "gone_and_never_found = 1\n", "0", 0), *documents[1:20]])
     archive.optimize("c")
@@ -58,9 +58,7 @@ PIECES = st.sampled_from([*LINES, "header(", "rse_hea", "__all__", "gone_and", "
 
 @settings(max_examples=60, deadline=None)
 @given(PIECES, st.data())
-def test_a_string_is_found_where_it_stands_and_nowhere_else(
-    archive: LanceArchive, piece: str, data: st.DataObject
-) -> None:
+def test_a_string_is_found_where_it_stands_and_nowhere_else(archive: Archive, piece: str, data: st.DataObject) -> None:
     start, end = sorted(data.draw(st.tuples(st.integers(0, len(piece)), st.integers(0, len(piece)))))
     wanted = piece[start:end].strip() or piece
     holding = {f"{number}.py" for number, text in enumerate(texts()) if wanted in text}

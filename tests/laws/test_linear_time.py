@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import pytest
 
-from codex.archive.identifiers import identifiers, query_words, words
 from codex.citations import cited
 from codex.documents import decode, name_of
 from codex.errors import SourceError
@@ -20,10 +19,10 @@ from codex.graph.modules import Modules
 from codex.outline.signatures import _TAG, _bare
 from codex.outline.symbols import first_lines, plain_symbols
 from codex.reload_match import name_from
-from codex.searching.question import asked
 from codex.trees.lore_file import parse_lore_file
 from codex.trees.roles import is_generated, role_of
 from codex.trees.secrets import find_secret
+from codex.words import asked, identifiers, query_words, words
 from formatters.context import IdentityView, SigilView, TurnContext
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.archive.archive import ArchiveStats, ChunkMatch, FileMatch, IndexProgress, unreported
-from codex.archive.definitions import ChunkPlace, Definitions
-from codex.archive.identifiers import in_a_row, stem
+from codex.archive.archive import ArchiveStats, IndexProgress, unreported
+from codex.archive.chunks import ChunkMatch, ChunkPlace, Definitions, FileMatch
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
 from codex.documents import Document
-from codex.trees.roles import is_marked
+from codex.words import in_a_row, stem
 
 _K1, _B = 1.2, 0.75  # the usual ones, and LanceDB's
 
@@ -49,7 +48,7 @@ class Bm25:
 
 
 @dataclass(frozen=True)
-class _Shelf:
+class _Files:
     """One codex, never changed: a write makes a new one, so a search reads what was there when it began."""
 
     files: Mapping[str, PreparedDocument] = field(default_factory=dict)
@@ -62,20 +61,20 @@ class MemoryArchive:
     """An `Archive` that lives as long as the process."""
 
     def __init__(self) -> None:
-        self._shelves: dict[str, _Shelf] = {}
+        self._stored: dict[str, _Files] = {}
         self._revisions: Counter[str] = Counter()
         self._writing = threading.Lock()
 
     def held(self, codex: str) -> Mapping[str, str]:
-        return {path: one.digest for path, one in self._shelf(codex).files.items()}
+        return {path: one.digest for path, one in self._files(codex).files.items()}
 
     def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
         prepared = prepare(list({document.path: document for document in documents}.values()))
         with self._writing:
             self._revisions[codex] += 1
             gone = {*removed, *(one.path for one in prepared)}
-            kept = {path: one for path, one in self._shelf(codex).files.items() if path not in gone}
-            self._shelves[codex] = _Shelf({**kept, **{one.path: one for one in prepared}})
+            kept = {path: one for path, one in self._files(codex).files.items() if path not in gone}
+            self._stored[codex] = _Files({**kept, **{one.path: one for one in prepared}})
         return sum(len(one.chunks) for one in prepared)
 
     def index(
@@ -100,12 +99,12 @@ class MemoryArchive:
     def drop(self, codex: str) -> None:
         with self._writing:
             self._revisions[codex] += 1
-            self._shelves.pop(codex, None)
+            self._stored.pop(codex, None)
 
     def matches(
         self, codex: str, query: Sequence[str], n: int, paths: Sequence[str] | None = None
     ) -> tuple[ChunkMatch, ...]:
-        chunks = self._shelf(codex).chunks()
+        chunks = self._files(codex).chunks()
         ranked = Bm25.of([one.words for one in chunks])
         scores = [ranked.score(index, query) for index in range(len(chunks))]
         among = None if paths is None else set(paths)
@@ -117,15 +116,15 @@ class MemoryArchive:
         return tuple(sorted(found, key=lambda match: (-match.score, match.place))[: max(0, n)])
 
     def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
-        chunks = self._shelf(codex).chunks() if text else []
+        chunks = self._files(codex).chunks() if text else []
         return tuple(_match(one) for one in chunks if text in one.chunk.text)[: max(0, n)]
 
     def phrase(self, codex: str, words: Sequence[str], n: int) -> tuple[ChunkMatch, ...]:
-        chunks = self._shelf(codex).chunks() if words else []
+        chunks = self._files(codex).chunks() if words else []
         return tuple(_match(one) for one in chunks if in_a_row(words, one.chunk.text))[: max(0, n)]
 
     def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
-        files = list(self._shelf(codex).files.values())
+        files = list(self._files(codex).files.values())
         ranked = Bm25.of([one.words for one in files])
         found = [FileMatch(one.path, ranked.score(index, query)) for index, one in enumerate(files)]
         best = sorted((one for one in found if one.score > 0), key=lambda one: (-one.score, one.path))
@@ -133,35 +132,33 @@ class MemoryArchive:
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         defined = Definitions()
-        for path, one in self._shelf(codex).files.items():
-            defined.replace(path, [(_place(each), each.chunk.names) for each in one.chunks])
-        found = {name: tuple(sorted(defined.of(name))) for name in names}
-        return {name: places for name, places in found.items() if places}
+        defined.replace((), ((_place(one), one.chunk.names) for one in self._files(codex).chunks()))
+        return defined.found(names)
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         asked = set(places)
-        chunks = self._shelf(codex).chunks()
+        chunks = self._files(codex).chunks()
         return {_place(one): (_match(one), one.chunk.text) for one in chunks if _place(one) in asked}
 
     def chunks(self, codex: str) -> Iterator[ChunkMatch]:
-        yield from map(_match, self._shelf(codex).chunks())
+        yield from map(_match, self._files(codex).chunks())
 
     def digests(self, codex: str) -> Mapping[str, tuple[ChunkPlace, ...]]:
         found: dict[str, list[ChunkPlace]] = {}
-        for one in self._shelf(codex).chunks():
+        for one in self._files(codex).chunks():
             found.setdefault(one.chunk.digest, []).append(_place(one))
         return {digest: tuple(sorted(places)) for digest, places in found.items()}
 
     def generated(self, codex: str) -> frozenset[str]:
-        return frozenset(one.chunk.path for one in self._shelf(codex).chunks() if is_marked(one.chunk.kind))
+        return frozenset(match.place.path for match in self.chunks(codex) if match.generated)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         wanted = set(digests)
         return {digest: places for digest, places in self.digests(codex).items() if digest in wanted}
 
     def stats(self, codex: str) -> ArchiveStats:
-        shelf = self._shelf(codex)
-        return ArchiveStats(codex, len(shelf.files), len(shelf.chunks()))
+        files = self._files(codex)
+        return ArchiveStats(codex, len(files.files), len(files.chunks()))
 
     def revision(self, codex: str) -> int:
         return self._revisions[codex]
@@ -169,8 +166,8 @@ class MemoryArchive:
     def optimize(self, codex: str) -> None:
         """There is nothing to fold."""
 
-    def _shelf(self, codex: str) -> _Shelf:
-        return self._shelves.get(codex, _Shelf())
+    def _files(self, codex: str) -> _Files:
+        return self._stored.get(codex, _Files())
 
 
 def _place(one: PreparedChunk) -> ChunkPlace:

@@ -4,8 +4,8 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from codex.archive.identifiers import stem, words
 from codex.vectors.port import EmbeddingFailed
+from codex.words import stem, words
 
 
 class WordEmbedder:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.tokens import TokenStore
 from codex.documents import Document
@@ -21,7 +21,7 @@ FILES = 12
 class Indexed:
     """The archive as the library's index."""
 
-    def __init__(self, archive: LanceArchive) -> None:
+    def __init__(self, archive: Archive) -> None:
         self.archive = archive
 
     def held(self, codex: str) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ class Work:
     """A library whose work is counted: files parsed and split, texts tokenised."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.archive = LanceArchive(folder / "archive")
+        self.archive = Archive(folder / "archive")
         self.words = Words()
         self.parsed = 0
         self._store = TokenStore(folder / "tokens.sqlite3")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support.waiting import SOON
 
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.library import Library
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveUpkeep
@@ -19,7 +19,7 @@ COMPARED = "the archive of vaults is being compared with its catalog"
 @pytest.fixture
 def parts(tmp_path):
     """A library with the codex `vaults`, and its archive."""
-    archive = LanceArchive(tmp_path / "archive")
+    archive = Archive(tmp_path / "archive")
     library = Library(tmp_path / "data", indexer=ArchiveIndexer(archive))
     (tmp_path / "vaults").mkdir()
     for number in range(3):

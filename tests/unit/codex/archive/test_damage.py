@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive.archive import ArchiveDamaged
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive, ArchiveDamaged
 from codex.documents import Document, digest_of
 from codex.searching.search import Search
 from codex.vectors.filling import fill
@@ -36,7 +35,7 @@ def documents() -> list[Document]:
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with everything that can lie in its folder: indexes, deletions, several versions; and vectors."""
     root = tmp_path_factory.mktemp("stored")
-    archive = LanceArchive(root / "archive")
+    archive = Archive(root / "archive")
     archive.replace("c", documents())
     archive.replace("c", documents()[:3])
     archive.optimize("c")
@@ -52,7 +51,7 @@ def root(stored: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def everything(archive: LanceArchive) -> tuple[object, ...]:
+def everything(archive: Archive) -> tuple[object, ...]:
     """All that a search may ask."""
     places = [place for places in archive.definitions("c", NAMES).values() for place in places]
     return (
@@ -69,7 +68,7 @@ def everything(archive: LanceArchive) -> tuple[object, ...]:
 @pytest.fixture(scope="module")
 def expected(stored: Path) -> tuple[object, ...]:
     """All that the undamaged archive answers."""
-    return everything(LanceArchive(stored / "archive"))
+    return everything(Archive(stored / "archive"))
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -92,7 +91,7 @@ PARTS = [
 def test_damage_is_noticed_or_changes_nothing(
     root: Path, expected: tuple[object, ...], part: str, damage: str, when: str
 ) -> None:
-    archive = LanceArchive(root / "archive")
+    archive = Archive(root / "archive")
     if when == "open":
         archive.warm("c")
     for path in (root / "archive").glob(f"*/{part}"):
@@ -113,7 +112,7 @@ def test_damage_is_noticed_or_changes_nothing(
 
 def test_a_panic_in_lancedb_is_damage_too(tmp_path: Path) -> None:
     """Its class is made by the binding and cannot be imported. It panics where it knows a file's end from before."""
-    archive = LanceArchive(tmp_path)
+    archive = Archive(tmp_path)
     texts = {name: f"def {name}(x):\n    return other(x)\n" * 30 for name in NAMES}
     archive.index("c", [document(f"{name}.py", text) for name, text in texts.items()])
     places = archive.definitions("c", ["shared_3"])["shared_3"][:1]
@@ -137,7 +136,7 @@ def replaced(root: Path, table: str, old: bytes, new: bytes) -> None:
 
 @pytest.mark.parametrize("when", ["opened", "open"])
 def test_a_text_with_other_letters_of_the_same_number_is_damage(root: Path, when: str) -> None:
-    archive = LanceArchive(root / "archive")
+    archive = Archive(root / "archive")
     if when == "open":
         archive.warm("c")
     replaced(root / "archive", "chunks", b"late():", b"evil():")
@@ -150,8 +149,8 @@ def test_a_text_with_other_letters_of_the_same_number_is_damage(root: Path, when
 
 def test_a_path_or_name_with_other_letters_is_damage(root: Path) -> None:
     replaced(root / "archive", "chunks", b'["late.py"', b'["evil.py"')
-    archive = LanceArchive(root / "archive")
-    with pytest.raises(ArchiveDamaged, match="a card is not what was stored"):
+    archive = Archive(root / "archive")
+    with pytest.raises(ArchiveDamaged, match="a row is not what was stored"):
         Search(archive).search("late", "c")
     assert archive.held("c") == {}
 
@@ -162,13 +161,13 @@ def test_an_older_version_is_not_taken_for_the_newest(root: Path, table: str) ->
     assert len(manifests) > 1
     min(manifests).unlink()  # they are named so that the newest comes first
     with pytest.raises(ArchiveDamaged, match="newest version"):
-        LanceArchive(root / "archive").matches("c", ["shared_7"], 1)
+        Archive(root / "archive").matches("c", ["shared_7"], 1)
 
 
 @pytest.mark.parametrize("part", ["data/*.lance", "_versions/*.manifest"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_vectors_are_removed_and_embedded_again(root: Path, part: str, damage: str) -> None:
-    archive, embedder = LanceArchive(root / "archive"), WordEmbedder()
+    archive, embedder = Archive(root / "archive"), WordEmbedder()
     expected = nearest_chunks(archive, embedder, LanceVectors(root / "vectors"), "shared_7", "c", 5)
     assert expected[0][0].path == "shared_7.py"
     for path in (root / "vectors").glob(f"*/vectors.lance/{part}"):
@@ -187,7 +186,7 @@ def test_damaged_vectors_are_removed_and_embedded_again(root: Path, part: str, d
 def test_damage_of_vectors_takes_away_only_the_search_by_meaning(root: Path) -> None:
     for path in (root / "vectors").glob("*/vectors.lance/data/*.lance"):
         path.write_bytes(b"\0" * 100)
-    archive, embedder = LanceArchive(root / "archive"), WordEmbedder()
+    archive, embedder = Archive(root / "archive"), WordEmbedder()
     found = Search(archive, embedder, LanceVectors(root / "vectors")).search("shared_7", "c")
     assert found.hits == Search(archive).search("shared_7", "c").hits
     assert "will be embedded again" in found.notices[0]
@@ -198,14 +197,14 @@ import resource, sys
 from pathlib import Path
 from support.word_embedder import WordEmbedder
 from codex.archive.archive import ArchiveDamaged, ArchiveError
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive
 from codex.documents import Document, digest_of
 from codex.vectors.port import VectorError, VectorsDamaged, space_of
 from codex.vectors.filling import fill
 from codex.vectors.lance import LanceVectors
 
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
-archive, vectors, embedder = LanceArchive(root / "archive"), LanceVectors(root / "vectors"), WordEmbedder()
+archive, vectors, embedder = Archive(root / "archive"), LanceVectors(root / "vectors"), WordEmbedder()
 held, places = archive.held("c"), archive.digests("c")
 texts = [f"def second_{n}(x):\\n    return x\\n" * 30 for n in range(60)]
 more = [Document(f"b{n}.py", text, digest_of(text.encode()), len(text)) for n, text in enumerate(texts)]
@@ -251,12 +250,12 @@ def test_a_full_disk_is_said_and_what_was_stored_stays(root: Path, limit: int) -
 
 def test_rows_without_their_index_are_found_after_a_kill(root: Path) -> None:
     """The process died between the first rows and the index over them."""
-    archive = LanceArchive(root / "archive")
+    archive = Archive(root / "archive")
     folder = next((root / "archive").glob("c-*"))
     opened = archive._opened("c")
     assert opened is not None
     for index in opened.chunks.list_indices():
         opened.chunks.drop_index(index.name)
-    found = LanceArchive(root / "archive").matches("c", ["shared_7"], 1)
+    found = Archive(root / "archive").matches("c", ["shared_7"], 1)
     assert [match.place.path for match in found] == ["shared_7.py"]
     assert folder.is_dir()

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from codex.archive.tables import lancedb
+from codex.archive.lance import lancedb
 
 FOLDED = """
 import json, random, sys
+from codex.archive.lance import LanceSession
 from pathlib import Path
-from codex.archive import queries, tables
+from codex.archive import chunks, tables
 
 def row(number):
     words = " ".join(f"w{draw.randrange(3_000)}" for _ in range(50))
@@ -20,9 +21,9 @@ def row(number):
     return {**text, "id": str(number), "path": str(number), "card": str(number), "words": words, "start": 1}
 
 draw = random.Random(7)
-opened = tables.create_tables(Path(sys.argv[1]), tables.LanceSession())
+opened = tables.create_tables(Path(sys.argv[1]), LanceSession())
 tables.write(opened.chunks, [row(number) for number in range(14_000)], ())
-found = [queries._ranked(opened.chunks, opened.row_cache, [f"w{n}", f"w{n + 1}"], 10, None) for n in range(20)]
+found = [chunks._ranked(opened.chunks, opened.row_cache, [f"w{n}", f"w{n + 1}"], 10, None) for n in range(20)]
 print(json.dumps([[round(score, 4) for _, score in sorted(rows, key=lambda one: -one[1])] for rows in found]))
 """
 

@@ -1,172 +1,141 @@
-"""What only the archive on disk promises: it survives, it notices damage, it forgets other versions."""
+"""A process that ends while LanceDB reads must not be followed by one that ends the same way."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from codex.archive import lance as archive_lance
-from codex.archive.archive import ArchiveDamaged
-from codex.archive.lance import LanceArchive
+from codex.archive.archive import Archive, ArchiveDamaged
+from codex.archive.lance import ReadingMark
 from codex.documents import Document, digest_of
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Space
+
+ROOT = Path(__file__).resolve().parents[4]
+ENDING = """
+import os, signal, sys
+from pathlib import Path
+from codex.archive import chunks as lance_queries
+from codex.archive import tables as lance_tables
+from codex.archive.archive import Archive
+from codex.documents import Document
+
+def ends(*args):
+    os.abort() if sys.argv[3] == "abort" else os.kill(os.getpid(), signal.SIGKILL)
+
+module, name = {"read": (lance_queries, "found"), "open": (lance_tables, "check_columns"),
+                "written": (lance_tables, "chunk_rows")}[sys.argv[2]]
+archive = Archive(Path(sys.argv[1]))
+setattr(module, name, ends)
+archive.matches("c", ["word"], 1) if sys.argv[2] != "written" else archive.replace("c", [Document("b.py", "b\\n", "b", 2)])
+"""
 
 
 def document(path: str, text: str) -> Document:
     return Document(path, text, digest_of(text.encode()), len(text))
 
 
-def stored(root: Path) -> LanceArchive:
-    archive = LanceArchive(root)
-    archive.replace("c", [document(f"{name}.py", f"def shared_{name}():\n    return 1\n") for name in "ab"])
+DOCUMENTS = [document(f"{name}.py", f"def word_{name}():\n    return 1\n") for name in "ab"]
+
+
+def stored(root: Path) -> Archive:
+    archive = Archive(root)
+    archive.replace("c", DOCUMENTS)
+    assert len(archive.matches("c", ["word"], 5)) == 2
     return archive
 
 
-def test_another_process_finds_what_was_stored(tmp_path: Path) -> None:
-    held = stored(tmp_path).held("c")
-    again = LanceArchive(tmp_path)
-    assert again.held("c") == held
-    assert [match.place.path for match in again.matches("c", ["shared_b"], 5)] == ["b.py"]
-    assert [place.path for place in again.definitions("c", ["shared_a"])["shared_a"]] == ["a.py"]
-
-
-def test_a_warmed_archive_shows_what_was_written_since_and_after_folding(tmp_path: Path) -> None:
-    """Addresses of rows are remembered; a row of the same chunk has another one after every change."""
-    archive = stored(tmp_path)
-    archive.warm("c")
-    assert [match.symbol for match in archive.matches("c", ["shared"], 5)] == ["shared_a", "shared_b"]
-    archive.replace("c", [document("a.py", "def shared_c(x):\n    return x\n")])
-    assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
-    archive.optimize("c")
-    assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
-    archive.remove("c", ["b.py"])
-    assert [match.path for match in archive.file_matches("c", ["shared"], 5)] == ["a.py"]
-
-
-def test_damaged_data_is_set_aside_and_can_be_indexed_again(tmp_path: Path) -> None:
-    stored(tmp_path)
-    for data in tmp_path.rglob("*.lance"):
-        if data.is_file():
-            data.write_bytes(b"\x00" * 100)
-    archive = LanceArchive(tmp_path)
-    with pytest.raises(ArchiveDamaged, match="set aside"):
-        archive.at("c", [next(iter(stored(tmp_path / "other").definitions("c", ["shared_a"]).values()))[0]])
-    assert archive.held("c") == {}
-    assert [path.name for path in tmp_path.glob("*.damaged")] != []
-    archive.index("c", [document("a.py", "def shared_a():\n    return 1\n")])
-    assert list(archive.held("c")) == ["a.py"]
-
-
-def test_a_lost_manifest_means_that_nothing_is_held(tmp_path: Path) -> None:
-    stored(tmp_path)
-    for manifest in tmp_path.rglob("*.manifest"):
-        manifest.write_bytes(b"not a manifest")
-    assert LanceArchive(tmp_path).held("c") == {}
-
-
-def test_a_folder_without_its_tables_means_that_nothing_is_held(tmp_path: Path) -> None:
-    archive = stored(tmp_path)
-    folder = archive._folders.of("c")
-    archive.drop("c")
-    folder.mkdir()
-    assert archive.held("c") == {}
-
-
-def test_a_kill_between_the_two_commits_leaves_the_file_to_be_indexed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = stored(tmp_path)
-    write = archive_lance.tables.write
-    written: list[object] = []
-
-    def dies_at_the_second(table: object, *rest: object) -> None:
-        written.append(table)
-        if len(written) == 2:
-            raise KeyboardInterrupt
-        write(table, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(archive_lance.tables, "write", dies_at_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        archive.replace("c", [document("a.py", "other = 2\n")])
-    assert list(LanceArchive(tmp_path).held("c")) == ["b.py"]
-
-
-def test_another_version_of_what_is_stored_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored(tmp_path)
-    monkeypatch.setattr(archive_lance, "PREPARE_VERSION", "next")
-    archive = LanceArchive(tmp_path)
-    assert archive.held("c") == {}
-    archive.replace("c", [document("a.py", "x = 1\n")])
-    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
-
-
-def test_the_same_text_is_not_parsed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = stored(tmp_path)
-
-    def never(*_: object) -> None:
-        raise AssertionError("parsed again")
-
-    monkeypatch.setattr("codex.archive.prepare.outline", never)
-    archive.replace("other", [document("moved/a.py", "def shared_a():\n    return 1\n")])
-    assert [match.place.path for match in archive.matches("other", ["shared_a"], 5)] == ["moved/a.py"]
-    assert [match.place.path for match in archive.matches("other", ["moved"], 5)] == ["moved/a.py"]
-
-
-def test_making_an_archive_does_not_import_the_database(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from codex.archive.lance import LanceArchive; "
-        f"a = LanceArchive(Path({str(tmp_path)!r})); a.held('c'); a.matches('c', ['x'], 1); "
-        "sys.exit('lancedb' in sys.modules)"
+def process_ends(root: Path, where: str, how: str = "abort") -> None:
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", ENDING, str(root), where, how],
+        check=False,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
     )
-    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
+    assert ended.returncode < 0, ended.stderr
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a name a number, and one of them is gone at once
+@pytest.mark.parametrize(("where", "how"), [("open", "abort"), ("read", "kill")])
+def test_what_was_read_when_two_processes_in_a_row_ended_is_set_aside_and_indexed_again(
+    tmp_path: Path, where: str, how: str
+) -> None:
+    stored(tmp_path)
+    process_ends(tmp_path, where, how)
+    process_ends(tmp_path, where, how)
+    archive = Archive(tmp_path)
+    with pytest.raises(ArchiveDamaged, match="ended while"):
+        archive.matches("c", ["word"], 5)
+    assert [path.name for path in tmp_path.glob("*.damaged")] != []
+    assert archive.held("c") == {}
+    archive.index("c", DOCUMENTS)
+    assert len(Archive(tmp_path).matches("c", ["word"], 5)) == 2
 
 
-def test_closed_archives_and_vectors_leave_no_file_open(tmp_path: Path) -> None:
-    """A daemon that changes its model opens them again each time."""
-    stored(tmp_path / "archive").close()
-    space = Space("embedder", 2)
-    numbers = []
-    for number in range(10):
-        archive, vectors = LanceArchive(tmp_path / "archive"), LanceVectors(tmp_path / "vectors")
-        archive.warm("c")
-        archive.replace("c", [document("a.py", f"number = {number}\n")])
-        archive.optimize("c")
-        vectors.add("c", space, {f"{number}": [1.0, 0.0]})
-        assert vectors.nearest("c", space, [1.0, 0.0], 1)
-        archive.close()
-        vectors.close()
-        numbers.append(open_files())
-    assert numbers[-1] <= numbers[1]
-
-
-def test_a_closed_archive_opens_again(tmp_path: Path) -> None:
-    archive = stored(tmp_path)
-    held = archive.held("c")
-    archive.close()
+def test_one_process_that_ended_may_have_been_killed_and_costs_nothing(tmp_path: Path) -> None:
+    held = stored(tmp_path).held("c")
+    process_ends(tmp_path, "read", "kill")
+    archive = Archive(tmp_path)
     assert archive.held("c") == held
-    assert archive.matches("c", ["shared_a"], 1) == LanceArchive(tmp_path).matches("c", ["shared_a"], 1)
+    assert len(archive.matches("c", ["word"], 5)) == 2
 
 
-def test_warming_reads_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_reads_that_went_well_make_an_earlier_end_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "reading").write_bytes(b"1")
+    mark = ReadingMark(tmp_path)
+    for _ in range(100):
+        with mark.reading():
+            pass
+    with mark.reading():
+        assert (tmp_path / "reading").read_bytes() == b"1"
+    mark.close()
+    assert not ReadingMark(tmp_path).left_behind()
+
+
+def test_what_was_only_written_when_a_process_ended_stays(tmp_path: Path) -> None:
+    """LanceDB's commits are whole or not there, and a load that was killed goes on where it was."""
+    held = stored(tmp_path).held("c")
+    process_ends(tmp_path, "written")
+    assert Archive(tmp_path).held("c") == held
+
+
+def test_another_process_that_lives_may_be_reading(tmp_path: Path) -> None:
     archive = stored(tmp_path)
-    expected = archive.definitions("c", ["shared_a"])
-    scans: list[object] = []
-    encoded_rows = archive_lance.queries.encoded_rows
+    with archive._open["c"].mark.reading():
+        assert len(Archive(tmp_path).matches("c", ["word"], 5)) == 2
 
-    def counted(table: object) -> Iterator[str]:
-        scans.append(table)
-        return encoded_rows(table)
 
-    monkeypatch.setattr(archive_lance.queries, "encoded_rows", counted)
-    again = LanceArchive(tmp_path)
-    again.warm("c")
-    assert again.definitions("c", ["shared_a"]) == expected
-    assert scans == []
+def test_a_mark_stands_until_the_last_reader_has_left(tmp_path: Path) -> None:
+    mark, file = ReadingMark(tmp_path), tmp_path / "reading"
+    with mark.reading():
+        with mark.reading():
+            assert file.read_bytes() == b"1"
+        assert file.read_bytes() == b"1"
+    assert file.read_bytes() == b"0"
+    assert not ReadingMark(tmp_path).left_behind()
+
+
+def test_an_error_of_a_reader_leaves_no_mark(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path)
+    with pytest.raises(KeyError), mark.reading():
+        raise KeyError
+    assert not mark.left_behind()
+
+
+def test_without_a_place_to_write_nothing_is_marked_and_nothing_fails(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path / "nowhere")
+    with mark.reading():
+        assert not mark.left_behind()
+
+
+def test_a_closed_mark_is_left_behind_by_nobody_also_while_somebody_reads(tmp_path: Path) -> None:
+    mark = ReadingMark(tmp_path)
+    with mark.reading():
+        mark.close()
+        assert not ReadingMark(tmp_path).left_behind()
+        with (tmp_path / "other").open("wb", buffering=0) as other:  # has the number that the mark had
+            mark.close()
+            with mark.reading():
+                assert not mark.left_behind()
+            assert other.write(b"x") == 1
+    assert (tmp_path / "other").read_bytes() == b"x"

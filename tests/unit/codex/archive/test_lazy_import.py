@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive.tables import lazy_import
+from codex.archive.lance import lazy_import
 
 LANCEDB = """
 import sys
-from codex.archive.tables import lancedb
+from codex.archive.lance import lancedb
 assert lancedb().connect
 assert "lance_namespace_urllib3_client.models" in sys.modules
 assert "lance_namespace_urllib3_client.api" not in sys.modules

@@ -4,8 +4,8 @@ import pytest
 from support.memory_archive import MemoryArchive
 
 from codex.documents import Document
-from codex.searching.question import asked
 from codex.searching.search import ChunkHit, Search
+from codex.words import asked
 
 
 def hits(question: str, files: dict[str, str]) -> tuple[ChunkHit, ...]:

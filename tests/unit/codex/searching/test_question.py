@@ -2,7 +2,7 @@
 
 import pytest
 
-from codex.searching.question import asked
+from codex.words import asked
 
 
 @pytest.mark.parametrize(

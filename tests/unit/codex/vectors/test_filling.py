@@ -10,7 +10,6 @@ from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
 from codex.archive.archive import Archive
-from codex.archive.lance import LanceArchive
 from codex.documents import Document, digest_of
 from codex.vectors.filling import Filled, fill
 from codex.vectors.lance import LanceVectors
@@ -73,7 +72,7 @@ def test_a_branch_that_is_checked_out_again_embeds_nothing() -> None:
 
 
 def test_a_second_codex_of_the_same_tree_embeds_nothing(tmp_path: Path) -> None:
-    archive, embedder = LanceArchive(tmp_path / "archive"), WordEmbedder()
+    archive, embedder = Archive(tmp_path / "archive"), WordEmbedder()
     vectors = LanceVectors(tmp_path / "vectors")
     stored("one", "two", archive=archive)
     fill(archive, vectors, embedder, "c")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.archive.identifiers import identifiers, query_words, words
+from codex.words import identifiers, query_words, words
 
 BY_THE_BOOK = re.compile(r"[^\W_]\w*|_+[^\W_]\w*")  # what a word is; it takes the square of a run of underscores
 

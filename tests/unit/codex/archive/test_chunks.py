@@ -1,4 +1,4 @@
-"""Where names are defined: what was replaced lately and what was settled answer as one, like a plain list of all."""
+"""Where names are defined: sorted rows and rows that are not sorted yet answer as one, like a plain list of all."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.archive import definitions
-from codex.archive.definitions import ChunkPlace, Definitions
+from codex.archive import chunks as module
+from codex.archive.chunks import ChunkPlace, Definitions
 
 Chunks = Sequence[tuple[int, Sequence[str]]]
 NAMES = st.sampled_from(["__init__", "main", "a", "ä", "𝒳", ""])
@@ -25,34 +25,35 @@ def chunks(path: str, some: Chunks) -> list[tuple[ChunkPlace, Sequence[str]]]:
     return [(ChunkPlace(path, start, start + 1), names) for start, names in some]
 
 
-@given(STEPS, st.integers(0, 3), st.integers(1, 3))
-def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], lately: int, telling: int) -> None:
+@given(STEPS, st.integers(1, 3), st.booleans())
+def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], most: int, always: bool) -> None:
     found = Definitions()
     plain: dict[str, Chunks] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(definitions, "_LATELY", lately)
-        patch.setattr(definitions, "_TELLING", telling)
+        patch.setattr(module, "_DEFINERS", most)
         for path, some in steps:
-            found.replace(path, chunks(path, some))
+            found.replace([path], chunks(path, some))
             plain[path] = some
+            if not always and path != steps[-1][0]:
+                continue
             expected: dict[str, list[ChunkPlace]] = {}
             for where, every in plain.items():
                 for start, names in every:
                     for name in names:
                         expected.setdefault(name, []).append(ChunkPlace(where, start, start + 1))
             assert found.found(["__init__", "main", "a", "ä", "𝒳", "", "other"]) == {
-                name: tuple(sorted(places)) for name, places in expected.items() if len(places) <= telling
+                name: tuple(sorted(places)) for name, places in expected.items() if len(places) <= most
             }
 
 
 def test_what_more_than_64_define_leads_nowhere() -> None:
     found = Definitions()
-    found.replace("a.py", [(ChunkPlace("a.py", line, line), ("get",)) for line in range(1, 65)])
-    assert len(found.of("get")) == 64
-    found.replace("b.py", [(ChunkPlace("b.py", 1, 1), ("get",))])
-    assert found.of("get") == ()
-    found.replace("b.py", [])
-    assert len(found.of("get")) == 64
+    found.replace(["a.py"], [(ChunkPlace("a.py", line, line), ("get",)) for line in range(1, 65)])
+    assert len(found.found(["get"])["get"]) == 64
+    found.replace(["b.py"], [(ChunkPlace("b.py", 1, 1), ("get",))])
+    assert found.found(["get"]) == {}
+    found.replace(["b.py"], [])
+    assert len(found.found(["get"])["get"]) == 64
 
 
 def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
@@ -62,10 +63,10 @@ def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
         for file in range(1_000):
             path = f"folder/{file}.py"
             found.replace(
-                path, [(ChunkPlace(path, line, line + 9), (f"name_{file}_{line}",)) for line in range(1, 101)]
+                [path], [(ChunkPlace(path, line, line + 9), (f"name_{file}_{line}",)) for line in range(1, 101)]
             )
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept < 10_000_000
-    assert found.of("name_77_5") == (ChunkPlace("folder/77.py", 5, 14),)
+    assert found.found(["name_77_5"]) == {"name_77_5": (ChunkPlace("folder/77.py", 5, 14),)}
