@@ -93,11 +93,11 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    if not hasattr(command, "list_commands"):
         yield name, command
         return
-    for part, child in inner.items():
+    for part in command.list_commands(None):
+        child = command.get_command(None, part)
         if not child.hidden:
             yield from below(f"{name} {part}", child)
 

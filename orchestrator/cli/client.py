@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from orchestrator.cli.terminal import note, safe
 from orchestrator.wire import faults
-from orchestrator.wire.sockets import candidates
+from orchestrator.wire.places import candidates
 from orchestrator.wire.version import HEADER, VERSION
 
 if TYPE_CHECKING:

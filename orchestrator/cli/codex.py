@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -12,9 +13,25 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part
-from orchestrator.cli.figures import count, duration, plural, size, table
-from orchestrator.cli.status import faulty, files, roots, state
-from orchestrator.cli.terminal import clear_progress, is_terminal, note, progress, result, result_json
+from orchestrator.cli.status import files, notes_of, roots, state
+from orchestrator.cli.terminal import (
+    Report,
+    clear_progress,
+    count,
+    done,
+    duration,
+    facts,
+    is_terminal,
+    listed,
+    note,
+    output,
+    plural,
+    progress,
+    result,
+    result_json,
+    size,
+    table,
+)
 from orchestrator.wire import faults
 from orchestrator.wire.places import is_url, path_of
 
@@ -37,11 +54,11 @@ Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what ho
 Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
 Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="force full, skeleton+hot, map or none")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
-Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix stands in the cache")]
+Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix is in the cache")]
 Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
 
 STOPPED = {
-    "load": "stopped the load of {name}: what stood before stands",
+    "load": "stopped the load of {name}: what was loaded before stays",
     "floor": "{name} is loaded; the rest of its prefix is no longer computed until a question needs it",
 }
 
@@ -66,7 +83,7 @@ def load(
     daemon = Daemon(socket)
     if cancel is not None:
         stopped = daemon.call("POST", f"/v1/codices/{route_part(cancel)}/cancel")
-        result_json(stopped) if as_json else note(STOPPED[stopped["what"]].format(name=cancel))
+        done(stopped, STOPPED[stopped["what"]].format(name=cancel), as_json=as_json)
         return
     first, *more = [load_source(path) for path in paths or ["."]]
     body = {
@@ -140,18 +157,7 @@ def may_be_asked() -> bool:
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists the codices."""
     report = Daemon(socket).call("GET", "/v1/codices")
-    if as_json:
-        result_json(report)
-    elif report["codices"]:
-        rows = [(codex["name"], tier(codex), files(codex), roots(codex)) for codex in report["codices"]]
-        result(table(("name", "tier", "files", "root"), rows))
-    else:
-        note("none is loaded; lore load PATH")
-
-
-def tier(codex: dict[str, Any]) -> str:
-    """The one that stands, or why none does: `none` is a tier too."""
-    return codex.get("tier") or codex.get("fresh") or "not raised yet"
+    output(report, codices_page, as_json=as_json, empty="none is loaded; lore load PATH")
 
 
 @app.command()
@@ -160,36 +166,17 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
     report = Daemon(socket).call("GET", f"/v1/codices/{route_part(name)}")
     if as_json:
         result_json(report)
-    else:
-        codex = report["codex"]
-        rows = (
-            ("taken in", taken_in(codex)),
-            ("because", codex.get("generation_reason")),
-            ("identity", identity(codex)),
-            ("state", state(codex)),
-        )
-        show_loaded(codex, [f"  {label:10}{text}" for label, text in rows if text])
-        if codex.get("fresh_notice"):
-            note(codex["fresh_notice"])
-        if faulty(codex.get("embedding")):
-            note(codex["embedding"]["fault"])
-
-
-def identity(codex: dict[str, Any]) -> str:
-    """`lorekeep 1a2b3c4d5e6f, 6f5e4d3c2b1a is being prepared`."""
-    found = codex.get("identity") or {}
-    if not found:
-        return ""
-    coming = f", {found['preparing']} is being prepared" if found["preparing"] else ""
-    fault = f"; {found['fault']}" if found["fault"] else ""
-    return f"{found['name']} {found['version']}{coming}{fault}"
-
-
-def taken_in(codex: dict[str, Any]) -> str:
-    """`generation 3, main@1a2b3c4 + 1 changed, 1 removed file`."""
-    since = {"amendments": codex.get("changed_files", ()), "removed": codex.get("removed_files", ())}
-    revision = code_state({**codex, **since})
-    return f"generation {codex['generation']}" + (f", {revision}" if revision else "")
+        return
+    codex = report["codex"]
+    since = (
+        ("taken in", taken_in(codex)),
+        ("because", codex.get("generation_reason")),
+        ("identity", identity(codex)),
+        ("state", state(codex)),
+    )
+    show_loaded(codex, since)
+    for told in notes_of(codex):
+        note(told)
 
 
 @app.command()
@@ -202,13 +189,13 @@ def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None)
 def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Forgets a codex. The directory is not touched."""
     report = Daemon(socket).call("DELETE", f"/v1/codices/{route_part(name)}")
-    result_json(report) if as_json else note(f"dropped {name}")
+    done(report, f"dropped {name}", as_json=as_json)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def step(event: dict[str, Any]) -> str:
+def step(event: Report) -> str:
     """`count 120/400 · 55/s · 5 s left`."""
     done, total = event.get("done") or 0, event.get("total") or 0
     parts = [f"{event.get('phase', '')} {count(done)}" + (f"/{count(total)}" if total else "")]
@@ -219,8 +206,34 @@ def step(event: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def show_loaded(codex: dict[str, Any], more: Sequence[str] = ()) -> None:
-    result("\n".join([*summary(codex), *more]))
+def codices_page(report: Report) -> str:
+    rows = [(codex["name"], tier(codex), files(codex), roots(codex)) for codex in report["codices"]]
+    return table(("name", "tier", "files", "root"), rows)
+
+
+def tier(codex: Report) -> str:
+    """The coverage that is resident, or why none is: `none` is one too."""
+    return codex.get("tier") or codex.get("fresh") or "not built yet"
+
+
+def identity(codex: Report) -> str:
+    """`lorekeep 1a2b3c4d5e6f, 6f5e4d3c2b1a is being prepared`."""
+    found = codex.get("identity") or {}
+    if not found:
+        return ""
+    coming = f", {found['preparing']} is being prepared" if found["preparing"] else ""
+    fault = f"; {found['fault']}" if found["fault"] else ""
+    return f"{found['name']} {found['version']}{coming}{fault}"
+
+
+def taken_in(codex: Report) -> str:
+    """`generation 3, main@1a2b3c4 + 1 changed, 1 removed file`."""
+    since = {"amendments": codex.get("changed_files", ()), "removed": codex.get("removed_files", ())}
+    return listed(f"generation {codex['generation']}", code_state({**codex, **since}))
+
+
+def show_loaded(codex: Report, more: Sequence[tuple[str, str]] = ()) -> None:
+    result(summary(codex, more))
     if prefill := codex.get("prefill"):
         note(being_computed(prefill.get("left_s")))
     for notice in codex.get("notices") or ():
@@ -232,36 +245,33 @@ def being_computed(left_s: float | None) -> str:
     return f"computing the codex{time}; a first question waits for it, as `lore load --wait` does"
 
 
-def summary(codex: dict[str, Any]) -> list[str]:
+def summary(codex: Report, more: Sequence[tuple[str, str]] = ()) -> str:
     """Counts, tokens per coverage, the coverage and why."""
-    skipped = codex.get("skipped", {})
-    reasons = ", ".join(f"{count(number)} {reason}" for reason, number in sorted(skipped.items()))
-    estimated = codex.get("estimated") or ()
-    tokens = ", ".join(
+    skipped, estimated = codex.get("skipped", {}), codex.get("estimated") or ()
+    reasons = listed(*(f"{count(number)} {reason}" for reason, number in sorted(skipped.items())))
+    # A folder that is left out counts once, whatever it holds.
+    left_out = plural(sum(skipped.values()), "file or folder", "files or folders")
+    tokens = (
         f"{tier} {'≈' if tier in estimated else ''}{count(number)}"
         for tier, number in codex.get("tokens", {}).items()
         if number is not None
     )
-    roots = ", ".join(codex.get("roots") or [codex.get("root", "")])
-    lines = [
-        f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}",
-        f"  skipped   {left_out(sum(skipped.values()))}: {reasons}" if skipped else "",
-        f"  tokens    {tokens}" if tokens else "",
-        f"  tier      {tier_and_why(codex)}",
-        f"            {codex['hint']}" if codex.get("hint") else "",
-        f"  disk      {size(codex['disk_bytes'])}" if codex.get("disk_bytes") else "",
-        f"  KV        {size(codex['kv_bytes'])}" if codex.get("kv_bytes") else "",
-        f"  archive   {plural(codex['indexed_chunks'], 'chunk')}" if codex.get("indexed_chunks") else "",
-    ]
-    return [line for line in lines if line]
+    roots = listed(*(codex.get("roots") or [codex.get("root", "")]))
+    rows = (
+        ("skipped", f"{left_out}: {reasons}" if skipped else ""),
+        ("tokens", listed(*tokens)),
+        ("tier", tier_and_why(codex)),
+        ("", codex.get("hint", "")),
+        ("disk", size(codex["disk_bytes"]) if codex.get("disk_bytes") else ""),
+        ("KV", size(codex["kv_bytes"]) if codex.get("kv_bytes") else ""),
+        ("archive", plural(codex["indexed_chunks"], "chunk") if codex.get("indexed_chunks") else ""),
+        *more,
+    )
+    head = f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}"
+    return "\n".join([head, indent(facts(rows, 10), "  ")])
 
 
-def left_out(number: int) -> str:
-    """A folder that is left out counts once, whatever it holds."""
-    return plural(number, "file or folder", "files or folders")
-
-
-def tier_and_why(codex: dict[str, Any]) -> str:
+def tier_and_why(codex: Report) -> str:
     tier, reason = codex.get("tier", ""), codex.get("reason", "")
     return reason if reason.startswith(tier) else f"{tier}: {reason}".rstrip(": ")
 

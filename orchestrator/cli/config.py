@@ -1,13 +1,16 @@
 """`lore config` and `lore token`: settings in force with their origins, and keys for clients. Neither needs a daemon."""
 
-from typing import Annotated, Any
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
-from orchestrator.cli.figures import table
-from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.cli.client import Failure
+from orchestrator.cli.terminal import Report, note, output, result, result_json, table
 from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
@@ -19,14 +22,19 @@ Name = Annotated[str, typer.Option("--name", metavar="NAME", help="what to call 
 @app.command()
 def show(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Prints every setting with its value, origin, range and meaning."""
-    rows = local.settings_table(config, socket)
-    if as_json:
-        result_json({"settings": rows})
-    else:
-        result(table(("setting", "value", "from", "range", "meaning"), [cells(row) for row in rows]))
+    from orchestrator.settings.sources import describe
+
+    loaded = local.settings(config, {"serve.socket": socket})
+    report = {"settings": [asdict(row) for row in describe(loaded.settings, loaded.origins)]}
+    output(report, settings_page, as_json=as_json)
 
 
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
+def settings_page(report: Report) -> str:
+    rows = [cells(row) for row in report["settings"]]
+    return table(("setting", "value", "from", "range", "meaning"), rows)
+
+
+def cells(row: Report) -> tuple[str, ...]:
     value = row["value"] if row["value"] not in ("", []) else "-"
     return (
         row["key"],
@@ -40,36 +48,37 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 @app.command()
 def check(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Reads all settings and says whether they can be used, as lore serve would: models are looked into, none is loaded."""
+    from orchestrator.usable import unusable
+
     loaded = local.settings(config, {"serve.socket": socket})
-    faults = local.unusable(loaded)
+    faults = unusable(loaded, local.paths())
     files = [str(file) for file in loaded.files]
     if as_json:
-        result_json({"ok": not faults, "files": files, "set": dict(loaded.origins), "faults": faults})
+        found = [asdict(fault) for fault in faults]
+        result_json({"ok": not faults, "files": files, "set": dict(loaded.origins), "faults": found})
     elif not faults:
         note(f"good: {len(loaded.origins)} set, in {', '.join(files) or 'no file'}")
     else:
-        note("\n".join(line for fault in faults for line in fault_lines(fault)))
+        for fault in faults:
+            where = f"{fault.origin}: " if fault.origin else ""
+            note(f"{where}{fault.key}: {fault.message}\n      {fault.hint}")
     if faults:
         raise typer.Exit(USAGE)
-
-
-def fault_lines(fault: dict[str, str]) -> list[str]:
-    """What is wrong and where; what to do."""
-    where = f"{fault['origin']}: " if fault["origin"] else ""
-    return [f"{where}{fault['key']}: {fault['message']}", f"      {fault['hint']}"]
 
 
 @app.command()
 def path(config: given.Config = None, as_json: given.Json = False) -> None:
     """Prints the files that are read, in their order."""
-    files = local.settings_files(config)
+    from orchestrator.settings.sources import looked_for
+
+    files = looked_for(os.environ, Path(config) if config else None)
     if as_json:
-        result_json({"files": files})
+        result_json({"files": [{"path": str(file), "exists": file.is_file()} for file in files]})
         return
     for file in files:
-        result(file["path"])
-        if not file["exists"]:
-            note(f"  {file['path']} does not exist")
+        result(str(file))
+        if not file.is_file():
+            note(f"  {file} does not exist")
 
 
 @token_app.command("new")
@@ -78,7 +87,9 @@ def new_token(sigil: Sigil, name: Name = "client", as_json: given.Json = False) 
     import hashlib
     import secrets
 
-    local.known_sigil(sigil)
+    if wrong := local.settings().settings.unknown_sigil(sigil):
+        hint = f"name one of them, or write [sigils.{sigil}] into the configuration first"
+        raise Failure(USAGE, wrong, hint)
     token = secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).hexdigest()
     toml = f'[tokens.{name}]\nsha256 = "{digest}"\nsigil = "{sigil}"'

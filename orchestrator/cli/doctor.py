@@ -1,9 +1,21 @@
-"""`lore doctor`: what it looks at, what it found, and what to type where that is not good."""
+"""`lore doctor`: what it looks at, what it found, and what to type where that is not good.
 
+`--self-test` starts a daemon of its own in a folder of its own, on the built-in model: load, ask, restart, ask. It runs
+this very `lore` as a person would, so that a pass means that the way from command line to engine works.
+"""
+
+import json
 import os
+import select
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +25,22 @@ import typer
 from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.figures import count, size
-from orchestrator.cli.terminal import result, result_json
+from orchestrator.cli.service import unit_states
+from orchestrator.cli.terminal import count, plural, result, result_json, size
 from orchestrator.wire import faults
 from orchestrator.wire.version import compile_again
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
 NVCC = "sudo apt install nvidia-cuda-toolkit"
+# -P: the folder that the user is in may hold packages of our names.
+LORE = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
+START_TIMEOUT_S = 180.0  # the first start builds the model
+COMMAND_TIMEOUT_S = 180.0
+NUMBER = "4815162"  # digits that stand in one file and nowhere else
+QUESTION = "The access code of vault zebra is"
+SOURCE = f'"""A small program."""\n\n# {QUESTION} {NUMBER}.\n\n\ndef main():\n    print("open")\n'
+XDG = ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR")
 QUOTER = "it only continues text that stands in its context, for trying out; a real one: lore model use FILE.gguf"
 
 
@@ -37,9 +57,8 @@ class Check:
 
 def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Checks the installation; each finding comes with the command that mends it."""
-    from orchestrator.cli.selftest import run
 
-    checks = run() if self_test else all_checks(socket)
+    checks = self_tested() if self_test else all_checks(socket)
     ok = all(check.ok for check in checks)
     if as_json:
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
@@ -105,7 +124,9 @@ def cpu_features(told: str) -> str:
 
 def gpu(engine: Check) -> Check:
     """A GPU that the engine was not built for is the commonest reason for slow answers."""
-    names = local.gpu_names()
+    from orchestrator.reports.doctor import gpu_names
+
+    names = gpu_names(os.environ)
     if not names:
         return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU", absent=True)
     found = " and ".join(names)
@@ -127,17 +148,19 @@ def git() -> Check:
 
 def folders() -> Check:
     """Each, or the nearest folder above it that exists, must be ours to write to, and ours alone where it exists."""
-    for folder in local.folders():
-        standing = above(folder)
-        if not os.access(standing, os.W_OK):
-            return Check("folders", False, f"{standing} may not be written to", f"sudo chown {os.getuid()} {standing}")
-        if standing == folder and folder.stat().st_mode & 0o077:
+    paths = local.paths()
+    written = (paths.cache, paths.data, paths.state, paths.runtime)
+    for folder in written:
+        existing = above(folder)
+        if not os.access(existing, os.W_OK):
+            return Check("folders", False, f"{existing} may not be written to", f"sudo chown {os.getuid()} {existing}")
+        if existing == folder and folder.stat().st_mode & 0o077:
             return Check("folders", False, f"{folder} is open to others", f"chmod 700 {folder}")
-    return Check("folders", True, ", ".join(map(str, local.folders())))
+    return Check("folders", True, ", ".join(map(str, written)))
 
 
 def room() -> Check:
-    folder = above(local.folders()[0])
+    folder = above(local.paths().cache)  # the one that grows
     free = shutil.disk_usage(folder).free
     detail = f"{size(free)} free at {folder}{most_checkpoints(free)}"
     return checked("disk", free >= LEAST_FREE, detail, "make room, or set XDG_CACHE_HOME to a larger disk")
@@ -158,11 +181,14 @@ def above(folder: Path) -> Path:
 
 def stores() -> Check:
     """Conversations and codices are data: a damaged database is told before it is needed."""
-    for store, pid in local.deleted_stores():
+    from orchestrator.reports.doctor import daemon_here, damaged_stores, deleted_stores
+
+    paths = local.paths()
+    for store, pid in deleted_stores(paths):
         told = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
         return Check("databases", False, told, f"kill {pid}, then start the daemon and load again")
-    for store, fault in local.damaged_stores():
-        other = local.other_daemon()
+    for store, fault in damaged_stores(paths):
+        other = daemon_here(paths)
         first = f"stop the daemon (kill {other[0]}), then: " if other else ""
         # With its log, which SQLite would play into the file that is made next; as the daemon itself says it.
         move = f"cd {store.parent} && mkdir -p damaged && mv {store.name}* damaged/"
@@ -172,7 +198,9 @@ def stores() -> Check:
 
 
 def plugins() -> Check:
-    broken = local.plugin_failures()
+    from orchestrator.reports.doctor import plugin_failures
+
+    broken = plugin_failures()
     detail = "; ".join(broken) or "all formatters can be used"
     return checked("plug-ins", not broken, detail, "upgrade or uninstall the package named")
 
@@ -180,7 +208,7 @@ def plugins() -> Check:
 def service() -> Check:
     """Not to be a service is no fault; to be one that fails is."""
     try:
-        states = local.unit_action("state", user=True)
+        states = unit_states(user=True)
     except Failure as failure:
         return Check("service", False, failure.message, failure.hint)
     failed = [name for name, state in states.items() if state == "failed"]
@@ -193,24 +221,20 @@ def service() -> Check:
 
 def running_daemon(socket: str | None) -> list[Check]:
     """One that does not run is no fault of the installation; one that answers wrongly is."""
+    from orchestrator.reports.doctor import daemon_here
+
     try:
         report: dict[str, Any] = Daemon(socket).call("GET", "/v1/status")
     except Failure as failure:
-        if failure.status == faults.UNREACHABLE and (other := local.other_daemon()):
-            return [elsewhere(failure, *other)]
         absent = failure.status == faults.UNREACHABLE
+        if absent and (other := daemon_here(local.paths())):  # it has our folders: no other one could start
+            detail = f"{failure.message}; pid {other[0]} has its folders"
+            return [Check("daemon", False, detail, f"lore --socket {other[1]}, or kill {other[0]}")]
         return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})
     models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]
     return [runs, *models, *pools(engine), *archives(report["codices"])]
-
-
-def elsewhere(failure: Failure, pid: str, socket: str) -> Check:
-    """It has our folders: no other one could start."""
-    return Check(
-        "daemon", False, f"{failure.message}; pid {pid} has its folders", f"lore --socket {socket}, or kill {pid}"
-    )
 
 
 def changed_file(model: dict[str, Any]) -> list[Check]:
@@ -260,8 +284,10 @@ def archives(codices: list[dict[str, Any]]) -> list[Check]:
 
 def configured_model(*, engine_runs: bool) -> list[Check]:
     """`engine_runs`: llama.cpp can be loaded, so that its fingerprint of a model can be asked for."""
+    from orchestrator.reports.doctor import model_findings
+
     try:
-        found = local.model_findings()
+        found = model_findings(local.settings().settings, local.paths().models)
     except Failure:
         return [Check("model", False, "the settings cannot be read", "lore config check")]
     if found["fault"]:
@@ -296,20 +322,162 @@ def kv(found: dict[str, Any]) -> Check:
 
 
 def embedding() -> Check:
-    loaded = local.settings()
-    named = loaded.settings.embedding.model
+    from orchestrator.usable import embedding_fault
+
+    settings = local.settings().settings
+    named = settings.embedding.model
     tip = "lore model get hf:OWNER/REPO/FILE.gguf, and set embedding.model"
-    for fault in local.unusable(loaded):
-        if fault["key"] == "embedding.model":
-            return Check("embedding", False, fault["message"], tip)
+    if fault := embedding_fault(settings, local.paths()):
+        return Check("embedding", False, fault, tip)
     return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
 
 
 def floors(path: str) -> Check:
     """A model whose file, KV types or flash attention changed finds none of the floors that were made before."""
-    held = local.floors_on_disk(path)
+    from orchestrator.reports.doctor import floors_on_disk
+
+    held = floors_on_disk(path, local.settings().settings.model, local.paths().checkpoints)
     other = f"; {size(held['other'])} were made with another model, file or KV type" if held["other"] else ""
     if held["own"]:
         return Check("floors", True, f"{size(held['own'])} on disk are of this file with these settings{other}")
     why = "the file or its settings changed since, or it was never asked" if held["other"] else "nothing was asked yet"
     return Check("floors", True, f"none on disk is of this file with these settings: {why}{other}")
+
+
+# ---- the self-test ---------------------------------------------------------------------------------------------------
+
+
+def self_tested() -> list[Check]:
+    """All steps up to the first that fails."""
+    with tempfile.TemporaryDirectory(prefix="lore-self-test-", ignore_cleanup_errors=True) as name:
+        return list(steps(Path(name)))
+
+
+def steps(folder: Path) -> Iterator[Check]:
+    environment = private(folder)
+    codex = folder / "demo"
+    codex.mkdir()
+    (codex / "main.py").write_text(SOURCE)
+    for number, actions in enumerate((("load", "ask"), ("ask",)), start=1):
+        started = time.monotonic()
+        with daemon(folder, environment) as problem:
+            yield checked(f"start {number}", not problem, problem or took(started), "lore serve, and read what it says")
+            if problem:
+                return
+            for action in actions:
+                check = loaded(codex, environment) if action == "load" else asked(environment, warm=number == 2)
+                yield check
+                if not check.ok:
+                    return
+
+
+def loaded(codex: Path, environment: Mapping[str, str]) -> Check:
+    started = time.monotonic()
+    done = lore(environment, "load", str(codex), "--wait", "--no-watch", "--json")
+    event = last(done.stdout)
+    ok = done.returncode == 0 and event.get("event") == "loaded"
+    detail = f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}" if ok else complaint(done)
+    return Check("load", ok, detail, "" if ok else "lore doctor")
+
+
+def asked(environment: Mapping[str, str], *, warm: bool) -> Check:
+    name = "ask again" if warm else "ask"
+    done = lore(environment, "ask", QUESTION, "-c", "demo", "--max-tokens", "24", "--json")
+    answer = last(done.stdout)
+    if done.returncode != 0:
+        return Check(name, False, complaint(done), "lore doctor")
+    if NUMBER not in answer.get("answer", ""):
+        return Check(name, False, f"the answer does not quote the code: {answer.get('answer', '')!r}", compile_again())
+    prompt, first = answer["lore"]["prompt"], answer["lore"]["timings"]["ttft_ms"]
+    return Check(name, True, f"{prompt['cached']} of {prompt['tokens']} tokens cached, {first:.0f} ms to the first")
+
+
+@contextmanager
+def daemon(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A running daemon; yields what kept it from getting ready, or nothing. It is stopped at the end."""
+    address = str(folder / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (folder / "log").open("wb") as log:
+        Path(address).unlink(missing_ok=True)
+        ready.bind(address)
+        command = [*LORE, "serve", "--model", "builtin:quoter"]
+        with_notify = {**environment, "NOTIFY_SOCKET": address}
+        process = subprocess.Popen(command, env=with_notify, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            yield "" if got_ready(ready, process) else f"it did not get ready: {end_of(folder / 'log')}"
+        finally:
+            stop(process)
+
+
+def got_ready(ready: socket.socket, process: "subprocess.Popen[bytes]") -> bool:
+    """Whether READY=1 came before the process ended or the time was over."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    ending = os.pidfd_open(process.pid)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            awake, _, _ = select.select([ready, ending], [], [], left)
+            if ready in awake and b"READY=1" in ready.recv(4096).split(b"\n"):
+                return True
+            if ready not in awake:
+                return False
+    finally:
+        os.close(ending)
+    return False
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def lore(environment: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [*LORE, *arguments]
+    try:
+        return subprocess.run(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no end after {COMMAND_TIMEOUT_S:.0f} s")
+
+
+def private(folder: Path) -> dict[str, str]:
+    """Every folder its own, and no setting of the user's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LORE_")}
+    places = {f"XDG_{name}": str(folder / name.lower()) for name in XDG}
+    for place in places.values():
+        Path(place).mkdir(mode=0o700)
+    return {**kept, **places, "HOME": str(folder)}
+
+
+def last(text: str) -> dict[str, Any]:
+    lines = text.strip().splitlines()
+    try:
+        value = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def complaint(done: "subprocess.CompletedProcess[str]") -> str:
+    words = done.stderr.strip().splitlines()
+    return words[0] if words else f"ended with {done.returncode}"
+
+
+def end_of(log: Path) -> str:
+    """What it said last; a fault of the command line says itself before its hint."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    faults = [line for line in lines if line.startswith("lore: ")]
+    return (faults or lines or ["it said nothing"])[-1]
+
+
+def took(since: float) -> str:
+    return f"{time.monotonic() - since:.1f} s"

@@ -1,7 +1,8 @@
-"""`lore model`: models at hand."""
+"""`lore model`: models at hand, downloaded, removed, and the one that is used."""
 
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +14,26 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Event, Failure
 from orchestrator.cli.codex import step
-from orchestrator.cli.figures import count, plural, size, table
-from orchestrator.cli.terminal import clear_progress, note, output, progress, result_json
+from orchestrator.cli.terminal import (
+    Report,
+    clear_progress,
+    count,
+    done,
+    facts,
+    listed,
+    note,
+    output,
+    plural,
+    progress,
+    result_json,
+    size,
+    table,
+)
 from orchestrator.wire import faults
 from orchestrator.wire.places import path_of
 
 if TYPE_CHECKING:
     from orchestrator.cli.download import Got, HubFile
-
-Part = Mapping[str, Any]
 
 app = typer.Typer(no_args_is_help=True, help="Models at hand, and whether they fit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the model: its name, its file's name or a path")]
@@ -37,33 +49,48 @@ Later = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="do not ask")]
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="change this file instead of your own")]
+WORDS = {
+    "changed": "the daemon runs it now; what was computed with the other model stays on disk",
+    "same": "the daemon runs it",
+    "none": "no daemon runs: lore serve starts with it",
+    "later": "restart the daemon to use it: systemctl --user restart lorekeep, or end lore serve and start it again",
+    "kept": "the running daemon keeps its model: changing it needs the scope admin",
+}
 
 
 @app.command("list")
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists them with what they need and whether they fit this machine, by their headers alone."""
-    daemon = running(socket)
-    report = daemon.call("GET", "/v1/models/local") if daemon else {"models": local.models_at_hand()}
+    if daemon := running(socket):
+        report = daemon.call("GET", "/v1/models/local")
+    else:
+        from orchestrator.reports.models_here import models_here
+
+        found = models_here(local.settings().settings, local.paths())
+        report = {"models": [one.model_dump(mode="json") for one in found]}
     output(report, models_page, as_json=as_json)
 
 
-def models_page(report: dict[str, Any]) -> str:
+def models_page(report: Report) -> str:
     return table(("model", "", "size", "fits"), [row(model) for model in report["models"]])
 
 
-def row(model: dict[str, Any]) -> tuple[str, ...]:
+def row(model: Report) -> tuple[str, ...]:
     return model["id"], "loaded" if model.get("loaded") else "", size(model.get("bytes") or 0), model.get("words", "")
 
 
 @app.command()
 def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    asked, daemon = named(name) if name else "", running(socket)
-    if daemon is None:
-        found = {"model": local.model_at_hand(asked)}
-    else:
+    asked = named(name) if name else ""
+    if daemon := running(socket):
         asked = asked or daemon.call("GET", "/v1/status")["model"]["name"]
         found = daemon.call("GET", f"/v1/models/local/{quote(asked, safe='')}")
+    else:
+        from orchestrator.reports.models_here import model_here
+
+        with local.translated():
+            found = {"model": model_here(asked, local.settings().settings, local.paths()).model_dump(mode="json")}
     output(found, lambda one: model_page(one["model"]), as_json=as_json)
 
 
@@ -84,7 +111,9 @@ def named(asked: str) -> str:
         return asked
     if not path.is_file():
         raise Failure(faults.USAGE, f"there is no model file {path}", "`lore model list` shows what there is")
-    if fault := local.gguf_fault(path):
+    from orchestrator.model.folder import damage
+
+    if fault := damage(path):
         raise Failure(faults.USAGE, f"this is no model: {fault}", "`lore model list` shows the models at hand")
     return str(path.resolve())
 
@@ -94,9 +123,13 @@ def use(
     name: Name, config: Config = None, later: Later = False, as_json: given.Json = False, socket: given.Socket = None
 ) -> None:
     """Takes a model into use: the running daemon changes to it, and your configuration names it. Says what becomes cold."""
-    path = local.model_setting(name)
+    from orchestrator.model.folder import setting_of, use_model
+
+    with local.translated():
+        path = setting_of(name, local.paths().models)
     switched = Switched("later", cold_floors(path, socket)) if later or config else switch(path, socket)
-    chosen = local.use_model(path, config)
+    with local.translated():
+        chosen = use_model(path, os.environ, Path(config) if config else None)
     if as_json:
         result_json({"model": chosen, "daemon": switched.daemon, "cold": switched.cold})
         return
@@ -111,19 +144,10 @@ def use(
 
 @dataclass(frozen=True)
 class Switched:
-    """`daemon` is a word of WORDS; `cold` the floors that stood with the model before."""
+    """`daemon` is a word of WORDS; `cold` the floors that were computed with the model before."""
 
     daemon: str
     cold: list[dict[str, Any]]
-
-
-WORDS = {
-    "changed": "the daemon runs it now; what was computed with the other model stays on disk",
-    "same": "the daemon runs it",
-    "none": "no daemon runs: lore serve starts with it",
-    "later": "restart the daemon to use it: systemctl --user restart lorekeep, or end lore serve and start it again",
-    "kept": "the running daemon keeps its model: changing it needs the scope admin",
-}
 
 
 def switch(path: str, socket: str | None) -> Switched:
@@ -140,7 +164,7 @@ def switch(path: str, socket: str | None) -> Switched:
 
 
 def changed(events: Iterator[Event]) -> dict[str, Any]:
-    """What came of a change, shown until every codex is raised. Ctrl-C ends the watching, not the change."""
+    """What came of a change, shown until every codex is built. Ctrl-C ends the watching, not the change."""
     done: dict[str, Any] | None = None
     try:
         for event in events:
@@ -160,7 +184,7 @@ def changed(events: Iterator[Event]) -> dict[str, Any]:
 
 
 def cold_floors(path: str, socket: str | None) -> list[dict[str, Any]]:
-    """What stands in the running daemon with another model, in its tokens; nothing where none runs."""
+    """What the running daemon has computed with another model, in its tokens; nothing where none runs."""
     report = status(socket)
     if report is None or path in (report["model"]["name"], report["model"].get("path")):
         return []
@@ -177,39 +201,41 @@ def status(socket: str | None) -> dict[str, Any] | None:
 @app.command()
 def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Removes a downloaded model from the models folder, after asking; never one in use, never another file."""
-    report = status(socket)
-    if report is None and (other := local.other_daemon()):
-        raise Failure(
-            faults.FAILED, f"the daemon with pid {other[0]} may be using it", f"name its socket: --socket {other[1]}"
-        )
-    found = local.doomed_model(name, report["model"].get("path") if report else None)
-    words = ", ".join(str(path) for path in found.paths)
-    if not yes:
-        insist_on_terminal(words)
-        typer.confirm(f"remove {words} ({size(found.bytes)})?", abort=True, err=True)
-    local.remove_model(found)
-    if as_json:
-        result_json({"dropped": found.id, "paths": [str(path) for path in found.paths], "bytes": found.bytes})
-    else:
-        note(f"removed {words}, {size(found.bytes)}")
+    from orchestrator.instance import daemon_of
+    from orchestrator.model.folder import removal_of, remove
 
-
-def insist_on_terminal(words: str) -> None:
-    """Nobody can be asked through a pipe."""
-    if not sys.stdin.isatty():
+    report, paths, settings = status(socket), local.paths(), local.settings().settings
+    if report is None and (other := daemon_of(paths)):
+        hint = f"name its socket: --socket {other.about}"
+        raise Failure(faults.FAILED, f"the daemon with pid {other.pid} may be using it", hint)
+    in_use = (report["model"].get("path") if report else None, settings.model.path, settings.embedding.model)
+    with local.translated():
+        found = removal_of(name, paths.models, [path for path in in_use if path])
+    words = listed(*map(str, found.paths))
+    if not yes and not sys.stdin.isatty():  # nobody can be asked through a pipe
         raise Failure(faults.USAGE, f"this would remove {words}", "say --yes to remove it without being asked")
+    if not yes:
+        typer.confirm(f"remove {words} ({size(found.bytes)})?", abort=True, err=True)
+    try:
+        remove(found, paths.models)
+    except OSError as error:
+        hint = "check the owner of the file and its folder"
+        raise Failure(faults.FAILED, f"{error.filename}: {error.strerror}", hint) from error
+    report = {"dropped": found.id, "paths": [str(path) for path in found.paths], "bytes": found.bytes}
+    done(report, f"removed {words}, {size(found.bytes)}", as_json=as_json)
 
 
 @app.command()
 def get(source: Source, as_json: given.Json = False) -> None:
     """Downloads a model, all its parts, into the models folder; goes on where an earlier download broke off; checks it."""
     from orchestrator.cli.download import parts
+    from orchestrator.model.folder import damage
 
     places = parts(source)
-    targets = [local.models_folder() / place.file for place in places]
+    targets = [local.paths().models / place.file for place in places]
     missing = [one for one in zip(places, targets, strict=True) if len(places) == 1 or not one[1].exists()]
     got = [fetched(place, target) for place, target in missing]
-    if fault := local.gguf_fault(targets[0]):
+    if fault := damage(targets[0]):
         again = f"lore model drop {targets[0].stem}, then the same command again"
         raise Failure(faults.FAILED, f"what came is no whole model: {fault}", again)
     checked = bool(got) and all(one.checked for one in got)
@@ -240,97 +266,77 @@ def fetched(place: "HubFile", target: Path) -> "Got":
 # ---- the page of `lore model show`; pure -----------------------------------------------------------------------------
 
 
-def model_page(model: Part) -> str:
-    lines = [
-        f"model      {model['id']}" + (", loaded" if model.get("loaded") else ""),
-        f"file       {model.get('path') or 'none'}",
-        f"{'use' if 'embedding' in model else 'fits':<11}{model.get('words', 'unknown')}",
+def model_page(model: Report) -> str:
+    rows = [
+        ("model", f"{model['id']}{', loaded' if model.get('loaded') else ''}"),
+        ("file", model.get("path") or "none"),
+        ("use" if "embedding" in model else "fits", model.get("words", "unknown")),
     ]
     if "embedding" in model:
-        return "\n".join([*lines, *embedding_lines(model)])
+        return facts([*rows, *embedding_facts(model)])
     if "architecture" not in model:
-        return "\n".join(lines)
-    lines += [*made_of(model), *kv_lines(model["kv"]), *memory_lines(model.get("memory")), *cut_lines(model["ranges"])]
-    lines += template_lines(model["template"])
-    return "\n\n".join(["\n".join(lines), kv_table(model["kv"]), settings_table(model["settings"])])
+        return facts(rows)
+    parts = [facts([*rows, *model_facts(model)]), kv_table(model["kv"]), settings_table(model["settings"])]
+    return "\n\n".join(filter(None, parts))
 
 
-def made_of(model: Part) -> list[str]:
-    types = ", ".join(f"{name} {size(held)}" for name, held in model["weights"]["by_type"].items())
-    return [
-        f"is         {model['name']}: {model['architecture']}, {count(model['layers'])} layers, {heads(model)}, "
-        f"{count(model['vocabulary'])} tokens of vocabulary",
-        f"trained    {count(model['trained_context'])} tokens",
-        f"weights    {size(model['weights']['total'])} in {model['quantisation']}: {types}",
-    ]
+def model_facts(model: Report) -> Iterator[tuple[str, str]]:
+    types = listed(*(f"{name} {size(held)}" for name, held in model["weights"]["by_type"].items()))
+    layers, vocabulary = f"{count(model['layers'])} layers", f"{count(model['vocabulary'])} tokens of vocabulary"
+    yield "is", listed(f"{model['name']}: {model['architecture']}", layers, heads(model), vocabulary)
+    yield "trained", f"{count(model['trained_context'])} tokens"
+    yield "weights", f"{size(model['weights']['total'])} in {model['quantisation']}: {types}"
+    yield "KV", kv_cost(model["kv"])
+    if memory := model.get("memory"):
+        yield from memory_facts(memory)
+    cut = model["ranges"]
+    yield "cut", "in ranges: a conversation's checkpoint is its tail alone" if cut["cut"] else f"no: {cut['why']}"
+    template = model["template"]
+    yield "template", template["words"]
+    yield "", f"because {template['reason']}" if template["reason"] else ""
+    if not template["keeps_answers"]:
+        yield "", "a closed turn is rendered anew: it is computed once more behind the answer"
 
 
-def embedding_lines(model: Part) -> list[str]:
-    embedding, lines = model["embedding"], []
-    if "architecture" in model:  # its file is made
-        lines.append(
-            f"is         {model['name']}: {model['architecture']}, {plural(model['layers'], 'layer')}, "
-            f"{model['quantisation']}, {count(model['vocabulary'])} tokens of vocabulary"
-        )
-    return [
-        *lines,
-        f"vectors    {count(embedding['dimensions'])} dimensions",
-        f"window     {count(embedding['window'])} tokens of a text",
-        f"size       {size(model.get('bytes') or 0)}",
-        *embedding_memory(model.get("memory")),
-    ]
-
-
-def embedding_memory(memory: Part | None) -> list[str]:
-    """Once it is loaded, for questions and for the background."""
-    if not memory:
-        return []
-    return [
-        f"memory     {size(memory['weights'])} of weights and {size(memory['buffers'])} of buffers beside the model"
-    ]
-
-
-def heads(model: Part) -> str:
+def heads(model: Report) -> str:
     if not model["heads"]:
         return "no attention heads"
     shared = model["heads"] != model["kv_heads"]
     return plural(model["heads"], "head") + (f" on {plural(model['kv_heads'], 'KV head')}" if shared else "")
 
 
-def kv_lines(kv: Part) -> list[str]:
+def kv_cost(kv: Report) -> str:
     if kv["bytes_per_token"] is None:
-        return ["KV         cannot be predicted; the real size is read when it is loaded"]
-    window = f", sliding layers see {count(kv['window'])} tokens" if kv["window"] else ""
-    return [f"KV         {count(kv['bytes_per_token'])} B a token{window}"]
+        return "cannot be predicted; the real size is read when it is loaded"
+    window = f"sliding layers see {count(kv['window'])} tokens" if kv["window"] else ""
+    return listed(f"{count(kv['bytes_per_token'])} B a token", window)
 
 
-def memory_lines(memory: Part | None) -> list[str]:
-    if memory is None:
-        return []
-    layers = f", {memory['gpu_layers']} of {memory['layers']} layers on the GPU" if memory["where"] == "VRAM" else ""
-    buffers = f"about {size(memory['buffers'])} of buffers a pool"
-    lines = [f"memory     {memory['where']}: {size(memory['kv_bytes'])} for KV, {buffers}{layers}"]
+def memory_facts(memory: Report) -> Iterator[tuple[str, str]]:
+    layers = f"{memory['gpu_layers']} of {memory['layers']} layers on the GPU" if memory["where"] == "VRAM" else ""
+    kv, buffers = f"{size(memory['kv_bytes'])} for KV", f"about {size(memory['buffers'])} of buffers a pool"
+    yield "memory", f"{memory['where']}: {listed(kv, buffers, layers)}"
     for gpu in memory.get("gpus", ()):
         held = f"{size(gpu['weights'])} of weights, {size(gpu['kv_bytes'])} of KV"
-        lines.append(f"           {gpu['name']}: {count(gpu['layers'])} layers, {held}; {size(gpu['free'])} free now")
-    return lines
+        yield "", f"{gpu['name']}: {count(gpu['layers'])} layers, {held}; {size(gpu['free'])} free now"
 
 
-def cut_lines(ranges: Part) -> list[str]:
-    words = "in ranges: a conversation's checkpoint is its tail alone" if ranges["cut"] else f"no: {ranges['why']}"
-    return [f"cut        {words}"]
+def embedding_facts(model: Report) -> Iterator[tuple[str, str]]:
+    embedding, memory = model["embedding"], model.get("memory")
+    if "architecture" in model:  # its file is made
+        layers, vocabulary = plural(model["layers"], "layer"), f"{count(model['vocabulary'])} tokens of vocabulary"
+        yield "is", listed(f"{model['name']}: {model['architecture']}", layers, model["quantisation"], vocabulary)
+    yield "vectors", f"{count(embedding['dimensions'])} dimensions"
+    yield "window", f"{count(embedding['window'])} tokens of a text"
+    yield "size", size(model.get("bytes") or 0)
+    if memory:  # once it is loaded, for questions and for the background
+        yield (
+            "memory",
+            f"{size(memory['weights'])} of weights and {size(memory['buffers'])} of buffers beside the model",
+        )
 
 
-def template_lines(template: Part) -> list[str]:
-    lines = [f"template   {template['words']}"]
-    if template["reason"]:
-        lines.append(f"           because {template['reason']}")
-    if not template["keeps_answers"]:
-        lines.append("           a closed turn is rendered anew: it is computed once more behind the answer")
-    return lines
-
-
-def kv_table(kv: Part) -> str:
+def kv_table(kv: Report) -> str:
     rows = [
         (name, f"{one['bytes_per_token'] / 1024:.1f}", count(one["context"]) if one["context"] is not None else "none")
         for name, one in kv["types"].items()
@@ -338,7 +344,7 @@ def kv_table(kv: Part) -> str:
     return table(("KV type", "KiB a token", "context that fits"), rows)
 
 
-def settings_table(settings: list[Part]) -> str:
+def settings_table(settings: list[Report]) -> str:
     rows = [
         (one["setting"], one["value"], "yes" if one["suits"] else "NO", one["costs"], one["note"]) for one in settings
     ]

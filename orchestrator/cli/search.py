@@ -1,16 +1,16 @@
 """`lore search`: the archive alone."""
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import working_directory
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.figures import plural
 from orchestrator.cli.options import WHICH
-from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.cli.terminal import Report, note, plural, result, result_json
 from orchestrator.wire import faults
 
 Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
@@ -40,16 +40,14 @@ def search(
                 result(hit_text(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
             else:
                 result(hit_line(hit))
-        if told := how_many_hold(report["hits"]):
+        for told in filter(None, (how_many_hold(report["hits"]), *report.get("notices", ()))):
             note(told)
-        for notice in report.get("notices", ()):
-            note(notice)
     if not report["hits"]:
         note(f"nothing found for {query}")
         raise typer.Exit(faults.NOT_FOUND)
 
 
-def how_many_hold(hits: list[dict[str, Any]]) -> str:
+def how_many_hold(hits: Sequence[Report]) -> str:
     """Of what was quoted; '' where none holds it, or all do. What the graph added was not looked for by it."""
     found = [hit for hit in hits if not hit.get("near")]
     others = [hit for hit in found if not hit.get("exact")]
@@ -65,7 +63,7 @@ def how_many_hold(hits: list[dict[str, Any]]) -> str:
     return f"{holding} of {plural(len(found), 'place')} {holds} what was asked for as it is; the others only {what}"
 
 
-def hit_text(hit: dict[str, Any]) -> str:
+def hit_text(hit: Report) -> str:
     """What stands behind the place's name, and its text below."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
     holds = "holds it as it is" if hit.get("exact") else ""
@@ -76,7 +74,7 @@ def hit_text(hit: dict[str, Any]) -> str:
     return f"  {about}\n{snippet}\n"
 
 
-def hit_line(hit: dict[str, Any]) -> str:
+def hit_line(hit: Report) -> str:
     """The first line of the place that says something, with its own number, as grep would print it; behind that of a
     neighbour, what led to it."""
     near = f"  [near: {hit['near']}]" if hit.get("near") else ""

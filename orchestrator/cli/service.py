@@ -2,7 +2,9 @@
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -11,6 +13,11 @@ from orchestrator.cli import options as given
 from orchestrator.cli.client import Failure
 from orchestrator.cli.terminal import note, result, result_json
 from orchestrator.wire import faults
+
+if TYPE_CHECKING:
+    from orchestrator.systemd import Unit, UnitPlace
+
+T = TypeVar("T")
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
 User = Annotated[bool, typer.Option("--user/--system", help="your own service, or the machine's")]
@@ -25,8 +32,15 @@ Model = Annotated[
 
 def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = None, model: Model = None) -> None:
     """Runs the daemon until SIGTERM or Ctrl-C."""
-    options = {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}
-    status = local.serve(config, options)
+    from orchestrator.instance import refuse_second
+
+    settings = local.settings(config, {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}).settings
+    with local.translated():
+        refuse_second(settings.serve, local.paths())
+
+        from orchestrator.daemon import run
+
+        status = run(settings)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # All is closed; the interpreter would take half a second to free the libraries' objects one by one.
@@ -36,11 +50,9 @@ def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = N
 @app.command()
 def install(user: User = True, as_json: given.Json = False) -> None:
     """Writes the units and starts the socket: the first question starts the daemon."""
-    complaints = local.unit_action("install", user=user)
-    files = local.unit_files(user=user)
-    if as_json:
-        result_json({"files": files, "todo": complaints})
-        raise typer.Exit(faults.FAILED if complaints else faults.OK)
+    from orchestrator import systemd
+
+    files, complaints = changed(systemd.install, user=user, as_json=as_json)
     for file in files:
         note(f"wrote {file}")
     complete(complaints, "the units are written, but not all else worked")
@@ -51,10 +63,9 @@ def install(user: User = True, as_json: given.Json = False) -> None:
 @app.command()
 def uninstall(user: User = True, as_json: given.Json = False) -> None:
     """Stops the service and removes the units. Data stays."""
-    complaints = local.unit_action("uninstall", user=user)
-    if as_json:
-        result_json({"files": local.unit_files(user=user), "todo": complaints})
-        raise typer.Exit(faults.FAILED if complaints else faults.OK)
+    from orchestrator import systemd
+
+    _, complaints = changed(systemd.uninstall, user=user, as_json=as_json)
     complete(complaints, "the units are removed, but systemd could not be told")
     note("removed")
 
@@ -62,7 +73,7 @@ def uninstall(user: User = True, as_json: given.Json = False) -> None:
 @app.command()
 def status(user: User = True, as_json: given.Json = False) -> None:
     """Says what systemd makes of the units."""
-    states = local.unit_action("state", user=user)
+    states = unit_states(user=user)
     if as_json:
         result_json({"units": states})
     else:
@@ -71,7 +82,42 @@ def status(user: User = True, as_json: given.Json = False) -> None:
         raise Failure(faults.FAILED, "systemd cannot be asked here", "lore serve runs without it")
 
 
+def unit_states(*, user: bool) -> dict[str, str]:
+    """What systemd says of each unit. Raises Failure."""
+    from orchestrator import systemd
+
+    return on_units(lambda _, place: systemd.state(place), user=user)
+
+
+def changed(
+    action: Callable[["Unit", "UnitPlace"], list[str]], *, user: bool, as_json: bool
+) -> tuple[list[str], list[str]]:
+    """The units' files, and what systemd could not be told. With `as_json` both are printed, and the command ends."""
+    from orchestrator.systemd import place_of
+
+    complaints = on_units(action, user=user)
+    files = [str(file) for file in place_of(os.environ, user=user).files]
+    if as_json:
+        result_json({"files": files, "todo": complaints})
+        raise typer.Exit(faults.FAILED if complaints else faults.OK)
+    return files, complaints
+
+
+def on_units(action: Callable[["Unit", "UnitPlace"], T], *, user: bool) -> T:
+    """What an action on this installation's units gives. Raises Failure."""
+    from orchestrator.systemd import Unit, carried, place_of
+
+    paths, tcp = local.paths(), bool(local.settings().settings.serve.tcp)
+    writable = (paths.data, paths.state, paths.cache) if user else ()
+    unit = Unit(Path(sys.argv[0]).resolve(), user, writable, tcp, carried(os.environ, paths, user=user))
+    try:
+        return action(unit, place_of(os.environ, user=user))
+    except OSError as error:
+        hint = "for the system's service, run it as root" if not user else "check the folder's owner"
+        raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error
+
+
 def complete(complaints: list[str], done: str) -> None:
-    """Raises Failure where something is left to do: `done` says what stands."""
+    """Raises Failure where something is left to do: `done` says what was done."""
     if complaints:
         raise Failure(faults.FAILED, f"{done}: {'; '.join(complaints)}", "lore serve runs without systemd")

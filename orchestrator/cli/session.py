@@ -7,8 +7,7 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, route_part
-from orchestrator.cli.figures import table
-from orchestrator.cli.terminal import note, output, result, result_json
+from orchestrator.cli.terminal import Report, done, output, table
 
 app = typer.Typer(no_args_is_help=True, help="Your conversations.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the conversation")]
@@ -19,15 +18,14 @@ New = Annotated[str, typer.Argument(metavar="NEW", help="its new name")]
 def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Lists them, the last used first."""
     report = Daemon(socket).call("GET", "/v1/sessions")
-    if as_json:
-        result_json(report)
-    elif report["sessions"]:
-        result(table(("name", "codex", "messages", "used", "title"), [row(session) for session in report["sessions"]]))
-    else:
-        note('none yet; lore ask "…" begins one')
+    output(report, sessions_page, as_json=as_json, empty='none yet; lore ask "…" begins one')
 
 
-def row(session: dict[str, Any]) -> tuple[str, ...]:
+def sessions_page(report: Report) -> str:
+    return table(("name", "codex", "messages", "used", "title"), [row(session) for session in report["sessions"]])
+
+
+def row(session: Report) -> tuple[str, ...]:
     used = session.get("used")
     when = datetime.fromtimestamp(used).astimezone().strftime("%Y-%m-%d %H:%M") if used else ""
     name, codex, turns = session["name"], session.get("codex") or "none", session.get("turns", 0)
@@ -50,30 +48,30 @@ def export(name: Name, as_json: given.Json = False, socket: given.Socket = None)
 def rename(name: Name, new: New, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Gives it another name."""
     report = Daemon(socket).call("PATCH", f"/v1/sessions/{route_part(name, 'session')}", {"name": new})
-    result_json(report) if as_json else note(f"{name} is now {new}")
+    done(report, f"{name} is now {new}", as_json=as_json)
 
 
 @app.command()
 def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Forgets a conversation."""
     report = Daemon(socket).call("DELETE", f"/v1/sessions/{route_part(name, 'session')}")
-    result_json(report) if as_json else note(f"dropped {name}")
+    done(report, f"dropped {name}", as_json=as_json)
 
 
 def fetched(name: str, socket: str | None) -> Any:
     return Daemon(socket).call("GET", f"/v1/sessions/{route_part(name, 'session')}")
 
 
-def turns_page(report: dict[str, Any]) -> str:
+def turns_page(report: Report) -> str:
     return "\n\n".join(turn_text(turn) for turn in report["session"]["turns"])
 
 
-def markdown(report: dict[str, Any]) -> str:
+def markdown(report: Report) -> str:
     session = report["session"]
     heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
     turns = [f"## {turn['role']}\n\n{turn.get('text', '')}".rstrip() for turn in session["turns"]]
     return "\n\n".join([*heads, *turns])
 
 
-def turn_text(turn: dict[str, Any]) -> str:
+def turn_text(turn: Report) -> str:
     return f"{turn['role']}: {turn.get('text', '')}".rstrip()

@@ -1,13 +1,17 @@
-"""Where words go: results to stdout, everything else to stderr; colour and progress only on a terminal."""
+"""Where words go, results to stdout and everything else to stderr, and how numbers and tables are written.
+
+Colour and progress only on a terminal.
+"""
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from orchestrator.wire.sockets import runtime_folder
+from orchestrator.wire.places import runtime_folder
 
+Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # Control characters in a model's or a file's text must not drive the terminal; tab and newline may. Nor may marks of
 # direction, which show a line in another order than it has.
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -25,7 +29,7 @@ def safe(text: str, stream: TextIO) -> str:
 
 
 def result(text: str, end: str = "\n", lead: str = "") -> None:
-    """`lead` stands before the text, in bold on a terminal."""
+    """`lead` comes before the text, in bold on a terminal."""
     written(bold(safe(lead, sys.stdout), sys.stdout) + safe(text, sys.stdout) + end)
 
 
@@ -33,9 +37,18 @@ def result_json(value: Any) -> None:
     written(json.dumps(value) + "\n")
 
 
-def output(value: Any, page: Callable[[Any], str], *, as_json: bool) -> None:
-    """A command's result: JSON for programs, a page for people."""
-    result_json(value) if as_json else result(page(value))
+def output(value: Any, page: Callable[[Any], str], *, as_json: bool, empty: str = "") -> None:
+    """A command's result: JSON for programs, a page for people. `empty` is said where the page has nothing."""
+    if as_json:
+        result_json(value)
+        return
+    text = page(value)
+    result(text) if text or not empty else note(empty)
+
+
+def done(value: Any, words: str, *, as_json: bool) -> None:
+    """What a command did that has no page: JSON for programs, a note for people."""
+    result_json(value) if as_json else note(words)
 
 
 def written(text: str) -> None:
@@ -99,3 +112,71 @@ def first_time(text: str) -> bool:
     except (OSError, UnicodeError):
         return True
     return True
+
+
+# ---- numbers, facts and tables; pure ---------------------------------------------------------------------------------
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def size(number: float) -> str:
+    """Bytes with a binary unit."""
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def seconds(milliseconds: float) -> str:
+    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+def duration(amount: float) -> str:
+    minutes, rest = divmod(round(amount), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def listed(*parts: str) -> str:
+    """With commas between those that say something."""
+    return ", ".join(filter(None, parts))
+
+
+def work(what: str, done: float, total: float, rate: float | None, left_s: float | None) -> str:
+    """`computing the codex, 43 %, 1,240 tokens/s, 12 s left`; what is not known is left out."""
+    return listed(
+        what,
+        f"{100 * done // total:.0f} %" if done and total else "",
+        f"{count(rate)} tokens/s" if rate else "",
+        f"{duration(left_s)} left" if left_s is not None else "",
+    )
+
+
+def facts(rows: Iterable[tuple[str, str]], width: int = 11) -> str:
+    """A line of name and text for each row that has a text; a row without a name adds to the one above it."""
+    return "\n".join(f"{name:<{width}}{text}" for name, text in rows if text)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns parted by two blanks, numbers flush right; '' without rows."""
+    if not rows:
+        return ""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    right = [all(is_number(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if flush else cell.ljust(width)
+            for cell, width, flush in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in [heads, *rows]
+    )
+
+
+def is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()

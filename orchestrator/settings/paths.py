@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import SettingsError
-from orchestrator.wire.sockets import runtime_folder
+from orchestrator.wire.places import runtime_folder
 
 SYSTEM_CONFIG = Path("/etc/lorekeep/config.toml")
 FOLDER_MODE = 0o700

@@ -126,7 +126,8 @@ def test_help_tells_which_codex_is_taken_without_a_name(lore):
 
 
 def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
-    script = "import sys\nfrom orchestrator.cli import app\nprint(*sys.modules)"
+    script = "import sys\nfrom orchestrator.cli import COMMANDS, imported\n"
+    script += "[imported(name) for name in COMMANDS]\nprint(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.cli.ask import answer_footer, code_state
 from orchestrator.cli.codex import taken_in
-from orchestrator.cli.figures import duration, seconds, size, table
+from orchestrator.cli.terminal import duration, seconds, size, table
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
-from orchestrator.cli.status import codices, embedding_lines, engine_lines, model_lines, roots
+from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, roots
+from orchestrator.cli.terminal import facts
 
 QUEUE = {"running": 1, "waiting": 0}
 
@@ -44,7 +45,7 @@ def test_what_the_graph_adds_is_told_from_what_was_found():
 
 def test_what_is_left_of_the_window_is_called_left():
     report = {"strategy": {"window": 131_072, "available_tokens": 46_854}}
-    assert "window     131,072 tokens, 46,854 left" in numbers(report)
+    assert ("window", "131,072 tokens, 46,854 left") in list(numbers(report))
 
 
 def test_an_empty_block_is_called_empty_and_not_computed():
@@ -71,12 +72,13 @@ def test_a_load_that_returns_early_says_how_long_the_prefix_takes():
 
 def test_what_is_computed_is_named_by_its_codex():
     engine = {"state": "ready", "answering": 1, "prefills": 0, "prefill": {"floor": "5" * 64, "codex": "demo"}}
-    assert "           computing the prefix of demo" in engine_lines(engine, QUEUE)
-    assert "queue      1 running, 0 waiting" in engine_lines(engine, QUEUE)
-    two = engine_lines({**engine, "prefills": 1}, {"running": 2, "waiting": 0})
-    assert "queue      2 running (1 answering, 1 computing a prompt), 0 waiting" in two
-    alone = engine_lines({**engine, "prefill": {"floor": "5" * 64, "codex": ""}}, QUEUE)
-    assert "           computing a prefix without a codex" in alone
+    shown = facts(engine_facts(engine, QUEUE)).splitlines()
+    assert "           computing the prefix of demo" in shown
+    assert "queue      1 running, 0 waiting" in shown
+    two = list(engine_facts({**engine, "prefills": 1}, {"running": 2, "waiting": 0}))
+    assert ("queue", "2 running (1 answering, 1 computing a prompt), 0 waiting") in two
+    alone = list(engine_facts({**engine, "prefill": {"floor": "5" * 64, "codex": ""}}, QUEUE))
+    assert ("", "computing a prefix without a codex") in alone
 
 
 def test_a_model_that_embeds_is_shown_without_kv_and_context():
@@ -117,10 +119,11 @@ def test_the_embedding_models_memory_is_shown_and_why_it_is_away():
         "buffers": 60 << 20,
         "gpu_layers": 0,
     }
-    assert embedding_lines({**model, "loaded": True}) == [
+    assert facts(embedding_facts({**model, "loaded": True})) == (
         "embedding  m.gguf, 384 dimensions, on the CPU, 100.0 MiB planned, loaded"
-    ]
-    away = embedding_lines({**model, "gpu_layers": 7, "loaded": False, "resting": "RAM is scarce", "notice": ""})
+    )
+    resting = {**model, "gpu_layers": 7, "loaded": False, "resting": "RAM is scarce", "notice": ""}
+    away = facts(embedding_facts(resting)).splitlines()
     assert away[0].endswith("7 layers on the GPU, 100.0 MiB planned, not loaded now")
     assert away[1:] == ["           RAM is scarce"]
     shown = model_page(
@@ -131,8 +134,8 @@ def test_the_embedding_models_memory_is_shown_and_why_it_is_away():
 
 def test_texts_that_cannot_be_embedded_are_counted():
     codex = {"name": "x", "embedding": {"texts": 9, "embedded": 9, "refused": 2, "fault": ""}, "root": "/x"}
-    assert "x: 2 texts cannot be embedded: found by words alone" in codices([codex])
-    assert len(codices([{**codex, "embedding": None}])) == 1
+    assert "x: 2 texts cannot be embedded: found by words alone" in codices([codex]).splitlines()
+    assert len(codices([{**codex, "embedding": None}]).splitlines()) == 2
 
 
 def test_a_codex_of_several_roots_shows_two_or_how_many_more():
@@ -149,14 +152,14 @@ def test_a_codex_that_does_not_stand_has_no_tier_but_says_why():
 
 def test_the_page_of_now_names_both_roots_of_a_codex():
     codex = {"name": "x", "tier": "map", "files": 2, "root": "/a", "roots": ["/a", "/b"]}
-    assert "/a, /b" in codices([codex])[0]
-    assert "/a +2" in codices([{**codex, "roots": ["/a", "/b", "/c"]}])[0]
+    assert "/a, /b" in codices([codex])
+    assert "/a +2" in codices([{**codex, "roots": ["/a", "/b", "/c"]}])
 
 
 def test_the_page_of_now_says_in_full_what_the_built_in_model_is_and_how_to_get_another():
-    lines = model_lines({"name": "builtin:quoter", "notice": "it only continues text"})
-    assert lines[1].strip() == "it only continues text"
-    assert "lore model use FILE.gguf" in lines[2]
+    _, notice, way = model_facts({"name": "builtin:quoter", "notice": "it only continues text"})
+    assert notice == ("", "it only continues text")
+    assert "lore model use FILE.gguf" in way[1]
 
 
 def test_an_empty_search_is_refused_in_words_of_the_command_line(lore):

@@ -16,8 +16,7 @@ from orchestrator.model.folder import removal_of
 from orchestrator.model.model_file import find_model
 from orchestrator.settings.model import EmbeddingSettings
 from orchestrator.wire import places
-from orchestrator.wire.places import path_of
-from orchestrator.wire.sockets import candidates
+from orchestrator.wire.places import candidates, path_of
 
 NOBODY = "~there-is-no-such-user/model.gguf"
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from orchestrator.wire.faults import EXIT_BY_CODE, exit_status
-from orchestrator.wire.sockets import candidates
+from orchestrator.wire.places import candidates
 
 
 def test_the_option_and_the_variable_stand_alone():
