@@ -12,11 +12,10 @@ from codex.catalog.tokens import TokenStore
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
 from formatters.registry import Registry, discover
-from orchestrator.answering.answer import Answers, ConversationStore
-from orchestrator.answering.conversations import Conversations
+from orchestrator.answering.answer import Answers
+from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.preparing import Preparer
-from orchestrator.answering.sessions import SessionStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.codices import Codices
@@ -180,10 +179,9 @@ def answers_of(
     answerer: Callable[[], "Answerer"],
     model_ready: AwaitedModel,
 ) -> Answers:
-    model, machine, conversations = host.model, host.machine, Conversations()
+    model, machine, conversations = host.model, host.machine, Conversations(disk.sessions)
     preparing = Preparer(
         shelf,
-        disk.sessions,
         conversations,
         machine,
         searcher,
@@ -198,7 +196,6 @@ def answers_of(
         answerer,
         host.client,
         inference,
-        ConversationStore(disk.sessions, conversations),
         model_ready,
         model.setting,
         model.notice,

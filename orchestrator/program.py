@@ -11,7 +11,7 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
-from orchestrator.answering.sessions import SessionStore, report
+from orchestrator.answering.conversations import SessionStore, report
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import refusal, translated

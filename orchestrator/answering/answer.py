@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from formatters.blocks import BlockKind
 from formatters.context import TurnContext
 from orchestrator.answering import report
-from orchestrator.answering.conversations import Conversation, Conversations, key_of, session_key, stored_turns
+from orchestrator.answering.conversations import Conversation, Conversations
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor
 from orchestrator.answering.report import plan_report
-from orchestrator.answering.sessions import SessionStore
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.messages import Admitted, InferenceJob, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
 from orchestrator.prompt.composing import broke_at
-from orchestrator.service import Answered, Ask, AskEvent, Message, Text, Thought, ToolCall, Waiting
+from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall, Waiting
 from orchestrator.wire.lore import Citation, Lore, PlanReply
 
 if TYPE_CHECKING:
@@ -44,52 +43,6 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class ConversationStore:
-    """The answered question as its conversation's next turn: in its session, or in memory for a client without one."""
-
-    sessions: SessionStore
-    conversations: Conversations
-
-    def saved(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> PreparedQuestion:
-        """With its session, where one begins, or with the reason why the turn could not be saved: the answer carries it."""
-        if prepared.ask.private:
-            return prepared
-        try:
-            prepared = self._with_session(prepared)
-            self._append(prepared, finished, ids)
-        except (
-            LoreError
-        ) as fault:  # a full disk, or a conflict: another question began a session of that name meanwhile
-            return replace(prepared, not_kept=fault.message)
-        return prepared
-
-    def _with_session(self, prepared: PreparedQuestion) -> PreparedQuestion:
-        """A new session, named or not, begins with its first answer: a question that was refused leaves none behind."""
-        ask = prepared.ask
-        if prepared.session is not None or ask.session is None:
-            return prepared
-        codex = prepared.codex_state.name if prepared.codex_state else None
-        session = self.sessions.create(ask.principal.uid, codex, ask.session or None)
-        return replace(prepared, session=session, began=True)
-
-    def _append(self, prepared: PreparedQuestion, finished: Finished, ids: Mapping[str, bytes]) -> None:
-        """The turn becomes part of State."""
-        closed = prepared.turn.state.closed(prepared.turn.query, *finished.running)
-        conversation = Conversation(closed, prepared.turn.environment, prepared.turn.codex, prepared.composed)
-        if prepared.session is not None:
-            self.sessions.append(prepared.session.id, stored_turns(closed, ids, len(prepared.turn.state.turns)))
-            self.conversations.keep(session_key(prepared.session.id), conversation)
-        else:
-            codex = prepared.codex_state.name if prepared.codex_state else None
-            self.conversations.keep(next_key(prepared.ask, codex, finished.text), conversation)
-
-
-def next_key(ask: Ask, codex: str | None, answer: str) -> str:
-    """The name under which a stateless client will come back: its messages and our answer."""
-    return key_of(ask.principal.uid, codex, [*ask.messages, Message("assistant", answer)])
-
-
-@dataclass(frozen=True)
 class Answers:
     """Asks and plans. `model_ready` gives a future of the chat model; it fails where there is no model to wait for.
     `outdated` says, in a worker thread, which of these files differ on disk."""
@@ -98,7 +51,6 @@ class Answers:
     answerer: Callable[[], "Answerer"]  # made when it is first asked for: the agent's framework is large
     client: EngineClient
     inference: EngineInference
-    store: ConversationStore
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str
     notice: str
@@ -224,7 +176,7 @@ class Answers:
         citations: tuple[Citation, ...],
     ) -> Answered:
         assert state.finished is not None
-        prepared = self.store.saved(prepared, state.finished, ids)
+        prepared = saved(prepared, self.preparer.conversations, state.finished, ids)
         now = time.monotonic()
         first = ((state.first_token or now) - arrived) * 1000
         completions = state.finished.completions
@@ -292,6 +244,34 @@ class Answers:
         lore = self._lore(prepared, matched.reuse)
         text = prepared.composed.text if prompt else ""
         return plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget, text)
+
+
+# -- the end of it
+
+
+def saved(
+    prepared: PreparedQuestion, conversations: Conversations, finished: Finished, ids: Mapping[str, bytes]
+) -> PreparedQuestion:
+    """The question with its session, where one begins, or with the reason why the turn could not be saved. A new session,
+    named or not, begins with its first answer: a question that was refused leaves none behind."""
+    ask, codex = prepared.ask, prepared.codex_state.name if prepared.codex_state else None
+    uid, turn = ask.principal.uid, prepared.turn
+    if ask.private:
+        return prepared
+    closed = turn.state.closed(turn.query, *finished.running)
+    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed)
+    try:
+        if prepared.session is None and ask.session is None:
+            conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)
+            return prepared
+        if prepared.session is None:
+            session = conversations.sessions.create(uid, codex, ask.session or None)
+            prepared = replace(prepared, session=session, began=True)
+        assert prepared.session is not None
+        conversations.close_turn(prepared.session, conversation, ids, len(turn.state.turns))
+    except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
+        return replace(prepared, not_kept=fault.message)
+    return prepared
 
 
 def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:

@@ -1,29 +1,93 @@
-"""What a conversation carries from turn to turn: its State, and its Environment.
+"""What a conversation carries from turn to turn: its State, its Environment and its codex.
 
-A session's turns lie in the database, with the ids that answers had and what stood beside the questions. A client without a
-session is recognised by the hash of its messages without the newest: it then continues with the same State, evidence and
-Environment, and its prefix holds.
+    Conversations   the latest ones in memory, by session or, for a client without one, by the hash of its messages
+    SessionStore    sessions on disk: their turns, with the ids that answers had and what came with the questions
+
+A client without a session continues with the same State, evidence and Environment, and its prefix holds.
 """
 
 import hashlib
+import math
+import random
+import re
+import sqlite3
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from codex.catalog.databases import open_database, transaction
+from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
 from formatters.context import AmendmentView, Artifacts, CodexView, EnvironmentView, StateView, TurnView
-from orchestrator.answering.sessions import StoredTurn as Stored
+from orchestrator.codices.faults import translated
 from orchestrator.codices.state import CodexState
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
+from orchestrator.wire.replies import SessionExport, SessionRow, SessionTurn
 
 MOST_CONVERSATIONS = 512
 SPEAKERS = frozenset(Role)
+TITLE_LENGTH = 80
+NO_SESSION = "you have none; a question without -s begins one and names it"
+VALID = re.compile(r"[^\W_][\w.-]{0,63}\Z")
+ADJECTIVES = """
+    amber bold brave bright brisk calm clear clever cosy crisp dapper deft eager early fair fleet fond frank fresh
+    gentle glad golden grand happy hardy honest humble jolly keen kind light lively lucid merry mild modest neat
+    nimble noble patient plain proud quick quiet rapid ready round silent silver smart solid spry steady still sunny
+    swift tidy true vivid warm wise witty young
+"""
+NOUNS = """
+    acorn alder anchor aspen badger beacon birch bison brook cedar cliff clover comet coral crane creek dune eagle
+    ember falcon fern finch fjord forest garnet glade harbor hazel heron hill island ivy juniper kestrel lagoon
+    lantern larch linden lynx maple marsh meadow moss oak opal otter owl pebble pine plover pond quartz raven reed
+    river robin sage sparrow spruce stone swan thistle tulip valley willow wren
+"""
+
+APPLICATION = 0x4C4F5245  # "LORE", in the file's header
+
+MIGRATIONS = (
+    """
+    CREATE TABLE sessions (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        codex TEXT,
+        title TEXT NOT NULL,
+        created REAL NOT NULL,
+        used REAL NOT NULL,
+        UNIQUE (uid, name)
+    );
+    CREATE INDEX sessions_by_use ON sessions (uid, used);
+    CREATE TABLE turns (
+        session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        ids BLOB NOT NULL,
+        evidence TEXT NOT NULL,
+        tool_call_id TEXT NOT NULL,
+        tool_calls TEXT NOT NULL,
+        created REAL NOT NULL,
+        PRIMARY KEY (session, number)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER turns_stand BEFORE UPDATE ON turns
+        BEGIN SELECT RAISE(ABORT, 'turns are never changed'); END;
+    """,
+)
+SESSION = """
+SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
+"""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """Where a conversation stands. `composed` is its last prompt, to tell where the next one leaves it."""
+    """What the next turn begins with. `composed` is the last prompt, to tell where the next one leaves it."""
 
     state: StateView
     environment: EnvironmentView | None = None
@@ -34,16 +98,36 @@ class Conversation:
 class Conversations:
     """The latest ones, in memory: losing one costs a recomputation of its tail, nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: "SessionStore") -> None:
+        self.sessions = sessions
         self._kept: OrderedDict[str, Conversation] = OrderedDict()
 
-    def get(self, key: str) -> Conversation | None:
+    def of_session(self, session: "Session", tokens: TokenCache) -> Conversation:
+        kept = self._get(_session_key(session.id))
+        return kept or Conversation(_state_of_session(self.sessions.turns(session.id), tokens))
+
+    def of_messages(self, uid: int, codex: str | None, messages: Sequence[Message]) -> Conversation:
+        return self._get(key_of(uid, codex, messages)) or Conversation(state_of_messages(messages))
+
+    def close_turn(self, session: "Session", conversation: Conversation, ids: Mapping[str, bytes], since: int) -> None:
+        """Saves the turns from number `since` on; `ids` has those of generated texts. Raises LoreError."""
+        turns = conversation.state.turns[since:]
+        self.sessions.append(session.id, [_stored(turn, ids.get(turn.text, b"")) for turn in turns])
+        self._keep(_session_key(session.id), conversation)
+
+    def close_messages(
+        self, uid: int, codex: str | None, messages: Sequence[Message], answer: str, conversation: Conversation
+    ) -> None:
+        """A client without a session comes back with its messages and our answer."""
+        self._keep(key_of(uid, codex, [*messages, Message("assistant", answer)]), conversation)
+
+    def _get(self, key: str) -> Conversation | None:
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
-    def keep(self, key: str, conversation: Conversation) -> None:
+    def _keep(self, key: str, conversation: Conversation) -> None:
         self._kept[key] = conversation
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_CONVERSATIONS:
@@ -52,11 +136,11 @@ class Conversations:
 
 def key_of(uid: int, codex: str | None, messages: Sequence[Message]) -> str:
     """The name of a stateless conversation that consists of these messages. One user never continues another's."""
-    said = repr((uid, codex, [(one.role, one.content) for one in messages if one.role != "system"]))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    named = repr((uid, codex, [(one.role, one.content) for one in messages if one.role != "system"]))
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def session_key(session: int) -> str:
+def _session_key(session: int) -> str:
     return f"session {session}"
 
 
@@ -66,7 +150,7 @@ def state_of_messages(messages: Sequence[Message]) -> StateView:
     return StateView(turns=tuple(turns))
 
 
-def state_of_session(stored: Sequence[Stored], tokens: TokenCache) -> StateView:
+def _state_of_session(stored: Sequence["StoredTurn"], tokens: TokenCache) -> StateView:
     """The State of a session; its answers keep the ids that they were generated with."""
     turns = []
     for one in stored:
@@ -77,17 +161,13 @@ def state_of_session(stored: Sequence[Stored], tokens: TokenCache) -> StateView:
     return StateView(turns=tuple(turns))
 
 
-def stored_turns(state: StateView, ids: Mapping[str, bytes], since: int) -> list[Stored]:
-    """The turns of a closed State from number `since` on, as a session keeps them."""
-    return [
-        Stored(role=turn.role.value, text=turn.text, ids=ids.get(turn.text, b""), evidence=_beside(turn))
-        for turn in state.turns[since:]
-    ]
-
-
-def _beside(turn: TurnView) -> str:
+def _stored(turn: TurnView, ids: bytes) -> "StoredTurn":
     beside = Artifacts(amendments=turn.amendments, attachments=turn.attachments, evidence=turn.evidence)
-    return "" if beside == Artifacts() else beside.model_dump_json()
+    evidence = "" if beside == Artifacts() else beside.model_dump_json()
+    return StoredTurn(role=turn.role.value, text=turn.text, ids=ids, evidence=evidence)
+
+
+# -- what its next turn has of the codex
 
 
 def codex_of(conversation: Conversation, codex_state: CodexState | None) -> CodexView | None:
@@ -121,3 +201,216 @@ def state_without_reported(conversation: Conversation, codex_state: CodexState |
 def reported_amendments(conversation: Conversation) -> list[AmendmentView]:
     view = conversation.codex.amendments if conversation.codex else ()
     return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]
+
+
+# -- sessions
+
+
+@dataclass(frozen=True)
+class Session:
+    """One user's conversation on one codex. Times are seconds since the epoch; `turns` counts messages."""
+
+    id: int
+    name: str
+    uid: int
+    codex: str | None  # None: the bare model
+    title: str
+    created: float
+    used: float
+    turns: int = 0
+
+
+@dataclass(frozen=True)
+class StoredTurn:
+    """One message. `ids` are its token ids as generated (uint32 in native order), so that it can be replayed exactly:
+    text encoded again may give other tokens. `evidence` is the retrieved text that stood beside it, word for word.
+    """
+
+    role: str  # system, user, assistant, tool
+    text: str
+    ids: bytes = b""
+    evidence: str = ""
+    tool_call_id: str = ""
+    tool_calls: str = ""  # JSON of an assistant's calls, or empty
+    created: float = 0.0  # filled in when it is stored
+
+
+class SessionStore:
+    """Every method raises LoreError for a file that cannot be read or written."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
+        self.path = path
+        self.connection = opened(path)
+        self.clock = clock
+        self.lock = threading.RLock()
+        # SQLite would give a dropped one's number again, to which an answer that still runs may belong.
+        self.last_number = int(self.read("SELECT coalesce(max(id), 0) FROM sessions")[0][0])
+
+    def create(self, uid: int, codex: str | None, name: str | None = None) -> Session:
+        """A new conversation; without a name it gets one. Raises Conflict for a name that this user has."""
+        with self.writing() as database:
+            chosen = checked_name(name) if name else fresh_name(lambda tried: self.row(uid, tried) is not None)
+            now = self._now(database)
+            try:
+                database.execute(
+                    "INSERT INTO sessions (id, name, uid, codex, title, created, used) VALUES (?, ?, ?, ?, '', ?, ?)",
+                    (self.last_number + 1, chosen, uid, codex, now, now),
+                )
+            except sqlite3.IntegrityError:
+                raise taken(chosen) from None
+            self.last_number += 1
+            found = self.row(uid, chosen)
+        assert found is not None
+        return found
+
+    def get(self, uid: int, name: str) -> Session:
+        """Raises NotFound with the nearest names."""
+        found = self.row(uid, name)
+        if found is None:
+            known = [one.name for one in self.all_of(uid)]
+            raise NotFound(f"no session {name}", instead(name, known, NO_SESSION, "`lore session list`"))
+        return found
+
+    def named(self, uid: int, name: str) -> Session | None:
+        """This user's conversation of that name; None where it is free. Raises InvalidRequest for no name."""
+        return self.row(uid, checked_name(name))
+
+    def all_of(self, uid: int) -> list[Session]:
+        """This user's, the last used first."""
+        return self.select("WHERE uid = ? ORDER BY used DESC, id DESC", uid)
+
+    def last_of(self, uid: int, codex: str | None) -> Session | None:
+        """This user's last used conversation on this codex."""
+        found = self.select("WHERE uid = ? AND codex IS ? ORDER BY used DESC, id DESC LIMIT 1", uid, codex)
+        return found[0] if found else None
+
+    def append(self, session: int, turns: Sequence[StoredTurn]) -> None:
+        """Adds turns at the end, all or none. The first user's message becomes the title. Raises NotFound."""
+        with self.writing() as database:
+            if not self.select("WHERE id = ?", session):
+                raise NotFound("the session was dropped meanwhile", "ask again without it")
+            now = self._now(database)
+            count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
+            database.executemany(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(session, number, *stored(turn), now) for number, turn in enumerate(turns, start=count)],
+            )
+            title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
+            database.execute(
+                "UPDATE sessions SET used = ?, title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
+                (now, title, session),
+            )
+
+    def turns(self, session: int) -> list[StoredTurn]:
+        """All of them, in their order."""
+        rows = self.read(
+            "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
+            " FROM turns WHERE session = ? ORDER BY number",
+            session,
+        )
+        return [StoredTurn(*row) for row in rows]
+
+    def rename(self, uid: int, name: str, new: str) -> None:
+        """Raises NotFound, Conflict or InvalidRequest."""
+        session = self.get(uid, name)
+        with self.writing() as database:
+            try:
+                database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked_name(new), session.id))
+            except sqlite3.IntegrityError:
+                raise taken(new) from None
+
+    def drop(self, uid: int, name: str) -> None:
+        """Forgets the conversation and its turns. Raises NotFound."""
+        session = self.get(uid, name)
+        with self.writing() as database:
+            database.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+
+    def export(self, uid: int, name: str) -> SessionExport:
+        """The whole conversation; token ids are left out: they mean something to one model only."""
+        session = self.get(uid, name)
+        return SessionExport(**dict(report(session)) | {"turns": tuple(map(exported, self.turns(session.id)))})
+
+    def count(self) -> int:
+        return int(self.read("SELECT count(*) FROM sessions")[0][0])
+
+    def close(self) -> None:
+        with self.lock:
+            self.connection.close()
+
+    def _now(self, database: sqlite3.Connection) -> float:
+        """Always after what was used last: a clock that was set back must not make an older conversation the latest."""
+        (latest,) = database.execute("SELECT coalesce(max(used), 0) FROM sessions").fetchone()
+        return max(self.clock(), math.nextafter(latest, math.inf))
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, undone when the block raises."""
+        with self.lock, translated(), transaction(self.connection, self.path) as database:
+            yield database
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        with self.lock, translated(), faults_of(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    def row(self, uid: int, name: str) -> Session | None:
+        return next(iter(self.select("WHERE uid = ? AND name = ?", uid, name)), None)
+
+    def select(self, condition: str, *values: object) -> list[Session]:
+        return [Session(*row) for row in self.read(f"{SESSION} {condition}", *values)]
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """A connection in the newest version. Raises LoreError for a file that is newer, foreign or damaged."""
+    with translated():
+        connection = open_database(path, MIGRATIONS, application=APPLICATION)
+    connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a millisecond and be safe
+    return connection
+
+
+def report(session: Session) -> SessionRow:
+    """As `lore session list` shows it."""
+    return SessionRow(
+        name=session.name,
+        codex=session.codex,
+        title=session.title,
+        created=session.created,
+        used=session.used,
+        turns=session.turns,
+    )
+
+
+def exported(turn: StoredTurn) -> SessionTurn:
+    """With its text and what else it has."""
+    more = {key: value for key, value in vars(turn).items() if key not in ("ids", "text") and value != ""}
+    return SessionTurn(text=turn.text, **more)
+
+
+def stored(turn: StoredTurn) -> tuple[object, ...]:
+    return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
+
+
+def title_of(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+def taken(name: str) -> Conflict:
+    return Conflict(f"you have a session {name} already", "choose another name, or drop that one")
+
+
+def fresh_name(taken: Callable[[str], bool]) -> str:
+    """A name that is free: two words, and a number once those are used up."""
+    for attempt in range(1000):
+        name = f"{random.choice(ADJECTIVES.split())}-{random.choice(NOUNS.split())}"  # noqa: S311 - a name, not a secret
+        name += f"-{attempt}" if attempt >= 10 else ""
+        if not taken(name):
+            return name
+    raise AssertionError("a thousand names in a row were taken")
+
+
+def checked_name(name: str) -> str:
+    """Raises InvalidRequest for what could not be typed as one word."""
+    if not VALID.match(name):
+        raise InvalidRequest(f"{name!r} is no name for a session", "use letters, digits, - . _ (at most 64)")
+    return name

@@ -18,16 +18,12 @@ from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
     Conversation,
     Conversations,
+    Session,
     codex_of,
-    key_of,
     pending_amendments,
-    session_key,
-    state_of_messages,
-    state_of_session,
     state_without_reported,
 )
 from orchestrator.answering.grounding import Passage, Pointed, pointed
-from orchestrator.answering.sessions import Session, SessionStore
 from orchestrator.codices.building import one_line
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.freshness import Freshness
@@ -95,7 +91,6 @@ class Preparer:
     built-in one, whose answers are not drawn by chance."""
 
     codices: Codices
-    sessions: SessionStore
     conversations: Conversations
     machine: Machine
     searcher: Searcher
@@ -108,7 +103,12 @@ class Preparer:
         """Raises LoreError. Changes nothing."""
         question, earlier, system = split(ask.messages)
         session, codex_state = await self._codex_and_session(ask)
-        conversation = self._conversation(ask, session, codex_state, earlier, chat_model)
+        codex = codex_state.name if codex_state is not None else None
+        conversation = (
+            self.conversations.of_session(session, chat_model.tokens)
+            if session is not None
+            else self.conversations.of_messages(ask.principal.uid, codex, earlier)
+        )
         started = time.monotonic()
         where = (
             await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now)
@@ -151,7 +151,7 @@ class Preparer:
     # -- who and where
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None]:
-        session = self.sessions.named(ask.principal.uid, ask.session) if ask.session else None
+        session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = Kept(session.name, session.codex) if session is not None else None
         candidates = await self.codices.candidates(ask.codex, ask.client.get("cwd", ""))
         if not candidates and ask.codex is None and kept is None:
@@ -164,25 +164,11 @@ class Preparer:
         return session, codex_state
 
     def _last_session(self, ask: Ask, codex: str | None) -> Session:
-        last = self.sessions.last_of(ask.principal.uid, codex)
+        last = self.conversations.sessions.last_of(ask.principal.uid, codex)
         if last is None:
             about = f"about codex {codex}" if codex else "with the bare model"
             raise NotFound(f"there is no session {about} to continue", "ask without --continue first")
         return last
-
-    def _conversation(
-        self,
-        ask: Ask,
-        session: Session | None,
-        codex_state: CodexState | None,
-        earlier: Sequence[Message],
-        chat_model: ChatModel,
-    ) -> Conversation:
-        if session is not None:
-            kept = self.conversations.get(session_key(session.id))
-            return kept or Conversation(state_of_session(self.sessions.turns(session.id), chat_model.tokens))
-        kept = self.conversations.get(key_of(ask.principal.uid, codex_state.name if codex_state else None, earlier))
-        return kept or Conversation(state_of_messages(earlier))
 
     # -- the context
 

@@ -30,9 +30,8 @@ from formatters.testing import run_context
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.agent import AnswerParser
-from orchestrator.answering.conversations import key_of, state_of_messages
+from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
-from orchestrator.answering.sessions import checked_name
 from orchestrator.api.requests import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused

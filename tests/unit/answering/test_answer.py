@@ -8,10 +8,9 @@ from support.small_disk import small_disk
 
 from formatters.context import TurnContext
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.answer import ConversationStore
-from orchestrator.answering.conversations import Conversations
+from orchestrator.answering.answer import saved
+from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.preparing import PreparedQuestion
-from orchestrator.answering.sessions import SessionStore
 from orchestrator.errors import LoreError
 from orchestrator.service import Ask, Message, Principal
 
@@ -27,12 +26,10 @@ def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
 
 def test_a_named_session_begins_with_its_first_answer(tmp_path: Path, a_turn: Any) -> None:
     sessions = SessionStore(tmp_path / "sessions.sqlite3")
-    saved = ConversationStore(sessions, Conversations()).saved(
-        prepared_for(a_turn()), Finished("stop", "x", (), ()), {}
-    )
-    assert saved.session is not None
-    assert (saved.session.name, saved.began, saved.not_kept) == ("plans", True, "")
-    assert [turn.text for turn in sessions.turns(saved.session.id)] == ["Where is main?"]
+    kept = saved(prepared_for(a_turn()), Conversations(sessions), Finished("stop", "x", (), ()), {})
+    assert kept.session is not None
+    assert (kept.session.name, kept.began, kept.not_kept) == ("plans", True, "")
+    assert [turn.text for turn in sessions.turns(kept.session.id)] == ["Where is main?"]
     sessions.close()
 
 
@@ -42,10 +39,9 @@ def test_an_answer_whose_session_has_no_room_on_disk_says_that_it_was_not_saved(
         fill(disk)
         with pytest.raises(LoreError):
             sessions.create(1000, None, "x" * 60)
-        store = ConversationStore(sessions, Conversations())
-        saved = store.saved(prepared_for(a_turn()), Finished("stop", "x", (), ()), {})
-        assert saved.session is None
-        assert f"no room left for {disk}/sessions.sqlite3" in saved.not_kept
+        kept = saved(prepared_for(a_turn()), Conversations(sessions), Finished("stop", "x", (), ()), {})
+        assert kept.session is None
+        assert f"no room left for {disk}/sessions.sqlite3" in kept.not_kept
         sessions.close()
 
 

@@ -13,7 +13,7 @@ from support.small_disk import small_disk
 from codex.catalog.databases import SqliteBytesCache, open_database
 from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
-from orchestrator.answering.sessions import opened
+from orchestrator.answering.conversations import opened
 from orchestrator.codices.state_store import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.embedding.meaning import Refusals

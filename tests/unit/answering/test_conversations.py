@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.answering import sessions as sessions_module
-from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
+from orchestrator.answering import conversations as sessions_module
+from orchestrator.answering.conversations import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
 
 ALICE, BOB = 1000, 1001
@@ -180,7 +180,7 @@ def test_a_killed_process_loses_nothing_it_was_told_is_stored(path):
     script = f"""
 import os, signal
 from pathlib import Path
-from orchestrator.answering.sessions import SessionStore, StoredTurn
+from orchestrator.answering.conversations import SessionStore, StoredTurn
 store = SessionStore(Path({str(path)!r}))
 session = store.create({ALICE}, "demo", "kept")
 store.append(session.id, [StoredTurn("user", "a"), StoredTurn("assistant", "b")])
