@@ -61,7 +61,6 @@ class Running:
 
     def __init__(self, file: EmbeddingFile) -> None:
         self.client = EngineClient(EngineSpec("fake", embedding=file.spec))
-        self.bridge = Bridge(self.client)
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
 
@@ -80,7 +79,7 @@ class Running:
 
     async def _start(self) -> None:
         self.client.start()
-        self.bridge.open()
+        self.bridge = Bridge(self.client)
         await self.client.ensure_ready()
 
 

@@ -44,31 +44,29 @@ OURSELVES = Principal(os.geteuid(), os.getegid(), os.getpid(), scopes=frozenset(
 
 
 class AwaitedModel:
-    """The chat model that everybody waits for: a future that is done when the model is first ready, or is given up."""
+    """The chat model that everybody waits for: a future of the running event loop that is done when the model is first
+    ready, or is given up."""
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[ChatModel] | None = None
+        self._future: asyncio.Future[ChatModel] = asyncio.get_running_loop().create_future()
 
     def __call__(self) -> "asyncio.Future[ChatModel]":
-        if self._future is None:
-            self._future = asyncio.get_running_loop().create_future()
         return self._future
 
     def succeed(self, chat_model: ChatModel) -> None:
-        if not self().done():
-            self().set_result(chat_model)
+        if not self._future.done():
+            self._future.set_result(chat_model)
 
     def now(self) -> ChatModel:
         """Raises NotReady before it is loaded."""
-        if self._future is None or not self._future.done() or self._future.exception() is not None:
+        if not self._future.done() or self._future.exception() is not None:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._future.result()
 
     def fail(self, error: LoreError) -> None:
-        future = self()
-        if not future.done():
-            future.set_exception(error)
-            future.exception()  # seen here: whether anybody waits is not known
+        if not self._future.done():
+            self._future.set_exception(error)
+            self._future.exception()  # seen here: whether anybody waits is not known
 
 
 @dataclass
@@ -95,12 +93,10 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        self.model_ready()
         await self.machine.start(self.shelf.reconsider, self.meaning.rest)
         self.client.start()
-        self.meaning.bridge.open()
         codices = await asyncio.to_thread(self.library.codices)
-        self.meaning.filling.start([codex.name for codex in codices])
+        self.meaning.filling.keep_only([codex.name for codex in codices])
         for codex in codices:
             self.tending.begin(codex.name)
         await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
@@ -227,7 +223,7 @@ class Operations:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         name = standing.name
         told = codex_report(standing, per_token, self.gauge.of(name), self.shelf.floors.figures(name))
-        embedding = self.meaning.filling.report(name)
+        embedding = self.meaning.filling.report(name) if self.meaning.model.file else None
         return told.model_copy(update={"identity": self.shelf.identity(standing), "embedding": embedding})
 
     async def codices(self, principal: Principal) -> list[CodexReport]:

@@ -10,7 +10,7 @@ Without a model it does nothing. What is stored stays; what ends early goes on t
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 
@@ -56,31 +56,38 @@ class _Counting:
             raise
 
 
-@dataclass
 class Filling:
-    """`wanted` and `forget` may be called from any thread. `again` in seconds.
+    """Made in the event loop that it works in. `wanted` and `forget` may be called from any thread. `again` in seconds.
 
-    `resting` tells any thread why nothing may be embedded now, '' where it may: what runs ends with its batch, and what is
-    wanted is counted.
+    `resting` says in any thread why nothing may be embedded now, '' where it may: what runs ends with its batch, and what
+    is wanted is counted.
     """
 
-    archive: Archive
-    vectors: VectorIndex
-    embedder: Embedder | None
-    again: float = AGAIN_SECONDS
-    resting: Callable[[], str] = lambda: ""
-    _line: dict[str, None] = field(default_factory=dict)  # in order
-    _work: dict[str, _Work] = field(default_factory=dict)
-    _stopping: Event = field(default_factory=Event)
-    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    _loop: asyncio.AbstractEventLoop | None = None
-    _task: "asyncio.Task[None] | None" = None
+    def __init__(
+        self,
+        archive: Archive,
+        vectors: VectorIndex,
+        embedder: Embedder | None,
+        again: float = AGAIN_SECONDS,
+        resting: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.archive = archive
+        self.vectors = vectors
+        self.embedder = embedder
+        self.again = again
+        self.resting = resting
+        self._line: dict[str, None] = {}  # in order
+        self._work: dict[str, _Work] = {}
+        self._known: frozenset[str] | None = None
+        self._stopping = Event()
+        self._arrived = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run(embedder), name="embedding") if embedder is not None else None
 
-    def start(self, known: Collection[str]) -> None:
-        """`known`: the codices that there are; others' vectors are forgotten."""
-        if self.embedder is not None:
-            self._loop = asyncio.get_running_loop()
-            self._task = asyncio.create_task(self._run(self.embedder, frozenset(known)), name="embedding")
+    def keep_only(self, known: Collection[str]) -> None:
+        """Deletes the vectors of all other codices, in the background. In the event loop."""
+        self._known = frozenset(known)
+        self._arrived.set()
 
     async def stop(self) -> None:
         """Returns when the batch that is being embedded is stored, or its model is gone: end the engine first."""
@@ -95,7 +102,7 @@ class Filling:
 
     def wanted(self, name: str) -> None:
         """Something of this codex may have no vector."""
-        if self._loop is not None and not self._stopping.is_set():
+        if self._task is not None and not self._stopping.is_set():
             self._loop.call_soon_threadsafe(self._join, name)
 
     def forget(self, name: str) -> None:
@@ -127,10 +134,12 @@ class Filling:
         self._line[name] = None
         self._arrived.set()
 
-    async def _run(self, embedder: Embedder, known: frozenset[str]) -> None:
-        await asyncio.to_thread(self._sweep, known)
+    async def _run(self, embedder: Embedder) -> None:
         while not self._stopping.is_set():
             self._arrived.clear()
+            if self._known is not None:
+                known, self._known = self._known, None
+                await asyncio.to_thread(self._sweep, known)
             failed = [name for name in list(self._line) if not await self._turn(name, embedder)]
             if self._stopping.is_set():
                 return
@@ -174,18 +183,19 @@ class Filling:
             log.warning("%s", fault)
 
     def _fill(self, name: str, embedder: Embedder, work: _Work) -> Filled:
-        told: list[Filled] = []  # the first is how it stands; a turn has one batch at least, however long that took
+        reports = 0  # the first says what there is; a turn has one batch at least, however long that took
         end = monotonic() + TURN_SECONDS
         counting = _Counting(embedder)
 
-        def heard(filled: Filled) -> None:
-            told.append(filled)
+        def on_batch(filled: Filled) -> None:
+            nonlocal reports
+            reports += 1
             work.filled, work.refused = filled, counting.refused
-            if filled.complete or len(told) > 1:
+            if filled.complete or reports > 1:
                 work.fault = ""
 
         def stopped() -> bool:
-            over = len(told) > 1 and bool(self._line) and monotonic() > end
+            over = reports > 1 and bool(self._line) and monotonic() > end
             return over or bool(self.resting()) or self._stopping.is_set() or name not in self._work
 
-        return fill(self.archive, self.vectors, counting, name, on_batch=heard, stopped=stopped)
+        return fill(self.archive, self.vectors, counting, name, on_batch=on_batch, stopped=stopped)

@@ -1,6 +1,6 @@
-"""Texts that a model could make nothing of, or that ended the engine: remembered, so that one of them stops nothing twice.
+"""Search by meaning as the daemon has it: the codex's embedder over the engine, its vectors, and texts that it refuses.
 
-By the model's name and the text's digest: another model, or the text after an edit, is tried. Thread-safe.
+codex's search and filling, in threads ─▶ EngineEmbedder ─▶ Bridge ─▶ the engine's client, in its event loop
 """
 
 import asyncio
@@ -33,13 +33,19 @@ from orchestrator.wire.status import EmbeddingModel
 SCHEMA = (
     "CREATE TABLE refused (model TEXT NOT NULL, text TEXT NOT NULL, why TEXT NOT NULL, PRIMARY KEY (model, text));",
 )
+QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
+REFUSALS = "unembeddable.sqlite3"
 INSERT = "INSERT OR IGNORE INTO refused VALUES (?, ?, ?)"
 
 log = logging.getLogger("lorekeep.embedding")
 
 
 class Refusals:
-    """The file is made by the first refusal. Where it cannot be used, refusals hold until the daemon ends."""
+    """Texts that a model could make nothing of, or that ended the engine: remembered, so that one of them stops nothing
+    twice. By the model's name and the text's digest: another model, or the text after an edit, is tried. Thread-safe.
+
+    The file is made by the first refusal. Where it cannot be used, refusals hold until the daemon ends.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,11 +56,11 @@ class Refusals:
     def any(self, model: str, texts: Iterable[str]) -> bool:
         with self._lock:
             known = self._read()
-            return bool(known) and any((model, digest(text)) in known for text in texts)
+            return bool(known) and any((model, _digest(text)) in known for text in texts)
 
     def add(self, model: str, text: str, why: str) -> None:
         with self._lock:
-            key = (model, digest(text))
+            key = (model, _digest(text))
             if key in self._read():
                 return
             self._read().add(key)
@@ -88,21 +94,11 @@ class Refusals:
         return self._file
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
-
-
-QUESTION_SECONDS = 10.0  # a model that is loaded for it included; a search by words does not wait longer
-
-
 class Bridge:
-    """The event loop that the engine's client lives in, known once the program starts."""
+    """The engine's client for threads. Made in the event loop that the client lives in."""
 
     def __init__(self, client: EngineClient) -> None:
         self.client = client
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def open(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def embed(self, texts: Sequence[str], urgency: Urgency, seconds: float | None) -> Embeddings:
@@ -110,7 +106,7 @@ class Bridge:
 
         Raises EmbeddingFailed, as TextRefused where one of the texts is the reason.
         """
-        if self._loop is None or (seconds is not None and self.client.state is not ChildState.READY):
+        if seconds is not None and self.client.state is not ChildState.READY:
             raise EmbeddingFailed(f"the engine does not run: {self.client.reason or 'it is starting'}")
         asked = asyncio.run_coroutine_threadsafe(self.client.embed(texts, urgency, whole=True), self._loop)
         try:
@@ -145,7 +141,7 @@ class EngineEmbedder:
 
     @property
     def name(self) -> str:
-        return self.file.name if not self.space else f"{self.file.name}-{_digest(self.space)}"
+        return self.file.name if not self.space else f"{self.file.name}-{_digest(self.space)[:8]}"
 
     @property
     def dimensions(self) -> int:
@@ -174,10 +170,7 @@ def embedders(
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-REFUSALS = "unembeddable.sqlite3"
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 @dataclass(frozen=True)

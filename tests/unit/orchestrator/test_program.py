@@ -36,9 +36,7 @@ def program(make_chat_model: Any) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
     client = EngineClient(EngineSpec("fake"))
-    meaning: Any = SimpleNamespace(
-        bridge=SimpleNamespace(open=lambda: None), filling=SimpleNamespace(start=lambda names: None), rest=print
-    )
+    meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)
     codices: Any = SimpleNamespace(reconsider=unchanged)
     service: Any = SimpleNamespace(silenced=asyncio.Event())
     library: Any = SimpleNamespace(codices=list)

@@ -51,7 +51,7 @@ async def room(*codices, embedder=None, again=SOON, vectors=None):
     made = Filling(archive, vectors or MemoryVectors(), embedder or Hashes(), again, lambda: made.why)
     made.turns, made.why = [], ""
     made.until = told_turns(made, made.turns).until
-    made.start(codices)
+    made.keep_only(codices)
     try:
         yield made
     finally:
@@ -168,7 +168,6 @@ async def test_stopping_waits_for_the_batch_that_runs_and_no_more():
 
 async def test_without_an_embedder_nothing_is_done_and_nothing_said():
     made = Filling(MemoryArchive(), MemoryVectors(), None)
-    made.start(["demo"])
     made.wanted("demo")
     assert (made.report("demo"), made.blind("demo")) == (None, "")
     await made.stop()

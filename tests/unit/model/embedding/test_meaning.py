@@ -56,7 +56,6 @@ async def room(path, kind=Deadly):
     client, refusals = kind(EngineSpec("fake", embedding=SPEC)), Refusals(path)
     bridge = Bridge(client)
     client.start()
-    bridge.open()
     try:
         yield client, embedders(bridge, FILE, refusals, "", "")
     finally:
@@ -80,7 +79,6 @@ async def filled(embedder, held, vectors):
     """The report once all is done."""
     filling = Filling(held, vectors, embedder, again=0.05)
     told = told_turns(filling)
-    filling.start(["demo"])
     filling.wanted("demo")
     try:
         await told.until(lambda: (now := filling.report("demo")) and now.embedded == now.texts > 0)
