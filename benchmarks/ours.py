@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from answers import Ids, Refused, Running
 
-from orchestrator.engine.client.process import environment_of
+from orchestrator.engine.client.supervisor import environment_of
 from orchestrator.engine.messages import (
     AnswerDelta,
     Cancel,

@@ -56,7 +56,6 @@ class Machine:
         self._client = client
         self._info: ModelInfo | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        client.on_snapshot(self._report)
 
     # -- life
 
@@ -71,6 +70,7 @@ class Machine:
         self._tasks = [
             asyncio.create_task(self._sampler.run(), name="sensors"),
             asyncio.create_task(self._watch(changed, rest), name="levels and grants"),
+            asyncio.create_task(self._follow_engine(), name="what the engine holds"),
         ]
 
     async def loaded(self, info: ModelInfo) -> None:
@@ -145,7 +145,7 @@ class Machine:
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
         weights = self._info.weight_bytes if self._info else 0
         here, elsewhere = self._embedding_bytes()
-        up = self._client.embedding_bytes > 0
+        up = self._client.embedding.holds > 0
         held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
         demand = Demand(
             self._costs.shape,
@@ -156,10 +156,14 @@ class Machine:
         )
         self._sampler.report(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
 
+    async def _follow_engine(self) -> None:
+        while True:
+            self._report(await self._client.next_snapshot())
+
     def _embedding_bytes(self) -> tuple[int, int]:
         """Bytes of the embedding model in the memory that counts, and in RAM beside it; none while it has to be away."""
         cost = self._costs.embedding
-        if cost is None or self._client.embedding_resting:
+        if cost is None or self._client.embedding.resting:
             return 0, 0
         on_gpu = self._on_gpu
         return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
@@ -188,7 +192,7 @@ class Machine:
         if self._costs.embedding is None:
             return
         why = why_away(self.outlook, self._costs.embedding, on_gpu=self._on_gpu)
-        if bool(why) != bool(self._client.embedding_resting):
+        if bool(why) != bool(self._client.embedding.resting):
             log.info("%s", why or "the embedding model may be loaded again")
             rest(why)
             self._report(self._client.snapshot)

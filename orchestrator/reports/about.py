@@ -88,7 +88,7 @@ class About:
         held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
         free = outlook.snapshot.host.ram_available or 0
         embedding = self.machine.embedding_bytes
-        held += embedding if self.client.embedding_bytes else 0
+        held += embedding if self.client.embedding.holds else 0
         if memory is not None:
             memory = replace(memory, own=max(memory.own or 0, held))
         return MachineMemory(memory, self.governor.memory, outlook.limit, free, embedding)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.real_engine import TEXT, engine
 
-from orchestrator.engine.client.process import ChildProcess
+from orchestrator.engine.client.supervisor import ChildProcess
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,

@@ -81,16 +81,13 @@ async def test_a_checkpoint_that_is_not_what_it_should_be_is_a_miss_and_logged_a
         assert "not usable" in capfd.readouterr().err
 
 
-async def test_an_engine_that_has_nothing_to_do_tells_what_was_written(quoter_model: Path, tmp_path: Path) -> None:
+async def test_an_engine_that_has_nothing_to_do_reports_what_was_written(quoter_model: Path, tmp_path: Path) -> None:
     async with engine(quoter_model, tmp_path) as client:
-        told = anyio.Event()
-        client.on_snapshot(lambda _: told.set())
         await load(client)
         await ask(client, 10)
         with anyio.fail_after(60):
             while not all_written(client, tmp_path):
-                await told.wait()
-                told = anyio.Event()
+                await client.next_snapshot()
 
 
 def all_written(client: EngineClient, cache: Path) -> bool:

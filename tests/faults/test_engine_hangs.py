@@ -13,7 +13,7 @@ from support.real_engine import ask, code, collected, engine, load, long_answer
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingLost
-from orchestrator.engine.client.process import GRACE_SECONDS
+from orchestrator.engine.client.supervisor import GRACE_SECONDS
 from orchestrator.engine.messages import AnswerDelta, Outcome, Reason, Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.model.chat_model import arriving

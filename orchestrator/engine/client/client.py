@@ -1,17 +1,24 @@
 """The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
 
-Floors and the grant are remembered and told again to the next child. What becomes of tickets is decided in `replay`; one
-that fails is told so with a retryable error.
+Floors and the grant are sent again to the next child. A call fails with its child. A ticket:
+
+    when the child ends it                             becomes
+    ------------------------------------------------   ------------------------------
+    waits behind suspects: that child never had it     handed in again, as it was
+    has sent no text, and is no replay                 handed in again, as a replay
+    has sent some of its answer, or is a replay        failed, with a retryable error
+
+A suspect, a question that is a replay, may be what ends children. The next child gets suspects one by one, so that one
+that kills it takes nobody with it; all others wait for them, and go in together.
 """
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
-from orchestrator.engine.client.replay import Calls, Flight, Suspects, after_end, suspects_of
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
@@ -48,9 +55,11 @@ PATIENCE_SECONDS = 60.0
 
 @dataclass(eq=False)
 class Running:
-    """A ticket without an outcome, and what of its messages nobody has read."""
+    """A ticket without an outcome. `begun`: some text of its answer was sent, which cannot begin anew. `messages`: those
+    that nobody has read."""
 
-    flight: Flight
+    job: InferenceJob
+    begun: bool = False
     messages: "asyncio.Queue[TicketMessage]" = field(default_factory=asyncio.Queue)
 
 
@@ -59,9 +68,9 @@ class EngineClient:
 
     def __init__(self, spec: EngineSpec) -> None:
         self.snapshot = EngineSnapshot(0)
-        self._changed: Callable[[EngineSnapshot], None] = lambda _: None
+        self._fresh = asyncio.Event()
         self._supervisor = Supervisor(
-            spec, hear=self._hear, up=self._retell, ended=self._child_ended, broken=self._gave_up
+            spec, hear=self._hear, up=self._child_ready, ended=self._child_ended, broken=self._gave_up
         )
         self._calls = Calls(self._supervisor)
         self._tickets = count(1)
@@ -71,7 +80,7 @@ class EngineClient:
         self._grant: Grant | None = None
         self.ending = ""  # why it is being stopped
         self._heart: asyncio.Task[None] | None = None
-        self._embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
+        self.embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
 
     # -- life
 
@@ -83,7 +92,7 @@ class EngineClient:
         self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
-        """Ends the child; whatever runs is cancelled, and told why."""
+        """Ends the child; whatever runs is cancelled, with the reason."""
         self.ending = why
         if self._heart:
             self._heart.cancel()
@@ -93,9 +102,11 @@ class EngineClient:
         self._calls.fail("the engine is stopped")
         self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
 
-    def on_snapshot(self, changed: Callable[[EngineSnapshot], None]) -> None:
-        """From now on `changed` is called with every new snapshot."""
-        self._changed = changed
+    async def next_snapshot(self) -> EngineSnapshot:
+        """The newest snapshot, once something has changed since the last call. For one caller."""
+        await self._fresh.wait()
+        self._fresh.clear()
+        return self.snapshot
 
     async def ensure_ready(self) -> ModelInfo:
         """Raises EngineUnavailable when the model cannot be loaded or keeps ending."""
@@ -126,14 +137,14 @@ class EngineClient:
     def pid(self) -> int | None:
         return self._supervisor.pid
 
-    # -- what the child should know
+    # -- what each child is sent
 
     def grant(self, grant: Grant) -> None:
         self._grant = grant
         self._supervisor.send([grant])
 
     def put_floor(self, name: str, ids: bytes, pool: str = "") -> None:
-        """Tells a floor's ids once; a name that is known keeps the pool it was first put in."""
+        """Sends a floor's ids once; a name that is known keeps the pool it was first put in."""
         if name not in self._floors:
             self._floors[name] = PutFloor(name, ids, pool)
             self._supervisor.send([self._floors[name]])
@@ -167,21 +178,7 @@ class EngineClient:
 
         Raises EngineUnavailable where asking again may help, EmbeddingRefused where not.
         """
-        return await self._embedding.embed(texts, urgency, whole=whole)
-
-    def rest_embedding(self, why: str) -> None:
-        """Frees the embedding model's memory until it is called with '' ; whoever asks it meanwhile is told why."""
-        self._embedding.rest(why)
-
-    @property
-    def embedding_resting(self) -> str:
-        """Why it is kept out of the memory, '' where it is not."""
-        return self._embedding.resting
-
-    @property
-    def embedding_bytes(self) -> int:
-        """Of its weights in memory now."""
-        return self._embedding.holds
+        return await self.embedding.embed(texts, urgency, whole=whole)
 
     # -- tickets
 
@@ -193,9 +190,9 @@ class EngineClient:
         if self.state in (ChildState.BROKEN, ChildState.STOPPED):
             raise EngineUnavailable(self.reason, broken=self.state is ChildState.BROKEN)
         ticket = next(self._tickets)
-        running = self._running[ticket] = Running(Flight(replace(job, ticket=ticket)))
+        running = self._running[ticket] = Running(replace(job, ticket=ticket))
         if not self._suspects:
-            self._supervisor.send([running.flight.job])  # with no child up, it is handed in when one is
+            self._supervisor.send([running.job])  # with no child up, it is handed in when one is
         try:
             while True:
                 message = await running.messages.get()
@@ -210,19 +207,18 @@ class EngineClient:
     def _hear(self, message: object) -> None:
         if isinstance(message, EngineSnapshot):
             self.snapshot = message
-            self._changed(message)
+            self._fresh.set()
         elif isinstance(message, Holds):
-            self._embedding.holds = message.weights
-            self._changed(self.snapshot)
+            self.embedding.holds = message.weights
+            self._fresh.set()
         elif isinstance(message, Encoded | DecodedText | Matched | EmbeddedTexts | EmbedFailed):
             self._calls.answered(message.call, message)
         elif isinstance(message, Admitted | PrefillProgress | AnswerDelta | Completion):
-            self._tell(message)
+            self._deliver(message)
 
-    def _tell(self, message: TicketMessage) -> None:
+    def _deliver(self, message: TicketMessage) -> None:
         if running := self._running.get(message.ticket):
-            if isinstance(message, AnswerDelta) and not running.flight.told:
-                running.flight = replace(running.flight, told=True)
+            running.begun |= isinstance(message, AnswerDelta)
             running.messages.put_nowait(message)
         if isinstance(message, Completion):
             self._running.pop(message.ticket, None)
@@ -232,7 +228,7 @@ class EngineClient:
 
     # -- when a child ends
 
-    def _retell(self) -> None:
+    def _child_ready(self) -> None:
         known = [*([self._grant] if self._grant else []), *self._floors.values()]
         self._supervisor.send(known)
         self._suspects = suspects_of(self._jobs().values())
@@ -242,17 +238,17 @@ class EngineClient:
         self._supervisor.send(self._suspects.next_jobs(self._jobs()))
 
     def _jobs(self) -> dict[int, InferenceJob]:
-        return {ticket: running.flight.job for ticket, running in self._running.items()}
+        return {ticket: running.job for ticket, running in self._running.items()}
 
     def _child_ended(self, how: str) -> Sequence[int]:
-        self.snapshot, self._embedding.holds = EngineSnapshot(0), 0
+        self.snapshot, self.embedding.holds = EngineSnapshot(0), 0
         self._calls.fail(f"the engine ended ({how})")
-        decided = after_end((running.flight for running in self._running.values()), self._suspects)
+        decided = after_end(self._running.values(), self._suspects)
         self._suspects = Suspects()
         for job in decided.again:
-            self._running[job.ticket].flight = Flight(job)
+            self._running[job.ticket].job = job
         self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how})")
-        self._changed(self.snapshot)
+        self._fresh.set()
         return decided.inside
 
     def _gave_up(self, why: str) -> None:
@@ -276,8 +272,94 @@ class EngineClient:
                     continue
 
 
+class Calls:
+    """Calls to the child that wait for their answer: a message with a number, one answer with the same."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+
+    async def call(self, make: Callable[[int], object]) -> object:
+        """Sends what `make` makes of the call's number, and waits for the answer. Raises EngineUnavailable."""
+        await self._supervisor.ensure_ready()
+        number = next(self._numbers)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            if not self._supervisor.send([make(number)]):
+                raise EngineUnavailable(self._supervisor.reason)
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+    def answered(self, number: int, answer: object) -> None:
+        future = self._waiting.get(number)
+        if future and not future.done():
+            future.set_result(answer)
+
+    def fail(self, why: str) -> None:
+        """All that wait raise EngineUnavailable."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(EngineUnavailable(why))
+
+
+# -- what becomes of tickets when their child ends: decides, and sends nothing
+
+
+@dataclass(frozen=True)
+class AfterEnd:
+    """Ticket numbers, but for the jobs that are handed in `again`, as replays."""
+
+    inside: tuple[int, ...]
+    failed: tuple[int, ...]
+    again: tuple[InferenceJob, ...]
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Those that no child has finished yet, by ticket, in order. The child has the first alone; with none it has all."""
+
+    tickets: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.tickets)
+
+    def has_turn(self, ticket: int) -> bool:
+        return self.tickets[:1] == (ticket,)
+
+    def after_first(self) -> "Suspects":
+        """Once the child has reported the end of the first."""
+        return Suspects(self.tickets[1:])
+
+    def without(self, ticket: int) -> "Suspects":
+        """Once nobody waits for its answer. The first stays until the child has ended it: it may still bring it down."""
+        return self if self.has_turn(ticket) else Suspects(tuple(one for one in self.tickets if one != ticket))
+
+    def next_jobs(self, waiting: Mapping[int, InferenceJob]) -> list[InferenceJob]:
+        """What the child gets now, of all that have no outcome."""
+        return [waiting[self.tickets[0]]] if self.tickets else list(waiting.values())
+
+
+def suspects_of(jobs: Iterable[InferenceJob]) -> Suspects:
+    """For a new child. Not the computing of a floor, which takes minutes that no question may wait for."""
+    return Suspects(tuple(job.ticket for job in jobs if job.replay > 0 and job.urgency is Urgency.INTERACTIVE))
+
+
+def after_end(running: Iterable[Running], suspects: Suspects) -> AfterEnd:
+    """The table above."""
+    inside = [one for one in running if not suspects or suspects.has_turn(one.job.ticket)]
+    failed = [one for one in inside if one.begun or one.job.replay]
+    return AfterEnd(
+        tuple(one.job.ticket for one in inside),
+        tuple(one.job.ticket for one in failed),
+        tuple(replace(one.job, replay=1) for one in inside if one not in failed),
+    )
+
+
 def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
-    """Seconds to compute positions [begin, end) of a prompt; None before the engine has told its costs.
+    """Seconds to compute positions [begin, end) of a prompt; None before the engine has reported its costs.
 
     A token costs more the more cells stand before it, so the rest of a long prompt takes longer than
     its beginning.

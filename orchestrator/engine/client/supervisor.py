@@ -1,4 +1,4 @@
-"""Keeps one child alive: starts it, notices its end, and starts the next with backoff, until the model proves broken.
+"""Keeps one child process alive: starts it, notices its end, starts the next with backoff, until the model proves broken.
 
     STOPPED ──▶ STARTING ──ready──▶ READY
                   │  ▲ │                │
@@ -15,19 +15,29 @@ known only as numbers that the owner names when a child ends.
 import asyncio
 import errno
 import logging
+import os
+import socket
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from itertools import count
 from typing import Any
 
-from orchestrator.engine.client.process import ChildProcess
-from orchestrator.engine.messages import EngineReady, LoadFailed, ModelLoading
+from orchestrator.engine.messages import HEADER, OVERRUN_STATUS, EngineReady, LoadFailed, ModelLoading, pack, unpack
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 log = logging.getLogger("lorekeep.engine")
 
+MOST_ENDS = 5
+WITHIN_SECONDS = 60.0
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 10.0
+GRACE_SECONDS = 30.0  # computed cells are written before the child goes
+NO_THREAD = "can't start new thread"  # Python's words, which has no exception of its own for it
+# Of a process that cannot be started: a file that is not there, or may not be run. All else is lacked for a while.
+LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOEXEC})
 MOST_SILENCE = 600.0  # seconds, of a child that loads: it speaks every 15, but not before its libraries have been read
 
 
@@ -46,13 +56,6 @@ ALLOWED = {
     ChildState.BACKOFF: {ChildState.STARTING, ChildState.BROKEN, ChildState.STOPPED},
     ChildState.BROKEN: {ChildState.STARTING, ChildState.STOPPED},
 }
-
-MOST_ENDS = 5
-WITHIN_SECONDS = 60.0
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 10.0
-# Of a process that cannot be started: a file that is not there, or may not be run. All else is lacked for a while.
-LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOEXEC})
 
 
 class EngineUnavailable(Exception):
@@ -184,7 +187,7 @@ class Supervisor:
             return "", f"what it said could not be taken: {type(fault).__name__}: {fault}"
         return failure, await self._child.stop()
 
-    async def _started(self) -> ChildProcess:
+    async def _started(self) -> "ChildProcess":
         """Waits while the machine has no process, memory or descriptor to spare. Raises OSError where that is no help."""
         loading = self.reason
         for times in count(1):
@@ -206,7 +209,7 @@ class Supervisor:
         await asyncio.sleep(pause_after(times))
         await self._enter(ChildState.STARTING, self.reason)
 
-    async def _listen(self, child: ChildProcess) -> str:
+    async def _listen(self, child: "ChildProcess") -> str:
         """Passes messages on until the child ends; returns why its model could not be loaded, or nothing.
 
         Raises TimeoutError when it says nothing for too long while it loads; later its owner asks it.
@@ -219,14 +222,14 @@ class Supervisor:
                     silence.reschedule(clock() + MOST_SILENCE)
                 elif isinstance(message, EngineReady):
                     silence.reschedule(None)
-                    await self._stands(message.info)
+                    await self._ready(message.info)
                 elif isinstance(message, LoadFailed):
                     return message.reason
                 else:
                     self._hear(message)
         return ""
 
-    async def _stands(self, info: ModelInfo) -> None:
+    async def _ready(self, info: ModelInfo) -> None:
         self.info, self._ready_since = info, time.monotonic()
         await self._enter(ChildState.READY, "")
         self._up()  # before anyone who waited can run: nothing is awaited in between
@@ -247,11 +250,12 @@ class Supervisor:
         if not was_ready or is_model_fault(running, tuple(self._suspects)):
             self._ends.append(self._served)
         self._suspects.update(running)
-        decision = after_end(self._ends, self._served)
-        if isinstance(decision, GiveUp):
-            await self._give_up(f"{decision.why} (last: {how}); see its log, or choose another model")
+        pause = after_end(self._ends, self._served)
+        if pause is None:
+            times = f"{MOST_ENDS} times within {WITHIN_SECONDS:.0f} s of service"
+            await self._give_up(f"the engine ended {times} (last: {how}); see its log, or choose another model")
             return False
-        await asyncio.sleep(decision.pause)
+        await asyncio.sleep(pause)
         return True
 
     async def _give_up(self, why: str) -> None:
@@ -269,29 +273,14 @@ class Supervisor:
 # -- what to do when the child ends; pure: times are handed in
 
 
-@dataclass(frozen=True)
-class Restart:
-    """Start the next child after `pause` seconds."""
+def after_end(ends: Sequence[float], now: float) -> float | None:
+    """Seconds until the next child is started; None when the model is broken and a further start would only loop.
 
-    pause: float
-
-
-@dataclass(frozen=True)
-class GiveUp:
-    """The model is broken: a further start would only loop."""
-
-    why: str
-
-
-def after_end(ends: Sequence[float], now: float) -> Restart | GiveUp:
-    """`ends`: when children ended that counted against the model, this one included, in seconds that they served.
-
-    What loading takes is not counted: of a large model five ends would never be within a minute.
+    `ends`: when children ended that counted against the model, this one included, in seconds that they served. What
+    loading takes is not counted: of a large model five ends would never be within a minute.
     """
     recent = [end for end in ends if now - end < WITHIN_SECONDS]
-    if len(recent) >= MOST_ENDS:
-        return GiveUp(f"the engine ended {len(recent)} times within {WITHIN_SECONDS:.0f} s of service")
-    return Restart(pause_after(len(recent)))
+    return None if len(recent) >= MOST_ENDS else pause_after(len(recent))
 
 
 def pause_after(times: int) -> float:
@@ -313,3 +302,103 @@ def loading_words(fraction: float, *, again: bool) -> str:
 def is_model_fault(running: Sequence[int], seen_before: Sequence[int]) -> bool:
     """Whether an end counts against the model: not when a ticket ran that was there at an earlier one."""
     return not set(running) & set(seen_before)
+
+
+# -- one child, and the socket to it
+
+
+def environment_of(spec: EngineSpec) -> dict[str, str]:
+    """What a child computes this model in: ours, and what its libraries read as they are loaded."""
+    tunables = ("glibc.malloc.hugetlb=1", os.environ.get("GLIBC_TUNABLES", ""))  # the last word is the user's
+    return {
+        **os.environ,
+        "GGML_NO_BACKTRACE": "1",  # an abort would wait for a debugger
+        # Large pages: attention over a deep floor is 3 to 6 % quicker.
+        "GLIBC_TUNABLES": ":".join(filter(None, tunables)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # indices are then those that NVML counts by
+        **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {}),
+    }
+
+
+class ChildProcess:
+    """Started by `start`; `messages` ends when the child does, after which `stop` returns how it ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process, connection: socket.socket) -> None:
+        self._process = process
+        self._connection = connection
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+
+    @classmethod
+    async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
+        """Raises OSError where there can be no process, and leaves nothing behind."""
+        try:
+            return await cls._start(spec, environment)
+        except RuntimeError as error:  # asyncio waits for a child's end in a thread, and may get none
+            if str(error) != NO_THREAD:
+                raise
+            raise BlockingIOError(errno.EAGAIN, str(error)) from error
+
+    @classmethod
+    async def _start(cls, spec: EngineSpec, environment: Mapping[str, str] | None) -> "ChildProcess":
+        ours, theirs = socket.socketpair()
+        with ExitStack() as unless_started:
+            unless_started.callback(ours.close)  # which also ends a child that is there already
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-P",  # nothing is imported from the folder somebody was in: it may be a codebase they do not trust
+                    "-m",
+                    "orchestrator.engine.child.worker",
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env={**environment_of(spec), **(environment or {})},
+                )
+            child = cls(process, ours)
+            child._reader, child._writer = await asyncio.open_connection(sock=ours)
+            unless_started.pop_all()
+        child.send([spec])
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, messages: Sequence[Any]) -> None:
+        """Queues messages; a child that is gone is noticed by `messages`, not here."""
+        if not self._writer.is_closing():
+            self._writer.write(pack(messages))
+
+    async def messages(self) -> AsyncIterator[Any]:
+        try:
+            while True:
+                (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                for message in unpack(await self._reader.readexactly(size)):
+                    yield message
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def stop(self) -> str:
+        """Closes the socket, which ends the child, and kills it when it does not go; how it ended, in words."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                code = await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            code = await self._process.wait()
+        return ended(code)
+
+
+def ended(code: int) -> str:
+    """How a child ended, in words."""
+    if code < 0:
+        return f"killed by signal {-code}"
+    if code == OVERRUN_STATUS:
+        return f"exit status {code}: something did not come back from llama.cpp, and its watchdog ended it"
+    return f"exit status {code}"

@@ -191,12 +191,12 @@ class Meaning:
         texts: Embedder | None = None
         if model.file is not None:
             question, texts = embedders(bridge, model.file, refusals, given.query_prefix, given.text_prefix)
-        filling = Filling(archive, vectors, texts, resting=lambda: client.embedding_resting)
+        filling = Filling(archive, vectors, texts, resting=lambda: client.embedding.resting)
         return Meaning(model, Search(archive, question, vectors), filling, bridge, refusals)
 
     def rest(self, why: str) -> None:
         """With a reason the model leaves the memory, filling pauses and search goes by words; '' ends that."""
-        self.bridge.client.rest_embedding(why)
+        self.bridge.client.embedding.rest(why)
         if not why:
             self.filling.rested()
 
@@ -227,8 +227,8 @@ class Meaning:
             dimensions=file.dimensions if file else None,
             fault=self.model.fault,
             notice=self.model.notice,
-            resting=self.bridge.client.embedding_resting,
-            loaded=self.bridge.client.embedding_bytes > 0,
+            resting=self.bridge.client.embedding.resting,
+            loaded=self.bridge.client.embedding.holds > 0,
             gpu_layers=cost.layers if cost else None,
             weights=cost.weights if cost else None,
             buffers=cost.buffers if cost else None,

@@ -54,7 +54,7 @@ class Watched:
 
     def rest(self, why):
         self.told.append(why)
-        self.client.rest_embedding(why)
+        self.client.embedding.rest(why)
         self.moved.tell()
 
     async def follow(self):

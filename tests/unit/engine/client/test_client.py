@@ -1,4 +1,4 @@
-"""The client with a real child process around the fake backend: what survives a child, and what is told when not."""
+"""The client with a real child process around the fake backend: what survives a child, and which tickets fail."""
 
 import asyncio
 import os
@@ -7,10 +7,21 @@ from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.answering.inference import fault_of
-from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.client import (
+    AfterEnd,
+    EngineClient,
+    Running,
+    Suspects,
+    after_end,
+    prompt_s,
+    suspects_of,
+)
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
+from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -20,6 +31,7 @@ from orchestrator.engine.messages import (
     Outcome,
     Reason,
     Sampling,
+    Urgency,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
@@ -161,3 +173,88 @@ async def test_a_stopped_engine_says_so():
         await client.ensure_ready()
     with pytest.raises(EngineUnavailable, match="stopped"):
         await client.encode(["x"])
+
+
+positions = st.integers(0, 3000)
+
+
+@given(positions, positions, st.floats(0.01, 50), st.floats(0, 0.1))
+def test_a_prompt_takes_what_its_tokens_take_one_by_one(begin, more, empty, cell):
+    told = {"ms_per_token_empty": empty, "ms_per_token_cell": cell}
+    one_by_one = sum(empty + cell * (at + 0.5) for at in range(begin, begin + more)) / 1000
+    assert prompt_s(told, begin, begin + more) == pytest.approx(one_by_one)
+
+
+def test_nothing_is_foretold_before_the_engine_has_told_anything():
+    assert prompt_s({}, 0, 100) is None
+
+
+def test_a_token_is_a_share_of_a_full_step_wherever_the_step_is():
+    costs = Costs()
+    cost = costs.prefill(512)
+    for cells in (1_000, 8_000, 100_000):
+        assert cost.empty + cost.cell * cells == pytest.approx(costs.milliseconds(512, cells) / 512)
+
+
+def submitted(ticket, replay=0, urgency=Urgency.INTERACTIVE):
+    return InferenceJob(ticket, "f", b"", 1, 8, urgency=urgency, replay=replay)
+
+
+def test_what_sent_nothing_goes_in_again_and_what_sent_something_fails():
+    silent, talking = Running(submitted(1)), Running(submitted(2), begun=True)
+    assert after_end([silent, talking], Suspects()) == AfterEnd((1, 2), (2,), (submitted(1, replay=1),))
+
+
+def test_a_replay_that_sees_a_second_end_fails():
+    assert after_end([Running(submitted(1, replay=1))], Suspects((1,))) == AfterEnd((1,), (1,), ())
+
+
+def test_who_waits_behind_a_suspect_was_not_in_the_child_and_stays_as_it_was():
+    flights = [Running(submitted(1, replay=1)), Running(submitted(2, replay=1)), Running(submitted(3))]
+    assert after_end(flights, Suspects((1, 2))) == AfterEnd((1,), (1,), ())
+
+
+def test_only_questions_are_suspects_not_the_computing_of_a_floor():
+    jobs = [
+        submitted(1),
+        submitted(2, replay=1),
+        submitted(3, replay=1, urgency=Urgency.BACKGROUND),
+        submitted(4, replay=1),
+    ]
+    assert suspects_of(jobs) == Suspects((2, 4))
+
+
+def test_suspects_go_in_one_by_one_and_then_all_others_together():
+    waiting = {1: submitted(1, replay=1), 2: submitted(2, replay=1), 3: submitted(3)}
+    suspects = suspects_of(waiting.values())
+    assert suspects.next_jobs(waiting) == [waiting.pop(1)]
+    suspects = suspects.after_first()
+    assert suspects.next_jobs(waiting) == [waiting.pop(2)]
+    suspects = suspects.after_first()
+    assert suspects.next_jobs(waiting) == [waiting[3]]
+
+
+def test_one_that_nobody_waits_for_leaves_the_line_but_for_the_first_which_the_child_has():
+    suspects = Suspects((1, 2, 3))
+    assert suspects.without(2) == Suspects((1, 3))
+    assert suspects.without(1) == suspects
+    assert suspects.without(9) == suspects
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.sampled_from(Urgency)), max_size=6), st.data())
+def test_every_ticket_fails_at_most_once_and_none_is_lost(kinds, data):
+    flights = {n: Running(submitted(n, replay, urgency), told) for n, (told, replay, urgency) in enumerate(kinds)}
+    while flights:
+        suspects = suspects_of(flight.job for flight in flights.values())
+        handed = [one.ticket for one in suspects.next_jobs({n: flight.job for n, flight in flights.items()})]
+        for ticket in handed:
+            if data.draw(st.booleans()):
+                flights[ticket].begun = True
+        decided = after_end(flights.values(), suspects)
+        assert sorted(decided.inside) == sorted(handed)
+        assert sorted([*decided.failed, *(one.ticket for one in decided.again)]) == sorted(handed)
+        for ticket in decided.failed:
+            del flights[ticket]
+        for one in decided.again:
+            assert one.replay == 1
+            flights[one.ticket] = Running(one)

@@ -112,17 +112,17 @@ async def test_a_model_that_ends_the_child_twice_is_not_tried_a_third_time(words
 
 async def test_a_model_that_rests_is_out_of_the_memory_until_it_need_not(words):
     async with engine(words) as client:
-        assert client.embedding_bytes == 0
+        assert client.embedding.holds == 0
         first = (await client.embed(["a text"])).vectors
-        assert client.embedding_bytes > 1_000_000
-        client.rest_embedding("RAM is scarce")
+        assert client.embedding.holds > 1_000_000
+        client.embedding.rest("RAM is scarce")
         async with asyncio.timeout(SOON):
-            while client.embedding_bytes:
+            while client.embedding.holds:
                 await client.encode([""])
         with pytest.raises(EngineUnavailable, match="RAM is scarce"):
             await client.embed(["a text"])
-        assert client.embedding_bytes == 0
-        client.rest_embedding("")
+        assert client.embedding.holds == 0
+        client.embedding.rest("")
         assert ((await client.embed(["a text"])).vectors == first).all()
 
 

@@ -1,22 +1,42 @@
 """Whatever ends a child, or keeps one from being started, whoever waits for it is told; nothing dies unseen."""
 
 import asyncio
+import errno
+import inspect
 import os
 import re
 import resource
 import signal
+import socket
 import sys
+import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from types import SimpleNamespace
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.real_engine import next_child
 from support.waiting import SOON
 
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
+from orchestrator.engine.client.supervisor import (
+    ALLOWED,
+    LONGEST_PAUSE,
+    ChildProcess,
+    ChildState,
+    EngineUnavailable,
+    after_end,
+    ended,
+    environment_of,
+    is_lasting,
+    is_model_fault,
+    loading_words,
+    pause_after,
+)
+from orchestrator.engine.messages import OVERRUN_STATUS
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.chat_model import arriving
 
@@ -24,7 +44,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch):
+def at_once(monkeypatch, request):
+    if not inspect.iscoroutinefunction(request.function):
+        return  # the decisions, with the pauses as they are
     monkeypatch.setattr("orchestrator.engine.client.supervisor.FIRST_PAUSE", 0.01)
 
 
@@ -34,9 +56,8 @@ def no_process(monkeypatch, tmp_path):
 
 
 @asynccontextmanager
-async def engine(model="fake", heard=lambda _: None):
-    client = EngineClient(EngineSpec(model))
-    client.on_snapshot(heard)
+async def engine(model="fake", kind=EngineClient):
+    client = kind(EngineSpec(model))
     client.start()
     try:
         with anyio.fail_after(SOON):
@@ -150,7 +171,7 @@ async def test_ends_count_by_the_time_that_children_served_and_not_by_how_long_t
 async def test_a_model_that_cannot_be_loaded_is_told_also_where_its_process_then_hangs(monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import atexit, signal; atexit.register(signal.pause)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("orchestrator.engine.client.process.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.engine.client.supervisor.GRACE_SECONDS", 0.1)
     model = tmp_path / "nothing.gguf"
     model.write_bytes(b"GGUF" + bytes(64))
     async with engine(str(model)) as client:
@@ -160,13 +181,16 @@ async def test_a_model_that_cannot_be_loaded_is_told_also_where_its_process_then
 
 
 async def test_a_message_that_cannot_be_taken_ends_its_child_and_the_next_one_answers(caplog):
-    faults = iter([ValueError("a fault of ours")])
+    class FailingOnce(EngineClient):
+        failed = False
 
-    def fail_once(_):
-        if (fault := next(faults, None)) is not None:
-            raise fault
+        def _hear(self, message):
+            if not self.failed:
+                self.failed = True
+                raise ValueError("a fault of ours")
+            super()._hear(message)
 
-    async with engine(heard=fail_once) as client:
+    async with engine(kind=FailingOnce) as client:
         await next_child(client)
         assert (await client.encode(["a"]))[0].tolist() == [97]
         assert client.restarts == 1
@@ -174,18 +198,140 @@ async def test_a_message_that_cannot_be_taken_ends_its_child_and_the_next_one_an
 
 
 async def test_where_no_message_can_be_taken_the_engine_is_given_up_and_says_why():
-    def fail(_):
-        raise ValueError("a fault of ours")
+    class Failing(EngineClient):
+        def _hear(self, message):
+            raise ValueError("a fault of ours")
 
-    async with engine(heard=fail) as client:
+    async with engine(kind=Failing) as client:
         assert "a fault of ours" in await broken(client)
         assert client.pid is None
 
 
 async def test_that_a_child_is_gone_and_holds_nothing_is_told_at_once():
-    told = []
-    async with engine(heard=lambda snapshot: told.append((client.state, snapshot.kv_bytes))) as client:
+    async with engine() as client:
         await client.ensure_ready()
+        await client.encode(())
         os.kill(client.pid, signal.SIGKILL)
-        await next_child(client)
-        assert (ChildState.BACKOFF, 0) in told
+        while client.state is ChildState.READY:
+            await client.next_snapshot()
+        assert (client.state, client.snapshot.kv_bytes) == (ChildState.BACKOFF, 0)
+
+
+def test_what_the_user_told_the_c_library_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
+    assert environment_of(EngineSpec("fake"))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1:glibc.malloc.hugetlb=0"
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    assert environment_of(EngineSpec("fake"))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+
+
+def test_a_card_that_was_chosen_is_the_only_one_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert "CUDA_VISIBLE_DEVICES" not in environment_of(EngineSpec("fake"))
+    assert environment_of(EngineSpec("fake", gpu="1"))["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_how_a_child_ended_is_told_in_words_and_its_watchdog_by_name() -> None:
+    assert ended(0) == "exit status 0"
+    assert ended(-9) == "killed by signal 9"
+    assert ended(OVERRUN_STATUS).startswith("exit status 86: something did not come back from llama.cpp")
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio needs no thread to wait for a process")
+async def test_a_machine_without_a_thread_to_spare_lacks_what_a_process_needs() -> None:
+    before = threading.stack_size(1 << 46)  # of which there is no room for one
+    try:
+        with pytest.raises(OSError, match="can't start new thread"):
+            await ChildProcess.start(EngineSpec("fake"))
+    finally:
+        threading.stack_size(before)
+
+
+@pytest.mark.anyio
+async def test_a_fault_of_ours_at_the_start_is_not_taken_for_what_the_machine_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def faulty(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", faulty)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        await ChildProcess.start(EngineSpec("fake"))
+
+
+class Ending:
+    """A process that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def wait(self) -> int:
+        await self.over.wait()
+        return 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", range(4))
+async def test_waiting_for_a_child_can_be_given_up_also_as_it_ends(turns: int) -> None:
+    process, (ours, theirs) = Ending(), socket.socketpair()
+    with theirs:
+        child = ChildProcess(process, ours)  # type: ignore[arg-type]
+        child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        stopping = asyncio.create_task(child.stop())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        process.over.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        given_up = stopping.cancel()
+        await asyncio.wait([stopping])
+        assert stopping.cancelled() == given_up
+
+
+def test_the_first_end_is_followed_by_a_short_pause_and_each_further_one_by_three_times_it() -> None:
+    pauses = [after_end([0.0] * many, 1.0) for many in (1, 2, 3, 4)]
+    assert [round(pause, 2) for pause in pauses if pause] == [0.1, 0.3, 0.9, 2.7]
+
+
+def test_the_fifth_end_within_a_minute_gives_the_model_up() -> None:
+    assert after_end([0, 10, 20, 30, 59], 59.5) is None
+
+
+def test_ends_longer_ago_than_a_minute_are_forgotten() -> None:
+    assert after_end([0, 1, 2, 3, 100], 100) == 0.1
+
+
+@given(st.lists(st.floats(0, 1000), max_size=30), st.floats(0, 1000))
+def test_a_pause_is_never_longer_than_the_longest(ends: list[float], now: float) -> None:
+    pause = after_end(ends, now)
+    assert pause is None or 0 < pause <= LONGEST_PAUSE
+
+
+@given(st.integers(0, 10**9))
+def test_a_pause_grows_with_what_came_to_nothing_and_is_never_longer_than_the_longest(times: int) -> None:
+    assert 0 < pause_after(times) <= pause_after(times + 1) <= LONGEST_PAUSE
+
+
+def test_what_the_machine_lacks_is_waited_for_and_a_file_that_is_not_there_is_not() -> None:
+    passing = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+    assert not any(is_lasting(OSError(number, "")) for number in passing)
+    assert is_lasting(FileNotFoundError(errno.ENOENT, "python"))
+    assert is_lasting(PermissionError(errno.EACCES, "python"))
+
+
+def test_the_reason_of_a_load_says_how_far_it_is_and_never_that_it_is_done() -> None:
+    assert loading_words(0.0, again=False) == "the model is loading"
+    assert loading_words(0.439, again=False) == "the model is loading, 43 %"
+    assert loading_words(1.0, again=True) == "the model is loading again, 99 %"
+
+
+def test_a_ticket_that_was_there_at_two_ends_is_at_fault_and_not_the_model() -> None:
+    assert not is_model_fault([7, 8], [3, 8])
+    assert is_model_fault([7, 8], [3])
+    assert is_model_fault([], [3])
+
+
+def test_every_state_has_its_row_and_none_leads_to_itself() -> None:
+    assert set(ALLOWED) == set(ChildState)
+    assert all(state not in then for state, then in ALLOWED.items())
+    assert all(ChildState.STOPPED in then for state, then in ALLOWED.items() if state is not ChildState.STOPPED)
