@@ -39,7 +39,7 @@ from orchestrator.service import ModelEvent
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.wire.version import VERSION
+from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer

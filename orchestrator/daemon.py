@@ -19,7 +19,7 @@ from orchestrator.model.host import Host, host_of, model_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.systemd import Notifier
-from orchestrator.wire.version import VERSION
+from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
     from orchestrator.bootstrap import Exchange

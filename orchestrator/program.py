@@ -31,8 +31,16 @@ from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.about import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
 from orchestrator.wire.lore import PlanReply
-from orchestrator.wire.models import ColdFloor, ModelReport, ModelRow
-from orchestrator.wire.replies import Cancelled, CodexReport, SearchReply, SessionExport, SessionRow
+from orchestrator.wire.replies import (
+    Cancelled,
+    CodexReport,
+    ColdFloor,
+    ModelReport,
+    ModelRow,
+    SearchReply,
+    SessionExport,
+    SessionRow,
+)
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply

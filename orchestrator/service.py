@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.engine.messages import Chosen
-from orchestrator.wire.lore import Lore, PlanReply
-from orchestrator.wire.models import ChangedEvent, ModelReport, ModelRow
+from orchestrator.wire.lore import Lore, PlanReply, Waiting
 from orchestrator.wire.replies import (
     Cancelled,
+    ChangedEvent,
     CodexReport,
     LoadedEvent,
+    ModelReport,
+    ModelRow,
     ProgressEvent,
     SearchReply,
     SessionExport,
@@ -93,18 +95,6 @@ class Ask:
     frame: str | None = None  # these three: given by the client instead of computed
     mode: str | None = None
     urgency: str | None = None
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Progress before the first token: phase is queue, model (in percent), floor or prompt. `left_s` is what it will take,
-    if known."""
-
-    phase: str
-    done: int
-    total: int
-    codex: str = ""
-    left_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codex.progress import progress_at
-from orchestrator.api.gate import Gate
+from orchestrator.api.app import Gate
 from orchestrator.codices.report import progress_event
 from orchestrator.errors import Conflict, InvalidRequest, LoreError
 from orchestrator.model.chat_model import WHOLE, arriving
@@ -24,8 +24,7 @@ from orchestrator.model.model_file import ModelFile
 from orchestrator.program import Program
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
-from orchestrator.wire.models import ChangedEvent, ModelChange, ModelNames
-from orchestrator.wire.replies import ProgressEvent
+from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
 
 log = logging.getLogger("lorekeep")
 

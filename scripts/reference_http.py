@@ -23,39 +23,37 @@ def page() -> Iterator[str]:
     yield HEAD
     yield "| route | what it does |"
     yield "|---|---|"
-    for methods, path, help_ in routes():
-        yield f"| [`{methods} {path}`](#{anchor(f'{methods} {path}')}) | {cell(help_)} |"
+    for one in routes():
+        name = f"{one.method} {one.path}"
+        yield f"| [`{name}`](#{anchor(name)}) | {cell(one.help)} |"
     shapes: dict[str, Any] = {}
-    for methods, path, help_ in routes():
-        yield from route(methods, path, help_, shapes)
+    for one in routes():
+        yield from route(one, shapes)
     yield from ("", "# Shapes")
     for name in sorted(shapes):
         yield from ("", f"## {name}", "", first_line(shapes[name]), "", *table(shapes[name]))
     yield from ("", "# Errors", "", *errors())
 
 
-def routes() -> Iterator[tuple[str, str, str]]:
-    """Methods, path and the first line of the docstring of every route."""
+def routes() -> list[Any]:
+    """Every route, as it is declared, by its path."""
     from orchestrator.api.app import routes as declared
 
-    for one in sorted(declared, key=lambda one: one.path):
-        methods = ", ".join(sorted((one.methods or set()) - {"HEAD"}))
-        yield methods, one.path, (one.endpoint.__doc__ or "").strip().partition("\n")[0]
+    return sorted(declared, key=lambda one: one.path)
 
 
-def route(method: str, path: str, help_: str, shapes: dict[str, Any]) -> Iterator[str]:
-    from orchestrator.wire.contract import CONTRACTS, OF_BODIES
+def route(one: Any, shapes: dict[str, Any]) -> Iterator[str]:
+    from orchestrator.api.http import OF_BODIES
 
-    contract = CONTRACTS[method, path]
-    yield from ("", f"## {method} {path}", "", help_)
-    if contract.body is not None:
-        yield from ("", "Takes:", "", *table(schema_of(contract.body, shapes, "validation")))
-    if contract.reply is not None:
-        yield from ("", "Gives:", "", *table(schema_of(contract.reply, shapes, "serialization")))
-    for event in contract.events:
+    yield from ("", f"## {one.method} {one.path}", "", one.help)
+    if one.body is not None:
+        yield from ("", "Takes:", "", *table(schema_of(one.body, shapes, "validation")))
+    if one.reply is not None:
+        yield from ("", "Gives:", "", *table(schema_of(one.reply, shapes, "serialization")))
+    for event in one.events:
         found = schema_of(event, shapes, "serialization")
         yield from ("", f"Event {found['title']}: {first_line(found)}", "", *table(found))
-    codes = sorted({*contract.faults, *(OF_BODIES if contract.body else ())}, key=status_of)
+    codes = sorted({*one.faults, *(OF_BODIES if one.body else ())}, key=by_status)
     if codes:
         yield from ("", f"Refuses with {', '.join(f'`{code}`' for code in codes)}.")
 
@@ -108,9 +106,8 @@ def bounds(field: dict[str, Any]) -> str:
 
 
 def errors() -> Iterator[str]:
-    from orchestrator.api.problems import RETRY_AFTER_S, STATUS
-    from orchestrator.wire.contract import EVERY, FAULTS, OF_BODIES
-    from orchestrator.wire.faults import exit_status
+    from orchestrator.api.http import EVERY, OF_BODIES
+    from orchestrator.wire.faults import CODES
 
     yield f"Any route may refuse with {listed(EVERY)}; one that takes a body with {listed(OF_BODIES)};"
     yield "an unknown path with `unknown_route` (404), another method with `wrong_method` (405). A request's head of"
@@ -119,19 +116,20 @@ def errors() -> Iterator[str]:
     yield ""
     yield "| code | status | `lore` ends with | again after | meaning |"
     yield "|---|---|---|---|---|"
-    for code in sorted(STATUS, key=status_of):
-        again = f"{RETRY_AFTER_S[code]} s" if code in RETRY_AFTER_S else ""
-        yield f"| `{code}` | {STATUS[code]} | {exit_status(code)} | {again} | {cell(FAULTS[code])} |"
+    for code in sorted(CODES, key=by_status):
+        row = CODES[code]
+        again = f"{row.retry_after_s} s" if row.retry_after_s else ""
+        yield f"| `{code}` | {row.status} | {row.exit_status} | {again} | {cell(row.meaning)} |"
 
 
 def listed(codes: Iterable[str]) -> str:
     return ", ".join(f"`{code}`" for code in codes)
 
 
-def status_of(code: str) -> tuple[int, str]:
-    from orchestrator.api.problems import STATUS
+def by_status(code: str) -> tuple[int, str]:
+    from orchestrator.wire.faults import CODES
 
-    return STATUS[code], code
+    return CODES[code].status, code
 
 
 def first_line(schema: dict[str, Any]) -> str:

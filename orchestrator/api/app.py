@@ -1,8 +1,15 @@
-"""The application: the routes, and what each request passes on its way."""
+"""The application: the routes, and what each request passes on its way.
+
+Door   who asks: the peer of a Unix socket, the token of a TCP connection; one line of the log
+Gate   holds requests while nobody can answer them, and counts those inside: for changing what is behind the routes
+Line   a bound on the questions that wait
+"""
 
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -10,52 +17,50 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, operations, problems
-from orchestrator.api.gate import Gate, Gated, Line
-from orchestrator.api.problems import Unauthorized, problem
-from orchestrator.api.requests import PRINCIPAL_KEY
+from orchestrator.api import chat, http, operations
+from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
-from orchestrator.api.streams import ClientGoneError
-from orchestrator.errors import LoreError, NotPermitted
-from orchestrator.service import Principal, Service
-from orchestrator.wire import version
+from orchestrator.errors import Full, LoreError, NotPermitted
+from orchestrator.service import AskEvent, Principal, Service
+from orchestrator.wire.lore import Waiting
+from orchestrator.wire.places import HEADER
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
-
+FREE = frozenset({"/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
+QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search")
+COMPUTED = ("floor", "prompt")  # phases in which the engine has taken an ask in
 
 log = logging.getLogger("lorekeep.api")
 
-
 routes = [
-    Route("/v1/chat/completions", chat.completions, methods=["POST"]),
-    Route("/v1/embeddings", chat.embeddings, methods=["POST"]),
-    Route("/v1/models", chat.models, methods=["GET"]),
-    Route("/v1/models/local", operations.local_models, methods=["GET"]),
-    Route("/v1/models/local/{name:path}", operations.local_model, methods=["GET"]),
-    Route("/v1/model", operations.use_model, methods=["PUT"]),
-    Route("/v1/models/{name:path}", chat.model, methods=["GET"]),
-    Route("/v1/plan", chat.plan, methods=["POST"]),
-    Route("/v1/codices", operations.load, methods=["POST"]),
-    Route("/v1/codices", operations.codices, methods=["GET"]),
-    Route("/v1/codices/{name}", operations.codex, methods=["GET"]),
-    Route("/v1/codices/{name}", operations.drop_codex, methods=["DELETE"]),
-    Route("/v1/codices/{name}/reload", operations.reload_codex, methods=["POST"]),
-    Route("/v1/codices/{name}/cancel", operations.cancel_load, methods=["POST"]),
-    Route("/v1/search", operations.search, methods=["POST"]),
-    Route("/v1/sessions", operations.sessions, methods=["GET"]),
-    Route("/v1/sessions/{name}", operations.session, methods=["GET"]),
-    Route("/v1/sessions/{name}", operations.rename_session, methods=["PATCH"]),
-    Route("/v1/sessions/{name}", operations.drop_session, methods=["DELETE"]),
-    Route("/v1/status", operations.status, methods=["GET"]),
-    Route("/v1/stats/cache", operations.cache, methods=["GET"]),
-    Route("/v1/events", operations.events, methods=["GET"]),
-    Route("/metrics", operations.prometheus, methods=["GET"]),
-    Route("/healthz", operations.healthz, methods=["GET"]),
-    Route("/readyz", operations.readyz, methods=["GET"]),
+    chat.completions,
+    chat.plan,
+    chat.embeddings,
+    chat.models,
+    operations.local_models,
+    operations.local_model,
+    chat.model,  # takes any path below /v1/models
+    operations.use_model,
+    operations.load,
+    operations.codices,
+    operations.codex,
+    operations.drop_codex,
+    operations.reload_codex,
+    operations.cancel_load,
+    operations.search,
+    operations.sessions,
+    operations.session,
+    operations.rename_session,
+    operations.drop_session,
+    operations.status,
+    operations.cache,
+    operations.events,
+    operations.prometheus,
+    operations.healthz,
+    operations.readyz,
 ]
 
 
@@ -76,10 +81,10 @@ def create_app(
         routes=routes,
         middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version), Middleware(Gated, gate=gate)],
         exception_handlers={
-            LoreError: problems.on_lore_error,
-            HTTPException: problems.on_http_error,
+            LoreError: http.on_lore_error,
+            HTTPException: http.on_http_error,
             ClientGoneError: on_client_gone,
-            Exception: problems.on_our_fault,
+            Exception: http.on_our_fault,
         },
     )
     app.router.redirect_slashes = False  # a body would have to be sent twice, and a name may end with one
@@ -116,7 +121,7 @@ class Door:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[version.HEADER] = self.release
+                MutableHeaders(scope=message)[HEADER] = self.release
             await send(message)
 
         try:
@@ -160,3 +165,112 @@ class Door:
                 }
             },
         )
+
+
+class Gate:
+    """open ──▶ closed to questions (running ones end) ──▶ closed to all ──▶ open; one writer closes and opens it."""
+
+    def __init__(self) -> None:
+        self._questions, self._all, self._empty = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._inside = 0
+        self._empty.set()
+        self.open()
+
+    def open(self) -> None:
+        self._questions.set()
+        self._all.set()
+
+    def close_to_questions(self) -> None:
+        self._questions.clear()
+
+    def close(self) -> None:
+        self._questions.clear()
+        self._all.clear()
+
+    async def opened(self) -> None:
+        """Waits until it is open to all."""
+        await self._all.wait()
+
+    @property
+    def inside(self) -> int:
+        """Requests that have come in and not left."""
+        return self._inside
+
+    async def empty(self, seconds: float) -> bool:
+        """Waits until nobody is inside, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        return self._inside == 0
+
+    async def passed(self, path: str, *, asks: bool) -> None:
+        """Returns when such a request may come in; whoever has come in must `leave`."""
+        await self._all.wait()
+        if asks and path.startswith(QUESTIONS):
+            await self._questions.wait()
+        self._inside += 1
+        self._empty.clear()
+
+    def leave(self) -> None:
+        self._inside -= 1
+        if self._inside == 0:
+            self._empty.set()
+
+
+class Gated:
+    """ASGI middleware: the application's own gate."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self.app = app
+        self.gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in FREE:
+            await self.app(scope, receive, send)
+            return
+        await self.gate.passed(scope["path"], asks=scope["method"] == "POST")
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.gate.leave()
+
+
+class Line:
+    """`most` asks may wait; `stopping` is set when the daemon ends."""
+
+    def __init__(self, most: int, stopping: asyncio.Event) -> None:
+        self.waiting = 0
+        self._most = most
+        self._stopping = stopping
+
+    async def through(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[AskEvent]:
+        """The events of an ask. Raises Full before the first one, NotReady when the daemon stops before it has begun.
+
+        Closing this closes `events`.
+        """
+        async with closing(events):
+            if self.waiting >= self._most:
+                raise Full(f"{self.waiting} questions wait already", "ask again later, or raise serve.queue")
+            begun = False
+            async with closing(self._turn(events)) as turn:
+                async for event in turn:
+                    begun = not isinstance(event, Waiting)
+                    yield event
+            if begun:
+                async for event in events:
+                    yield event
+
+    async def _turn(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[AskEvent]:
+        """Events until the answer begins, which is the last of them."""
+        waits = True
+        self.waiting += 1
+        try:
+            while (event := await while_running(self._stopping, anext(events, None))) is not None:
+                if waits and not (isinstance(event, Waiting) and event.phase not in COMPUTED):
+                    waits = False
+                    self.waiting -= 1
+                yield event
+                if not isinstance(event, Waiting):
+                    return
+        finally:
+            self.waiting -= waits

@@ -1,108 +1,140 @@
-"""Routes of OpenAI's protocol: chat completions and models; and the plan, which takes the same body."""
+"""OpenAI's protocol: its routes, a request as an Ask, and an Ask's events as a stream or one completion. And the plan,
+which takes the same body.
+"""
 
 import base64
+import json
+import secrets
 import struct
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from orchestrator.api.asks import CODEX_PREFIX, ask_of, codex_of, leaves_choice
-from orchestrator.api.completions import Chunks, completed
-from orchestrator.api.problems import Reply, problem
-from orchestrator.api.requests import parsed, permitted, service_of
-from orchestrator.api.streams import started, while_connected
+from orchestrator.api.http import (
+    DONE,
+    ApiCall,
+    EventStream,
+    closing,
+    comment,
+    data,
+    route,
+    started,
+)
+from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound, instead
-from orchestrator.service import Ask, Embedded, Principal, Service
-from orchestrator.wire.lore import BARE
-from orchestrator.wire.models import ModelCard, ModelCards
-from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage
-from orchestrator.wire.requests import ChatRequest, EmbeddingsBody
+from orchestrator.service import (
+    Answered,
+    Ask,
+    AskEvent,
+    Attachment,
+    Embedded,
+    Message,
+    Principal,
+    Text,
+    Thought,
+    ToolCall,
+)
+from orchestrator.wire.lore import (
+    BARE,
+    AnswerFunction,
+    AnswerMessage,
+    AnswerToolCall,
+    Choice,
+    ChosenToken,
+    ChunkChoice,
+    CompletionChunk,
+    CompletionReply,
+    Delta,
+    Logprobs,
+    PlanReply,
+    PromptDetails,
+    StreamedCall,
+    TokenChance,
+    Usage,
+    Waiting,
+    WaitingComment,
+)
+from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage, ModelCard, ModelCards
+from orchestrator.wire.requests import (
+    ChatMessage,
+    ChatRequest,
+    ContentPart,
+    EmbeddingsBody,
+    LoreOptions,
+    ResponseFormat,
+)
 
-
-async def completions(request: Request) -> Response:
-    """OpenAI's chat completions, streaming and not; the `lore` object in and out."""
-    principal = permitted(request, "query")
-    body = await parsed(request, ChatRequest)
-    model = body.model or "lore"
-    try:
-        ask = await asked(service_of(request), body, principal)
-        events = request.app.state.line.through(service_of(request).ask(ask))
-        if not body.stream:
-            whole = completed(model, events)
-            return Reply(await while_connected(request.receive, whole))
-        chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
-        return await started(request.receive, chunks.of(events))
-    except NotFound as error:
-        known = not codex_of(body.model) or body.model in await ids(service_of(request), principal)
-        return problem(error, None if known else ModelNotFound.code)
-
-
-async def plan(request: Request) -> Response:
-    """The same body; everything decided for that question, and nothing run."""
-    principal = permitted(request, "query")
-    body = await parsed(request, ChatRequest)
-    ask = await asked(service_of(request), body, principal)
-    work = service_of(request).plan(ask, prompt=body.prompt)
-    return Reply(await while_connected(request.receive, work))
-
-
-async def asked(service: Service, body: ChatRequest, principal: Principal) -> Ask:
-    codex = codex_of(body.model)
-    if codex is None and not leaves_choice(body.model):
-        codex = await bare(service, body.model, principal)
-    return ask_of(body, principal, codex)
+ANY_CODEX = "lore"  # the model id that leaves the choice to the daemon
+CODEX_PREFIX = "lore/"
+DEFAULT_MAX_TOKENS = 2048
+MOST_STOPS = 16
+LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity
+ASKING = (
+    "context_length_exceeded",
+    "not_found",
+    "model_not_found",
+    "codex_dropped",
+    "full",
+    "not_ready",
+    "engine_failed",
+)
 
 
 class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
-async def bare(service: Service, model: str, principal: Principal) -> str:
-    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound with
-    those there are."""
-    known = await ids(service, principal)
-    if model in known:
-        return BARE
-    if f"{CODEX_PREFIX}{model}" in known:
-        return model
-    raise ModelNotFound(f"no model {model}", instead(model, known, "`lore load` makes one", "GET /v1/models"))
+# -- routes
 
 
-async def ids(service: Service, principal: Principal) -> list[str]:
-    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await service.codices(principal)]
-    return codices + [model.id for model in await service.models(principal) if model.loaded]
+@route("POST", "/v1/chat/completions", "query", events=(CompletionChunk,), faults=ASKING)
+async def completions(call: ApiCall, body: ChatRequest) -> CompletionReply | EventStream:
+    """OpenAI's chat completions, streaming and not; the `lore` object in and out."""
+    model = body.model or ANY_CODEX
+    try:
+        ask = await asked(call, body)
+        events = call.request.app.state.line.through(call.service.ask(ask))
+        if not body.stream:
+            return await call.while_connected(completed(model, events))
+        chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
+        return await started(call.request.receive, chunks.of(events))
+    except NotFound as error:
+        if codex_of(body.model) is None or body.model in await ids(call):
+            raise
+        raise ModelNotFound(error.message, error.hint) from error
 
 
-async def models(request: Request) -> Response:
+@route("POST", "/v1/plan", "query", faults=ASKING)
+async def plan(call: ApiCall, body: ChatRequest) -> PlanReply:
+    """The same body; everything decided for that question, and nothing run."""
+    return await call.while_connected(call.service.plan(await asked(call, body), prompt=body.prompt))
+
+
+@route("GET", "/v1/models", "query", "codex:read")
+async def models(call: ApiCall) -> ModelCards:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
-    known = await ids(service_of(request), permitted(request, "query", "codex:read"))
-    return Reply(ModelCards(object="list", data=tuple(map(card, known))))
+    return ModelCards(object="list", data=tuple(map(card, await ids(call))))
 
 
-async def model(request: Request) -> Response:
+@route("GET", "/v1/models/{name:path}", "query", "codex:read", faults=("model_not_found",))
+async def model(call: ApiCall) -> ModelCard:
     """One of them."""
-    wanted = request.path_params["name"]
-    known = await ids(service_of(request), permitted(request, "query", "codex:read"))
-    if wanted not in known and f"{CODEX_PREFIX}{wanted}" not in known:
-        raise ModelNotFound(f"no model {wanted}", "GET /v1/models lists them")
-    return Reply(card(wanted))
+    known = await ids(call)
+    if call.name not in known and f"{CODEX_PREFIX}{call.name}" not in known:
+        raise ModelNotFound(f"no model {call.name}", "GET /v1/models lists them")
+    return card(call.name)
 
 
-def card(name: str) -> ModelCard:
-    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep")
-
-
-async def embeddings(request: Request) -> Response:
+@route("POST", "/v1/embeddings", "query", faults=("not_found", "engine_failed"))
+async def embeddings(call: ApiCall, body: EmbeddingsBody) -> EmbeddingsReply:
     """Vectors of texts, by the embedding model of the settings; `cut`: tokens of each text that did not fit its window."""
-    principal = permitted(request, "query")
-    body = await parsed(request, EmbeddingsBody)
     texts = (body.input,) if isinstance(body.input, str) else body.input
-    found = await while_connected(request.receive, service_of(request).embed(principal, texts))
+    found = await call.while_connected(call.service.embed(call.principal, texts))
     if body.dimensions not in (None, found.dimensions):
         raise InvalidRequest(
             f"{found.model} gives {found.dimensions} dimensions, not {body.dimensions}", "leave out `dimensions`"
         )
-    return Reply(written(found, body.encoding_format))
+    return written(found, body.encoding_format)
 
 
 def written(found: Embedded, encoding: str) -> EmbeddingsReply:
@@ -121,3 +153,288 @@ def written(found: Embedded, encoding: str) -> EmbeddingsReply:
 
 def encoded(row: bytes, encoding: str) -> str | list[float]:
     return base64.b64encode(row).decode() if encoding == "base64" else list(struct.unpack(f"<{len(row) // 4}f", row))
+
+
+# -- model ids
+
+
+async def ids(call: ApiCall) -> list[str]:
+    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await call.service.codices(call.principal)]
+    return codices + [model.id for model in await call.service.models(call.principal) if model.loaded]
+
+
+def card(name: str) -> ModelCard:
+    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep")
+
+
+def codex_of(model: str) -> str | None:
+    """The codex that a model id names; None where it names none. Other models are looked up by the route."""
+    return model.removeprefix(CODEX_PREFIX) if model.startswith(CODEX_PREFIX) else None
+
+
+async def bare(call: ApiCall, model: str) -> str:
+    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound, which
+    names those that there are."""
+    known = await ids(call)
+    if model in known:
+        return BARE
+    if f"{CODEX_PREFIX}{model}" in known:
+        return model
+    raise ModelNotFound(f"no model {model}", instead(model, known, "`lore load` makes one", "GET /v1/models"))
+
+
+# -- a request as an Ask: what the protocol means here, and what is refused
+
+
+async def asked(call: ApiCall, body: ChatRequest) -> Ask:
+    """Raises InvalidRequest, ModelNotFound."""
+    codex = codex_of(body.model)
+    if codex is None and body.model not in ("", ANY_CODEX):
+        codex = await bare(call, body.model)
+    return ask_of(body, call.principal, codex)
+
+
+def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
+    """`codex` is what the model id named. Raises InvalidRequest."""
+    refuse_unsupported(body)
+    lore = body.lore
+    messages = tuple(message_of(message) for message in body.messages)
+    check_last(messages)
+    return Ask(
+        principal=principal,
+        messages=messages,
+        codex=agreed(codex, lore.codex),
+        session=lore.session,
+        continue_last=lore.continue_last,
+        identity=lore.identity,
+        strategy=lore.strategy,
+        max_tokens=body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS,
+        temperature=body.temperature,
+        top_k=body.top_k,
+        top_p=body.top_p,
+        min_p=body.min_p,
+        repeat_penalty=body.repeat_penalty,
+        seed=body.seed,
+        logprobs=wanted_logprobs(body),
+        stop=stops_of(body.stop),
+        schema=schema_of(body.response_format),
+        tools=() if body.tool_choice == "none" else (body.tools or ()),
+        attachments=tuple(Attachment(given.name, given.text) for given in lore.attachments),
+        client=client_of(lore),
+        wait=lore.wait,
+        timeout_s=lore.timeout_s,
+        think=lore.think,
+        private=not lore.record,
+        verbatim=lore.verbatim,
+        frame=lore.frame,
+        mode=lore.mode,
+        urgency=lore.urgency,
+    )
+
+
+def refuse_unsupported(body: ChatRequest) -> None:
+    """What would be answered wrongly if it were ignored."""
+    if body.n not in (None, 1):
+        raise InvalidRequest("n: one answer a request is all there is", "ask again for another")
+    if body.tool_choice not in (None, "auto", "none"):
+        raise InvalidRequest("tool_choice: only auto and none are offered", "name the tool in the question")
+    if body.lore.session is not None and body.lore.continue_last:
+        raise InvalidRequest("lore: session and continue exclude each other", "give one of them")
+
+
+def message_of(message: ChatMessage) -> Message:
+    role = "system" if message.role == "developer" else message.role
+    calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ())
+    return Message(role, text_of(message.content), message.tool_call_id, calls)
+
+
+def text_of(content: str | tuple[ContentPart, ...] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part.type != "text":
+            raise InvalidRequest(f"messages: a part of type {part.type} cannot be read here", "send text")
+    return "\n".join(part.text for part in content)
+
+
+def check_last(messages: tuple[Message, ...]) -> None:
+    last = messages[-1]
+    if last.role not in ("user", "tool"):
+        raise InvalidRequest(f"messages: the last one is from {last.role}", "end with what the user asks")
+    if last.role == "user" and not last.content.strip():
+        raise InvalidRequest("the question is empty", "write one")
+
+
+def agreed(from_model: str | None, from_lore: str | None) -> str | None:
+    if from_model is not None and from_lore is not None and from_model != from_lore:
+        raise InvalidRequest(f"model names codex {from_model}, lore.codex names {from_lore}", "name one of them")
+    return from_lore if from_lore is not None else from_model
+
+
+def wanted_logprobs(body: ChatRequest) -> int | None:
+    if body.n_probs:
+        return body.n_probs
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidRequest("top_logprobs: only together with logprobs", "set logprobs to true")
+    return (body.top_logprobs or 0) if body.logprobs else None
+
+
+def stops_of(stop: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    given = (stop,) if isinstance(stop, str) else stop or ()
+    if len(given) > MOST_STOPS:
+        raise InvalidRequest(f"stop: more than {MOST_STOPS} texts", "give fewer")
+    return tuple(text for text in given if text)
+
+
+def schema_of(wanted: ResponseFormat | None) -> Mapping[str, Any] | None:
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {"type": "object"}
+    if wanted.json_schema is None:
+        raise InvalidRequest("response_format: json_schema is missing", "put the schema under json_schema.schema")
+    return wanted.json_schema.definition
+
+
+def client_of(lore: LoreOptions) -> dict[str, str]:
+    return {key: value for key, value in lore.client.model_dump().items() if value}
+
+
+# -- an Ask's events in OpenAI's words
+
+
+def usage_of(answered: Answered) -> Usage:
+    return Usage(
+        prompt_tokens=answered.prompt_tokens,
+        completion_tokens=answered.completion_tokens,
+        total_tokens=answered.prompt_tokens + answered.completion_tokens,
+        prompt_tokens_details=PromptDetails(cached_tokens=answered.cached_tokens),
+    )
+
+
+def called(call: ToolCall) -> AnswerToolCall:
+    function = AnswerFunction(name=call.name, arguments=call.arguments)
+    return AnswerToolCall(id=call.id, type="function", function=function)
+
+
+def logprobs_of(chosen: Sequence[Chosen]) -> Logprobs:
+    content = (
+        ChosenToken(**dict(chance_of(each.token)), top_logprobs=tuple(map(chance_of, each.likeliest)))
+        for each in chosen
+    )
+    return Logprobs(content=tuple(content), refusal=None)
+
+
+def chance_of(one: Chance) -> TokenChance:
+    """`bytes` are exact; a token may end within a character."""
+    text = one.text.decode("utf-8", "replace")
+    return TokenChance(token=text, logprob=max(one.logprob, LEAST_LOGPROB), bytes=tuple(one.text))
+
+
+class Chunks:
+    """Writes one answer's stream. `include_usage`: OpenAI's extra chunk at the end, with the usage and no choice.
+
+    A chunk of text or of a thought is two constants around one JSON string: at hundreds of tokens a second, building
+    and validating a shape for each costs more than all the rest of the way.
+    """
+
+    def __init__(self, model: str, include_usage: bool) -> None:
+        self.include_usage = include_usage
+        self.calls = 0
+        self.frame = CompletionChunk(
+            id=new_id(), object="chat.completion.chunk", created=int(time.time()), model=model, choices=()
+        )
+        self.text = self.choice(Delta(content="\0")).split(b'"\\u0000"')
+        self.thought = self.choice(Delta(reasoning_content="\0")).split(b'"\\u0000"')
+
+    async def of(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
+        """Closing this closes `events`, which cancels what they run."""
+        async with closing(events):
+            opened = False
+            async for event in events:
+                if not opened and not isinstance(event, Waiting):
+                    opened = True
+                    yield self.choice(Delta(role="assistant", content=""))
+                for chunk in self.written(event):
+                    yield chunk
+        yield DONE
+
+    def written(self, event: AskEvent) -> list[bytes]:
+        match event:
+            case Text():
+                if event.chosen:
+                    return [self.choice(Delta(content=event.delta), logprobs_of(event.chosen))]
+                return [json.dumps(event.delta).encode().join(self.text)]
+            case Thought():
+                return [json.dumps(event.delta).encode().join(self.thought)]
+            case Waiting():
+                return [comment(WaitingComment(progress=event))]
+            case ToolCall():
+                self.calls += 1
+                call = StreamedCall(index=self.calls - 1, **dict(called(event)))
+                return [self.choice(Delta(tool_calls=(call,)))]
+            case Answered():
+                return self.end(event)
+
+    def choice(self, delta: Delta, logprobs: Logprobs | None = None) -> bytes:
+        return self.chunk(choices=(ChunkChoice(index=0, delta=delta, logprobs=logprobs, finish_reason=None),))
+
+    def end(self, answered: Answered) -> list[bytes]:
+        """The last chunk carries the lore object and the usage beside it."""
+        last = (ChunkChoice(index=0, delta=Delta(), finish_reason=answered.finish_reason),)
+        usage, lore = usage_of(answered), answered.lore
+        if not self.include_usage:
+            return [self.chunk(choices=last, usage=usage, lore=lore)]
+        return [self.chunk(choices=last, usage=None, lore=lore), self.chunk(choices=(), usage=usage, lore=lore)]
+
+    def chunk(self, **given: Any) -> bytes:
+        return data(self.frame.model_copy(update=given))
+
+
+async def completed(model: str, events: AsyncIterator[AskEvent]) -> CompletionReply:
+    """The whole answer as one object."""
+    text: list[str] = []
+    thoughts: list[str] = []
+    chosen: list[Chosen] = []
+    calls: list[AnswerToolCall] = []
+    answered: Answered | None = None
+    async with closing(events):
+        async for event in events:
+            match event:
+                case Text():
+                    text.append(event.delta)
+                    chosen += event.chosen
+                case Thought():
+                    thoughts.append(event.delta)
+                case ToolCall():
+                    calls.append(called(event))
+                case Answered():
+                    answered = event
+                case Waiting():
+                    pass
+    assert answered is not None, "an ask ends with Answered or raises"
+    message = AnswerMessage(
+        role="assistant",
+        content="".join(text) if text or not calls else None,
+        reasoning_content="".join(thoughts),
+        tool_calls=tuple(calls),
+    )
+    choice = Choice(
+        index=0,
+        message=message,
+        logprobs=logprobs_of(chosen) if chosen else None,
+        finish_reason=answered.finish_reason,
+    )
+    return CompletionReply(
+        id=new_id(),
+        object="chat.completion",
+        created=int(time.time()),
+        model=model,
+        choices=(choice,),
+        usage=usage_of(answered),
+        lore=answered.lore,
+    )
+
+
+def new_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"

@@ -1,189 +1,202 @@
-"""Routes of conversations, local models and the daemon's own state."""
+"""Routes of codices, conversations, local models and the daemon's own state."""
 
 from collections.abc import AsyncIterator
 
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from orchestrator.api.gate import while_serving
-from orchestrator.api.problems import Reply
-from orchestrator.api.requests import parsed, permitted, service_of
-from orchestrator.api.streams import closing, lines, started, while_connected
+from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
-from orchestrator.service import LoadEvent, ModelEvent, Principal
-from orchestrator.wire.models import ChangedEvent, ModelChange, ModelReply, ModelRows
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import (
     Alive,
+    Cancelled,
+    ChangedEvent,
     CodexReply,
     CodicesReply,
     Dropped,
+    LoadedEvent,
+    ModelChange,
+    ModelReply,
+    ModelRows,
+    ProgressEvent,
     Ready,
     Renamed,
+    SearchReply,
     SessionReply,
     SessionRows,
 )
 from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
 from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.status import (
+    CacheReply,
+    EngineStateEvent,
+    EvictedEvent,
+    LevelEvent,
+    NowEvent,
+    PoolEvent,
+    PrefillEvent,
+    StatusReply,
+)
 
 PROMETHEUS = "text/plain; version=0.0.4"
+LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
+
+# -- codices
 
 
-async def sessions(request: Request) -> Response:
+@route("POST", "/v1/codices", "codex:write", events=(ProgressEvent, LoadedEvent), faults=LOADING)
+async def load(call: ApiCall, body: LoadBody) -> EventStream:
+    """Loads directories, files or a git URL; progress as server-sent events."""
+    for path in (body.path, *body.more):
+        if not path.startswith("/") and not is_url(path):
+            raise InvalidRequest(f"path: {path} is not absolute", "the daemon does not know your working directory")
+    return await call.stream(call.service.load(call.principal, body))
+
+
+@route("POST", "/v1/codices/{name}/reload", "codex:write", events=(ProgressEvent, LoadedEvent), faults=LOADING)
+async def reload_codex(call: ApiCall) -> EventStream:
+    """Loads a codex anew; progress as server-sent events."""
+    return await call.stream(call.service.reload(call.principal, call.name))
+
+
+@route("POST", "/v1/codices/{name}/cancel", "codex:write", faults=("not_found", "conflict"))
+async def cancel_load(call: ApiCall) -> Cancelled:
+    """Stops a load in any of its phases, and takes back what it did; after a load it stops the computing of the floor."""
+    return await call.service.cancel_load(call.principal, call.name)
+
+
+@route("GET", "/v1/codices", "codex:read", "query")
+async def codices(call: ApiCall) -> CodicesReply:
+    """What is loaded."""
+    return CodicesReply(codices=tuple(await call.service.codices(call.principal)))
+
+
+@route("GET", "/v1/codices/{name}", "codex:read", "query", faults=("not_found", "not_ready"))
+async def codex(call: ApiCall) -> CodexReply:
+    """One codex."""
+    return CodexReply(codex=await call.service.codex(call.principal, call.name))
+
+
+@route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))
+async def drop_codex(call: ApiCall) -> Dropped:
+    """Forgets a codex; memories of it stay."""
+    await call.service.drop(call.principal, call.name)
+    return Dropped(dropped=call.name)
+
+
+@route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))
+async def search(call: ApiCall, body: SearchBody) -> SearchReply:
+    """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
+    work = call.service.search(call.principal, body.query, body.codex, body.n, body.graph, body.cwd)
+    return await call.while_connected(work)
+
+
+# -- conversations
+
+
+@route("GET", "/v1/sessions", "query")
+async def sessions(call: ApiCall) -> SessionRows:
     """The asking user's conversations."""
-    known = await service_of(request).sessions(permitted(request, "query"))
-    return Reply(SessionRows(sessions=tuple(known)))
+    return SessionRows(sessions=tuple(await call.service.sessions(call.principal)))
 
 
-async def session(request: Request) -> Response:
+@route("GET", "/v1/sessions/{name}", "query", faults=("not_found",))
+async def session(call: ApiCall) -> SessionReply:
     """One conversation with its turns."""
-    principal = permitted(request, "query")
-    found = await service_of(request).session(principal, request.path_params["name"])
-    return Reply(SessionReply(session=found))
+    return SessionReply(session=await call.service.session(call.principal, call.name))
 
 
-async def rename_session(request: Request) -> Response:
+@route("PATCH", "/v1/sessions/{name}", "query", faults=("not_found", "conflict"))
+async def rename_session(call: ApiCall, body: RenameBody) -> Renamed:
     """Gives a conversation another name."""
-    principal = permitted(request, "query")
-    body = await parsed(request, RenameBody)
-    await service_of(request).rename_session(principal, request.path_params["name"], body.name)
-    return Reply(Renamed(renamed=request.path_params["name"], name=body.name))
+    await call.service.rename_session(call.principal, call.name, body.name)
+    return Renamed(renamed=call.name, name=body.name)
 
 
-async def drop_session(request: Request) -> Response:
+@route("DELETE", "/v1/sessions/{name}", "query", faults=("not_found",))
+async def drop_session(call: ApiCall) -> Dropped:
     """Forgets a conversation."""
-    await service_of(request).drop_session(permitted(request, "query"), request.path_params["name"])
-    return Reply(Dropped(dropped=request.path_params["name"]))
+    await call.service.drop_session(call.principal, call.name)
+    return Dropped(dropped=call.name)
 
 
-async def local_models(request: Request) -> Response:
+# -- models
+
+
+@route("GET", "/v1/models/local", "query", "codex:read")
+async def local_models(call: ApiCall) -> ModelRows:
     """Models at hand, and whether they fit."""
-    known = await service_of(request).models(permitted(request, "query", "codex:read"))
-    return Reply(ModelRows(models=tuple(known)))
+    return ModelRows(models=tuple(await call.service.models(call.principal)))
 
 
-async def local_model(request: Request) -> Response:
+@route("GET", "/v1/models/local/{name:path}", "query", "codex:read", faults=("not_found",))
+async def local_model(call: ApiCall) -> ModelReply:
     """One model: what it is, what it costs, whether it fits, and whether the settings suit it."""
-    principal = permitted(request, "query", "codex:read")
-    return Reply(ModelReply(model=await service_of(request).model(principal, request.path_params["name"])))
+    return ModelReply(model=await call.service.model(call.principal, call.name))
 
 
-async def use_model(request: Request) -> Response:
+@route("PUT", "/v1/model", "admin", events=(ProgressEvent, ChangedEvent), faults=("not_found", "conflict"))
+async def use_model(call: ApiCall, body: ModelBody) -> ModelChange | EventStream:
     """Changes the running daemon to another model; answers when that is loaded, or says why the old one goes on."""
-    principal = permitted(request, "admin")
-    body = await parsed(request, ModelBody)
-    events = while_serving(service_of(request).use_model(principal, body.model), request.app.state.stopping)
+    events = call.service.use_model(call.principal, body.model)
     if body.stream:
-        return await started(request.receive, lines(events))
-    return Reply(await changed(events))
-
-
-async def changed(events: AsyncIterator[ModelEvent]) -> ModelChange:
-    """What came of a change, as soon as that is known."""
-    async with closing(events):
-        async for event in events:
+        return await call.stream(events)
+    async with closing(call.while_serving(events)) as changes:
+        async for event in changes:
             if isinstance(event, ChangedEvent):
                 return ModelChange(**dict(event))
     raise AssertionError("a change ends with what it changed, or raises")
 
 
-async def cache(request: Request) -> Response:
+# -- the daemon itself
+
+
+@route("GET", "/v1/status")
+async def status(call: ApiCall) -> StatusReply:
+    """One page about now."""
+    return await call.service.status(call.principal)
+
+
+@route("GET", "/v1/stats/cache")
+async def cache(call: ApiCall) -> CacheReply:
     """What the caches held, gave back and saved since the engine started."""
-    return Reply(await service_of(request).cache(permitted(request)))
+    return await call.service.cache(call.principal)
 
 
-async def events(request: Request) -> Response:
+@route("GET", "/v1/events", events=(NowEvent, LevelEvent, EngineStateEvent, PoolEvent, EvictedEvent, PrefillEvent))
+async def events(call: ApiCall) -> EventStream:
     """Levels, engine, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
-    changes = while_serving(following(request, permitted(request)), request.app.state.stopping, silently=True)
-    return await started(request.receive, lines(changes))
+    return await call.stream(following(call), silently=True)
 
 
-async def following(request: Request, principal: Principal) -> AsyncIterator[ReplyShape]:
-    """The events of whatever stands behind the routes, also of what takes its place."""
+async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
+    """The events of whatever is behind the routes, also of what takes its place."""
     service = None
-    while service is not service_of(request):
-        service = service_of(request)
-        async with closing(service.events(principal)) as events:
+    while service is not call.service:
+        service = call.service
+        async with closing(service.events(call.principal)) as events:
             async for event in events:
                 yield event
-        await request.app.state.gate.opened()
+        await call.request.app.state.gate.opened()
 
 
-async def prometheus(request: Request) -> Response:
+@route("GET", "/metrics")
+async def prometheus(call: ApiCall) -> Response:
     """The same figures in Prometheus' text format."""
-    principal, service = permitted(request), service_of(request)
-    ready, _ = await service.ready()
-    page = metrics(await service.status(principal), await service.cache(principal), ready=ready)
-    return PlainTextResponse(page, media_type=PROMETHEUS)
+    ready, _ = await call.service.ready()
+    status, cache = await call.service.status(call.principal), await call.service.cache(call.principal)
+    return PlainTextResponse(metrics(status, cache, ready=ready), media_type=PROMETHEUS)
 
 
-async def status(request: Request) -> Response:
-    """One page about now."""
-    return Reply(await service_of(request).status(permitted(request)))
-
-
-async def healthz(_: Request) -> Response:
+@route("GET", "/healthz", anybody=True)
+async def healthz(_: ApiCall) -> Alive:
     """200 while the daemon runs."""
-    return Reply(Alive(ok=True))
+    return Alive(ok=True)
 
 
-async def readyz(request: Request) -> Response:
+@route("GET", "/readyz", anybody=True)
+async def readyz(call: ApiCall) -> Ready | Reply:
     """200 when an answer can be given, else 503 with what it waits for."""
-    ready, detail = await service_of(request).ready()
+    ready, detail = await call.service.ready()
     return Reply(Ready(ready=ready, detail=detail), 200 if ready else 503)
-
-
-async def load(request: Request) -> Response:
-    """Loads directories, files or a git URL; progress as server-sent events."""
-    principal = permitted(request, "codex:write")
-    body = await parsed(request, LoadBody)
-    for path in (body.path, *body.more):
-        if not path.startswith("/") and not is_url(path):
-            raise InvalidRequest(f"path: {path} is not absolute", "the daemon does not know your working directory")
-    events = service_of(request).load(principal, body)
-    return await started(request.receive, lines(served(request, events)))
-
-
-async def reload_codex(request: Request) -> Response:
-    """Loads a codex anew; progress as server-sent events."""
-    principal = permitted(request, "codex:write")
-    events = service_of(request).reload(principal, request.path_params["name"])
-    return await started(request.receive, lines(served(request, events)))
-
-
-def served(request: Request, events: AsyncIterator[LoadEvent]) -> AsyncIterator[LoadEvent]:
-    return while_serving(events, request.app.state.stopping)
-
-
-async def cancel_load(request: Request) -> Response:
-    """Stops a load in any of its phases, and takes back what it did; after a load it stops the computing of the floor."""
-    principal = permitted(request, "codex:write")
-    return Reply(await service_of(request).cancel_load(principal, request.path_params["name"]))
-
-
-async def codices(request: Request) -> Response:
-    """What is loaded."""
-    codices = await service_of(request).codices(permitted(request, "codex:read", "query"))
-    return Reply(CodicesReply(codices=tuple(codices)))
-
-
-async def codex(request: Request) -> Response:
-    """One codex."""
-    principal = permitted(request, "codex:read", "query")
-    return Reply(CodexReply(codex=await service_of(request).codex(principal, request.path_params["name"])))
-
-
-async def drop_codex(request: Request) -> Response:
-    """Forgets a codex; memories of it stay."""
-    principal = permitted(request, "codex:write")
-    await service_of(request).drop(principal, request.path_params["name"])
-    return Reply(Dropped(dropped=request.path_params["name"]))
-
-
-async def search(request: Request) -> Response:
-    """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
-    principal = permitted(request, "search")
-    body = await parsed(request, SearchBody)
-    work = service_of(request).search(principal, body.query, body.codex, body.n, body.graph, body.cwd)
-    return Reply(await while_connected(request.receive, work))

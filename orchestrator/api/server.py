@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from orchestrator.api.problems import body_of, packed
+from orchestrator.api.http import error_reply, packed
 from orchestrator.api.sigils import STATE_KEY, peer_of
 from orchestrator.api.sockets import Listener
 
@@ -293,7 +293,7 @@ class PeerProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:
-            body = packed(body_of(code, message, hint, status))
+            body = packed(error_reply(code, message, hint, status))
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from orchestrator.cli.client import Failure
-from orchestrator.wire.version import VERSION
+from orchestrator.wire.places import VERSION
 
 COMMANDS = {  # name: the function or the group, in its module
     "serve": "service.serve",

@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from orchestrator.cli.terminal import note, safe
 from orchestrator.wire import faults
-from orchestrator.wire.places import candidates
-from orchestrator.wire.version import HEADER, VERSION
+from orchestrator.wire.places import HEADER, VERSION, candidates
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
@@ -145,7 +144,7 @@ def failure_of(answer: Any) -> Failure:
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return Failure(faults.FAILED, f"the daemon's answer is none of ours: {json.dumps(answer)[:200]}")
-    status = faults.exit_status(str(error.get("code", "")))
+    status = faults.fault_code(str(error.get("code", ""))).exit_status
     return Failure(status, str(error.get("message", "failed")), str(error.get("hint", "")))
 
 

@@ -28,7 +28,7 @@ from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, plural, result, result_json, size
 from orchestrator.wire import faults
-from orchestrator.wire.version import compile_again
+from orchestrator.wire.places import compile_again
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting

@@ -39,4 +39,4 @@ def translated() -> Iterator[None]:
     try:
         yield
     except LoreError as error:
-        raise Failure(faults.exit_status(error.code), error.message, error.hint) from error
+        raise Failure(faults.fault_code(error.code).exit_status, error.message, error.hint) from error

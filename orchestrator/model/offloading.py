@@ -19,7 +19,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.model_file import DEFAULT, ModelFile
 from orchestrator.settings.model import ModelSettings
-from orchestrator.wire.version import compile_again
+from orchestrator.wire.places import compile_again
 
 TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long takes about a minute
 

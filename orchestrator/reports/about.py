@@ -18,8 +18,7 @@ from orchestrator.reports import models, status
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.fits import Gpu, MachineMemory
 from orchestrator.reports.status import events_between
-from orchestrator.wire.models import ModelReport, ModelRow
-from orchestrator.wire.replies import CodexReport
+from orchestrator.wire.replies import CodexReport, ModelReport, ModelRow
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, EmbeddingModel, NowEvent, PrefillReport, StatusReply
 

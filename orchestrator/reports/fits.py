@@ -14,7 +14,7 @@ from governor.readings import MemoryReading
 from governor.settings import MemorySettings, short_count, size
 from governor.shape import FootprintError, ModelShape
 from orchestrator.settings.model import KvType
-from orchestrator.wire.models import GpuShare, LoadingChoice
+from orchestrator.wire.replies import GpuShare, LoadingChoice
 
 LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"

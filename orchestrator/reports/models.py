@@ -14,7 +14,7 @@ from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.model.folder import AtHand, FileHeader
 from orchestrator.model.model_file import placement_of
 from orchestrator.reports.fits import Fitting, Gpu, MachineMemory, choices, fitting, per_type, placed
-from orchestrator.wire.models import (
+from orchestrator.wire.replies import (
     EmbeddingMemory,
     EmbeddingShape,
     KvCosts,

@@ -21,8 +21,8 @@ from orchestrator.reports.fits import Gpu, MachineMemory
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.wire.models import ModelReport, ModelRow
 from orchestrator.wire.places import path_of
+from orchestrator.wire.replies import ModelReport, ModelRow
 
 
 @dataclass(frozen=True)

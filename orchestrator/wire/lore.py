@@ -1,10 +1,11 @@
-"""The `lore` object: what an answer says about itself."""
+"""The replies to a question: the `lore` object, which says how it was answered; a plan; completions in OpenAI's shape."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.shapes import ReplyShape
+from orchestrator.wire.shapes import ReplyShape, SparseReply, empty
 
 BARE = "none"  # the codex of a question that names none: the bare model answers
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
@@ -110,7 +111,7 @@ class Citation(ReplyShape):
     start: int = Field(description="first line, from 1")
     end: int = Field(description="last line")
     valid: bool = Field(description="it exists and was shown to the model")
-    why: str = Field("", exclude_if=lambda why: not why, description="what is wrong; left out where it is valid")
+    why: str = Field("", exclude_if=empty, description="what is wrong; left out where it is valid")
 
 
 class QuestionReport(ReplyShape):
@@ -135,9 +136,7 @@ class Lore(QuestionReport):
 
     trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
     began: bool = Field(False, description="the conversation began with this answer")
-    not_kept: str = Field(
-        "", exclude_if=lambda why: not why, description="why this turn was not saved; left out if it was"
-    )
+    not_kept: str = Field("", exclude_if=empty, description="why this turn was not saved; left out if it was")
     timings: Timings = Field(Timings(), description="in milliseconds")
     citations: tuple[Citation, ...] = Field((), description="checked against the files and what was shown")
 
@@ -199,6 +198,147 @@ class PlanReply(QuestionReport):
     memory: PlanMemory | None = Field(None, description="how it is planned")
     text: str = Field(
         "",
-        exclude_if=lambda text: not text,
+        exclude_if=empty,
         description="with `prompt`: the exact text that the engine would get; else left out",
     )
+
+
+class PromptDetails(ReplyShape):
+    """OpenAI's place for it."""
+
+    cached_tokens: int = Field(description="of the prompt: needed no computing")
+
+
+class Usage(ReplyShape):
+    """Tokens of one answer."""
+
+    prompt_tokens: int = Field(description="of the prompt")
+    completion_tokens: int = Field(description="of the answer")
+    total_tokens: int = Field(description="both")
+    prompt_tokens_details: PromptDetails = Field(description="how many were cached")
+
+
+class AnswerFunction(ReplyShape):
+    """A tool of the client with its arguments."""
+
+    name: str = Field(description="the tool")
+    arguments: str = Field(description="JSON, as the model wrote it")
+
+
+class AnswerToolCall(ReplyShape):
+    """A tool that the client is to call."""
+
+    id: str = Field(description="to be named with the result")
+    type: Literal["function"] = Field(description="OpenAI's word")
+    function: AnswerFunction = Field(description="what to call")
+
+
+class StreamedCall(AnswerToolCall):
+    """The same in a stream; a call is told whole."""
+
+    index: int = Field(description="which of the answer's calls, from 0")
+
+
+class TokenChance(ReplyShape):
+    """A token and how likely it was."""
+
+    token: str = Field(description="its text; a token may end within a character")
+    logprob: float = Field(description="natural logarithm of its probability")
+    bytes: tuple[int, ...] = Field(description="its text exactly")
+
+
+class ChosenToken(TokenChance):
+    """A token of the answer."""
+
+    top_logprobs: tuple[TokenChance, ...] = Field(description="the likeliest ones in its place")
+
+
+class Logprobs(ReplyShape):
+    """Log-probabilities of tokens."""
+
+    content: tuple[ChosenToken, ...] = Field(description="of the text, in order")
+    refusal: None = Field(description="OpenAI's; none")
+
+
+class AnswerMessage(ReplyShape):
+    """The answer."""
+
+    role: Literal["assistant"] = Field(description="OpenAI's word")
+    content: str | None = Field(description="the text; none where only tools are called")
+    reasoning_content: str = Field(
+        "", exclude_if=empty, description="what a thinking model thought; left out where it did not"
+    )
+    tool_calls: tuple[AnswerToolCall, ...] = Field(
+        (), exclude_if=empty, description="calls of the client's tools; left out where none"
+    )
+
+
+class Choice(ReplyShape):
+    """The one answer."""
+
+    index: int = Field(description="0")
+    message: AnswerMessage = Field(description="the answer")
+    logprobs: Logprobs | None = Field(
+        None, exclude_if=empty, description="log-probabilities of its tokens, where asked for"
+    )
+    finish_reason: str = Field(description="stop, length or tool_calls")
+
+
+class CompletionReply(ReplyShape):
+    """A whole answer."""
+
+    id: str = Field(description="of this answer")
+    object: Literal["chat.completion"] = Field(description="OpenAI's word")
+    created: int = Field(description="seconds since 1970")
+    model: str = Field(description="as it was asked for")
+    choices: tuple[Choice, ...] = Field(description="one")
+    usage: Usage = Field(description="in tokens")
+    lore: Lore = Field(description="what the answer says of itself")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Progress before the first token: phase is queue, model (in percent), floor or prompt. `left_s` is what it will take,
+    if known."""
+
+    phase: str
+    done: int
+    total: int
+    codex: str = ""
+    left_s: float | None = None
+
+
+class WaitingComment(ReplyShape):
+    """A comment between the events of a stream."""
+
+    progress: Waiting = Field(description="what is waited for")
+
+
+class Delta(SparseReply):
+    """What a piece adds: one of these; the first piece has the role, the last nothing."""
+
+    role: Literal["assistant"] | None = Field(None, description="OpenAI's word")
+    content: str = Field("", description="text")
+    reasoning_content: str = Field("", description="what a thinking model thinks")
+    tool_calls: tuple[StreamedCall, ...] = Field((), description="a tool to call")
+
+
+class ChunkChoice(ReplyShape):
+    """A piece of the answer."""
+
+    index: int = Field(description="0")
+    delta: Delta = Field(description="what is added")
+    logprobs: Logprobs | None = Field(None, exclude_if=empty, description="of the piece's tokens, where asked for")
+    finish_reason: str | None = Field(description="stop, length or tool_calls in the last one")
+
+
+class CompletionChunk(SparseReply):
+    """One event of a stream; `[DONE]` ends it. Comments between events tell what is waited for."""
+
+    id: str = Field(description="of this answer")
+    object: Literal["chat.completion.chunk"] = Field(description="OpenAI's word")
+    created: int = Field(description="seconds since 1970")
+    model: str = Field(description="as it was asked for")
+    choices: tuple[ChunkChoice, ...] = Field(description="one; none in the chunk of include_usage")
+    usage: Usage | None = Field(None, description="in the last one")
+    lore: Lore | None = Field(None, description="in the last one")

@@ -1,12 +1,19 @@
-"""What names a place: a path with `~` for a home, a git URL, the daemon's socket. For both ends, so it loads little."""
+"""What both ends of the socket know of the place where they run: paths, the socket, the version, the installation.
+
+Loads little: every start of the command line pays for it.
+"""
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+VERSION = "0.1.0"  # the build reads it here; asking the installed package costs tens of milliseconds
+HEADER = "x-lorekeep-version"
 SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
 SOCKET_VARIABLE = "LORE_SOCKET"
+BINDING = "'llama-cpp-python<0.4'"
 URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 
 
@@ -35,3 +42,12 @@ def candidates(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ..
     if named := option or environ.get(SOCKET_VARIABLE):
         return (path_of(named),)
     return runtime_folder(environ) / "lore.sock", SYSTEM_SOCKET
+
+
+def compile_again(*, cuda: bool = False) -> str:
+    """The command that compiles llama.cpp anew for this installation: a checkout has its own, and finds a GPU by itself."""
+    if (Path(__file__).parents[2] / "scripts" / "llama_wheel.py").exists():
+        return "make install"
+    flags = "CMAKE_ARGS=-DGGML_CUDA=on " if cuda else ""
+    # pip reaches into the environments of pipx and of uv too, which need not hold one themselves.
+    return f"{flags}pip --python {sys.prefix} install --force-reinstall --no-deps --no-cache-dir {BINDING}"

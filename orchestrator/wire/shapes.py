@@ -13,6 +13,11 @@ class ReplyShape(BaseModel):
     )
 
 
+def empty(value: object) -> bool:
+    """For `exclude_if`: a field that holds nothing is left out."""
+    return not value
+
+
 class SparseReply(ReplyShape):
     """Base of replies that leave out what they were not given, instead of its default."""
 

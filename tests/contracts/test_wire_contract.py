@@ -6,10 +6,12 @@ import pytest
 from support.house import codebase, living, over_socket, question
 from support.wire_shapes import unlike
 
-from orchestrator.api.problems import STATUS
-from orchestrator.wire.contract import CONTRACTS, EVERY, FAULTS, OF_BODIES
+from orchestrator.api.app import routes
+from orchestrator.api.http import EVERY, OF_BODIES
+from orchestrator.wire.faults import CODES
 from orchestrator.wire.replies import ErrorReply
 
+ROUTES = {(one.method, one.path): one for one in routes}
 ASK = {
     "model": "lore/vaults",
     "messages": [{"role": "user", "content": question("zebra")}],
@@ -34,13 +36,13 @@ def given(http, method, route, path, body=None):
     """The reply, which has the shape of its route."""
     answer = http.request(method, path, json=body)
     assert answer.status_code == 200, answer.text
-    assert unlike(CONTRACTS[method, route].reply, answer.json()) == []
+    assert unlike(ROUTES[method, route].reply, answer.json()) == []
     return answer.json()
 
 
 def told(http, method, route, path, body=None):
     """The events of a stream, each of the shape that fits its kind."""
-    shapes = CONTRACTS[method, route].events
+    shapes = ROUTES[method, route].events
     events = events_of(http.request(method, path, json=body).text)
     assert events
     for event in events:
@@ -97,7 +99,7 @@ def test_what_the_daemon_tells_of_itself(http):
         given(http, "GET", path, path)
     with http.stream("GET", "/v1/events") as stream:
         first = next(line for line in stream.iter_lines() if line.startswith("data: "))
-    assert unlike(CONTRACTS["GET", "/v1/events"].events[0], json.loads(first[6:])) == []
+    assert unlike(ROUTES["GET", "/v1/events"].events[0], json.loads(first[6:])) == []
 
 
 def test_conversations(http):
@@ -123,9 +125,9 @@ def test_conversations(http):
 def test_refusals_have_their_shape_and_a_code_that_the_route_is_said_to_have(http, method, path, body, code):
     answer = http.request(method, path, json=body)
     assert unlike(ErrorReply, answer.json()) == []
-    assert (answer.json()["error"]["code"], answer.status_code) == (code, STATUS[code])
-    route = next(one for one in CONTRACTS if one[0] == method and same(one[1], path))
-    contract = CONTRACTS[route]
+    assert (answer.json()["error"]["code"], answer.status_code) == (code, CODES[code].status)
+    route = next(one for one in ROUTES if one[0] == method and same(one[1], path))
+    contract = ROUTES[route]
     assert code in (*contract.faults, *EVERY, *(OF_BODIES if contract.body else ()))
 
 
@@ -134,7 +136,3 @@ def same(route, path):
     return len(parts) == len(path.split("/")) and all(
         one in ("{name}", other) for one, other in zip(parts, path.split("/"), strict=True)
     )
-
-
-def test_every_code_that_has_a_status_is_told_and_no_other():
-    assert FAULTS.keys() == STATUS.keys()

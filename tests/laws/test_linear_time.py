@@ -32,7 +32,7 @@ from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.agent import AnswerParser
 from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
-from orchestrator.api.requests import place_of
+from orchestrator.api.http import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting

@@ -67,6 +67,6 @@ def test_it_answers_from_a_folder_whose_packages_have_our_names(bare: Path, tmp_
 
 
 def test_its_hints_name_no_file_of_a_checkout(bare: Path) -> None:
-    code = "from orchestrator.wire.version import compile_again as again; print(again(cuda=True))"
+    code = "from orchestrator.wire.places import compile_again as again; print(again(cuda=True))"
     hint = run([str(bare / "bin" / "python"), "-P", "-c", code]).stdout.strip()
     assert hint.startswith(f"CMAKE_ARGS=-DGGML_CUDA=on pip --python {bare} install ")

@@ -16,7 +16,7 @@ from orchestrator.api.server import serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import listen, listen_tcp, tcp_hosts
 from orchestrator.settings import Settings
-from orchestrator.wire.version import VERSION
+from orchestrator.wire.places import VERSION
 
 
 @dataclass

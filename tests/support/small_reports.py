@@ -4,8 +4,7 @@ from support.wire_shapes import filled
 
 from orchestrator.service import Ask
 from orchestrator.wire.lore import BlockState, Citation, CodexInAnswer, GovernorState, Lore, PromptState, StrategyState
-from orchestrator.wire.models import ModelReport
-from orchestrator.wire.replies import CodexReport, TierTokens
+from orchestrator.wire.replies import CodexReport, ModelReport, TierTokens
 from orchestrator.wire.status import EngineReport, PoolReport
 
 MODEL = ModelReport(

@@ -36,14 +36,18 @@ from orchestrator.service import (
     Text,
     Thought,
     ToolCall,
-    Waiting,
 )
-from orchestrator.wire.lore import PlanReply, Predicted
-from orchestrator.wire.models import ChangedEvent, ColdFloor, ModelNames, ModelReport, ModelRow
+from orchestrator.wire.lore import PlanReply, Predicted, Waiting
+from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
+    ChangedEvent,
     CodexReport,
+    ColdFloor,
     LoadedEvent,
+    ModelNames,
+    ModelReport,
+    ModelRow,
     ProgressEvent,
     SearchHit,
     SearchReply,
@@ -54,7 +58,6 @@ from orchestrator.wire.replies import (
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
-from orchestrator.wire.version import VERSION
 
 REFUSALS = {
     "full": Full("the queue is full"),

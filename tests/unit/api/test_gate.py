@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.api.gate import Gate
+from orchestrator.api.app import Gate
 
 ASK, LOOK = ("/v1/chat/completions", True), ("/v1/status", False)
 

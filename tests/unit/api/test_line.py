@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.api.gate import Line, while_serving
+from orchestrator.api.app import Line
+from orchestrator.api.http import while_serving
 from orchestrator.errors import EngineFailed, Full, NotReady
-from orchestrator.service import AskEvent, Text, Waiting
+from orchestrator.service import AskEvent, Text
+from orchestrator.wire.lore import Waiting
 
 pytestmark = pytest.mark.anyio
 

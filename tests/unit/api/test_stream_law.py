@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.small_reports import lore_of
 
-from orchestrator.api.completions import Chunks, completed
+from orchestrator.api.chat import Chunks, completed
 from orchestrator.cli.ask import received
 from orchestrator.cli.client import events
-from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought, Waiting
+from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought
+from orchestrator.wire.lore import Waiting
 
 ASK = Ask(Principal(1, 1, 1), (Message("user", "q"),))
 ANSWERED = Answered("stop", lore_of(ASK), prompt_tokens=100, cached_tokens=90, completion_tokens=5)
@@ -43,7 +44,7 @@ def test_a_completion_holds_the_same_text_as_the_stream(given_events):
     async def collect():
         return await completed("lore", stream_of([*given_events, ANSWERED]))
 
-    message = anyio.run(collect)["choices"][0]["message"]
-    assert message["content"] == "".join(event.delta for event in given_events if isinstance(event, Text))
+    message = anyio.run(collect).choices[0].message
+    assert message.content == "".join(event.delta for event in given_events if isinstance(event, Text))
     thoughts = "".join(event.delta for event in given_events if isinstance(event, Thought))
-    assert message.get("reasoning_content", "") == thoughts
+    assert message.reasoning_content == thoughts

@@ -4,8 +4,10 @@ import json
 import tomllib
 
 import pytest
+from support.wire_shapes import filled
 
 from orchestrator.errors import InvalidRequest, NotPermitted
+from orchestrator.wire.replies import ProgressEvent
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def test_it_needs_no_daemon_and_makes_the_file(use, config):
 
 def test_a_model_that_the_daemon_cannot_load_is_not_written(use, lorekeep, config, monkeypatch, folder):
     async def refuse(principal, name):
-        yield {"event": "progress", "phase": "loading", "done": 0, "total": 1}
+        yield filled(ProgressEvent, phase="loading", total=1)
         raise InvalidRequest(f"{name} cannot be loaded: it is broken", "builtin:quoter answers again")
 
     lorekeep.service.use_model = refuse

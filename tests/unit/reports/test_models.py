@@ -17,7 +17,7 @@ from orchestrator.model.offloading import unused_gpu
 from orchestrator.reports.fits import QUANTISED_ON_CPU, Gpu, MachineMemory, choices, fitting
 from orchestrator.reports.models import described, row
 from orchestrator.settings.model import KvType
-from orchestrator.wire.models import ModelReport
+from orchestrator.wire.replies import ModelReport
 
 PLAN = KvPlan(sequences=4)
 

@@ -124,7 +124,7 @@ def test_the_locks_hold_what_is_required_within_its_bounds():
 
 
 def test_the_version_is_written_once():
-    from orchestrator.wire.version import VERSION
+    from orchestrator.wire.places import VERSION
 
     assert ABOUT["project"]["dynamic"] == ["version"]
     found = re.search(

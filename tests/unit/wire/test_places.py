@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from orchestrator.wire.faults import EXIT_BY_CODE, exit_status
 from orchestrator.wire.places import candidates
 
 
@@ -21,8 +20,3 @@ def test_the_user_s_comes_before_the_system_s():
 
 def test_without_the_variable_the_runtime_folder_is_the_user_s_own():
     assert candidates(None, {})[0] == Path(f"/run/user/{os.getuid()}/lorekeep/lore.sock")
-
-
-def test_every_code_has_a_status_of_the_contract_and_unknown_ones_are_failures():
-    assert set(EXIT_BY_CODE.values()) <= {1, 2, 4, 5, 6, 7, 8}
-    assert exit_status("new-code-of-a-newer-daemon") == 1

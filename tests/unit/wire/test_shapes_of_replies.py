@@ -10,12 +10,12 @@ from support.gpus import gpu
 from support.wire_shapes import unlike
 
 from governor.readings import HostReading, SensorSnapshot
-from orchestrator.api.completions import Chunks, completed
+from orchestrator.api.chat import Chunks, completed
+from orchestrator.api.http import packed
 from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.reports.status import sensors_report
 from orchestrator.service import Answered, Text, Thought, ToolCall
-from orchestrator.wire.completions import CompletionChunk, CompletionReply
-from orchestrator.wire.lore import GovernorState, Lore, PromptState, StrategyState
+from orchestrator.wire.lore import CompletionChunk, CompletionReply, GovernorState, Lore, PromptState, StrategyState
 from orchestrator.wire.status import SensorsReport
 
 STATE = Lore(
@@ -58,7 +58,7 @@ def test_whatever_is_said_an_answer_has_its_shape(given_events):
     async def whole():
         return await completed("lore", events_of(given_events))
 
-    assert unlike(CompletionReply, anyio.run(whole)) == []
+    assert unlike(CompletionReply, json.loads(packed(anyio.run(whole)))) == []
 
 
 @given(said, some.booleans())

@@ -1,0 +1,417 @@
+"""One request over HTTP, whatever its route: who may ask, its body as checked values, its reply, and its faults.
+
+A route is declared at the function that serves it: its scopes, its faults and the events of its stream in the decorator,
+its body and its reply in the function's annotations. The reference and its tests read them there.
+"""
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
+from orchestrator.racing import unless
+from orchestrator.service import Principal, Service
+from orchestrator.wire.faults import fault_code
+from orchestrator.wire.replies import ErrorReply, Fault
+from orchestrator.wire.shapes import ReplyShape
+
+T = TypeVar("T")
+Schema = type[BaseModel]
+Handler = Callable[..., Awaitable[ReplyShape | Response]]
+
+EVERY = ("unauthorized", "not_permitted", "failed")  # any route may refuse with these
+OF_BODIES = ("invalid_request", "too_large")  # any that takes a body
+PRINCIPAL_KEY = "lore.principal"
+DONE = b"data: [DONE]\n\n"
+STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+TYPE = {  # OpenAI's kind of an error, by its status
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "invalid_request_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    503: "unavailable_error",
+}
+HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+MARKS = re.compile(
+    r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]"
+    r"|constrained-\w+$|str$|int$|float$|bool$"
+)
+SHOULD = {
+    "string_type": "should be text",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "finite_number": "should be a finite number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "tuple_type": "should be a list",
+    "list_type": "should be a list",
+    "dict_type": "should be an object",
+    "model_type": "should be an object",
+    "missing": "is missing",
+    "string_too_short": "is empty",
+    "greater_than_equal": "should be {ge} or more",
+    "greater_than": "should be more than {gt}",
+    "less_than_equal": "should be {le} or less",
+    "less_than": "should be less than {lt}",
+    "literal_error": "should be {expected}",
+}
+
+
+class TooLarge(LoreError):
+    """A body above the configured limit."""
+
+    code = "too_large"
+
+
+class Unauthorized(LoreError):
+    """No token, or one that nobody was given. Only over TCP: a Unix socket's peer is known."""
+
+    code = "unauthorized"
+
+
+class ClientGoneError(Exception):
+    """The connection closed before the answer was complete. Nobody is left to read a reply."""
+
+
+# -- routes
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """A request to a route, by whom."""
+
+    request: Request
+    principal: Principal
+
+    @property
+    def service(self) -> Service:
+        """What is behind the routes now: another model puts another in its place."""
+        found: Service = self.request.app.state.service
+        return found
+
+    @property
+    def name(self) -> str:
+        """The one that the path names."""
+        found: str = self.request.path_params["name"]
+        return found
+
+    async def while_connected(self, work: Awaitable[T]) -> T:
+        """The work's result; see the function of this name."""
+        return await while_connected(self.request.receive, work)
+
+    def while_serving(self, events: AsyncIterator[T], *, silently: bool = False) -> AsyncIterator[T]:
+        """The events, until the daemon stops; see the function of this name."""
+        return while_serving(events, self.request.app.state.stopping, silently=silently)
+
+    async def stream(self, events: AsyncIterator[ReplyShape], *, silently: bool = False) -> "EventStream":
+        """One server-sent event each, until they end or the daemon stops: then with NotReady, or `silently`."""
+        return await started(self.request.receive, lines(self.while_serving(events, silently=silently)))
+
+
+class ApiRoute(Route):
+    """`body` and `reply` are None where a route takes or gives none; `faults` are what it refuses beside what all do."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        scopes: tuple[str, ...] | None,
+        events: tuple[Schema, ...],
+        faults: tuple[str, ...],
+    ) -> None:
+        super().__init__(path, self.answered, methods=[method])
+        self.method = method
+        self.help = (handler.__doc__ or "").strip().partition("\n")[0]
+        self.body: Schema | None = handler.__annotations__.get("body")
+        self.reply = reply_in(handler.__annotations__["return"])
+        self.events = events
+        self.faults = faults
+        self._handler = handler
+        self._scopes = scopes
+
+    async def answered(self, request: Request) -> Response:
+        """Raises NotPermitted, TooLarge, InvalidRequest, and what the handler raises."""
+        principal = permitted(request, self._scopes)
+        given = () if self.body is None else (await parsed(request, self.body),)
+        reply = await self._handler(ApiCall(request, principal), *given)
+        return reply if isinstance(reply, Response) else Reply(reply)
+
+
+def route(
+    method: str,
+    path: str,
+    *scopes: str,
+    anybody: bool = False,
+    events: tuple[Schema, ...] = (),
+    faults: tuple[str, ...] = (),
+) -> Callable[[Handler], ApiRoute]:
+    """One of `scopes` is needed; without any named: any at all, or none for `anybody`."""
+    return lambda handler: ApiRoute(method, path, handler, None if anybody else scopes, events, faults)
+
+
+def reply_in(annotation: Any) -> Schema | None:
+    """The shape among what a handler returns; a response beside it is a stream, or has a status of its own."""
+    kinds = get_args(annotation) or (annotation,)
+    return next((one for one in kinds if issubclass(one, ReplyShape)), None)
+
+
+def permitted(request: Request, scopes: tuple[str, ...] | None) -> Principal:
+    """The principal, if it has one of these scopes; without scopes named: any at all. Raises NotPermitted."""
+    principal: Principal = request.scope["state"][PRINCIPAL_KEY]
+    if scopes is not None and not (any(map(principal.may, scopes)) if scopes else principal.scopes):
+        wanted = " or ".join(scopes) or "any scope"
+        raise NotPermitted(
+            f"{request.method} {request.url.path} needs {wanted}; uid {principal.uid} has sigil {principal.sigil}",
+            "the daemon's owner can grant it under [sigils] in the configuration",
+        )
+    return principal
+
+
+# -- bodies
+
+
+async def parsed(request: Request, model: Schema) -> BaseModel:
+    """The body as `model`. Raises InvalidRequest with the field's name, or TooLarge."""
+    body = await read(request, request.app.state.max_body)
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise InvalidRequest(complaint(error, body), "correct the field, or leave it out") from error
+
+
+async def read(request: Request, limit: int) -> bytes:
+    """The whole body, never more than `limit` bytes of it."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit:
+        raise too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise too_large(limit)
+            parts.append(part)
+    except ClientDisconnect as error:
+        raise InvalidRequest("the body ended early") from error
+    return b"".join(parts)
+
+
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes", "send less, or raise serve.max_body")
+
+
+def complaint(error: ValidationError, body: bytes) -> str:
+    """The first fault in words."""
+    first = telling(error.errors(include_url=False, include_input=False))
+    if first["type"] == "json_invalid":
+        return unreadable(first["ctx"]["error"], body)
+    place = place_of(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown field {place}"
+    return f"{place or 'body'}: {wording(first['type'], first['msg'], first.get('ctx') or {})}"
+
+
+def telling(faults: Sequence[Any]) -> Any:
+    """The first; where several types were tried at its place, the one that came furthest: it is the one that was meant."""
+    place = place_of(faults[0]["loc"])
+    tried = [one for one in faults if place_of(one["loc"]) == place or place_of(one["loc"]).startswith(f"{place}.")]
+    return max(tried, key=lambda one: (not one["type"].endswith("_type"), len(place_of(one["loc"]).split("."))))
+
+
+def wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    if kind == "too_short":
+        least = context["min_length"]
+        return "is empty" if least == 1 else f"should have at least {least}, and has {context['actual_length']}"
+    if kind == "too_long":
+        return f"too many: {context['actual_length'] or 'more'} of at most {context['max_length']}"
+    if kind in SHOULD:
+        return SHOULD[kind].format(**context)
+    return message.removeprefix("Value error, ").removeprefix("Input ")
+
+
+def unreadable(why: str, body: bytes) -> str:
+    """What the reader of JSON stopped at. Some of that is JSON, which we do not take: it is called what it is."""
+    where = why.partition(" at line")[2]
+    at = f" at line{where}" if where else ""
+    if "recursion limit" in why:
+        return f"nested too deeply{at}"
+    if "surrogate" in why or ("hex escape" in why and HALF.search(body)):
+        return f"a lone surrogate, half a character that is no text{at}"
+    if "unicode code point" in why:
+        return f"not UTF-8{at}"
+    return f"not JSON: {why}"
+
+
+def place_of(location: tuple[int | str, ...]) -> str:
+    """`messages.0.content`, without the names of the types that were tried there."""
+    return ".".join(str(part) for part in location if isinstance(part, int) or not MARKS.match(part))
+
+
+# -- replies and faults
+
+
+def packed(value: ReplyShape) -> bytes:
+    return json.dumps(value.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class Reply(JSONResponse):
+    def render(self, content: ReplyShape) -> bytes:
+        return packed(content)
+
+
+def error_reply(code: str, message: str, hint: str = "", status: int | None = None) -> ErrorReply:
+    """`status` where it is not the code's own."""
+    kind = TYPE.get(status or fault_code(code).status, "server_error")
+    return ErrorReply(error=Fault(type=kind, code=code, message=message, hint=hint))
+
+
+def problem(error: LoreError) -> Response:
+    row = fault_code(error.code)
+    seconds = row.retry_after_s if error.retry_after is None else error.retry_after
+    headers = {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
+    return Reply(error_reply(error.code, error.message, error.hint), row.status, headers=headers)
+
+
+async def on_lore_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, LoreError)
+    return problem(error)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Starlette's own refusals: an unknown route, a wrong method."""
+    assert isinstance(error, HTTPException)
+    code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
+    hint = hint_of(error.status_code, (error.headers or {}).get("Allow", ""))
+    body = error_reply(code, f"{request.method} {request.url.path}: {error.detail}", hint, error.status_code)
+    return Reply(body, error.status_code, headers=error.headers)
+
+
+def hint_of(status: int, allowed: str) -> str:
+    if status == 405 and allowed:
+        return f"this route takes {allowed}"
+    return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
+
+
+async def on_our_fault(_: Request, __: Exception) -> Response:
+    """What nobody foresaw. The server logs the traceback, and closes the connection; the client is told only that."""
+    headers = {"Connection": "close"}
+    return Reply(error_reply("failed", "the daemon made an error", "its log has the details"), 500, headers=headers)
+
+
+# -- answers that take time: bound to the client that waits for them. When it goes, the work is cancelled at once
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """The work's result. Cancels it and raises ClientGoneError when the client closes first.
+
+    The request's body must have been read before.
+    """
+    return await unless(disconnected(receive), work, ClientGoneError())
+
+
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """Server-sent events. The first was awaited before the status line, so that a refusal still gets its own status."""
+
+    def __init__(self, first: bytes, rest: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self.first = first
+        self.rest = rest
+        self.raw_headers = list(STREAM_HEADERS)
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        async with closing(self.rest):
+            try:
+                await while_connected(receive, self.write(send))
+            except ClientGoneError:
+                return
+
+    async def write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send(part(self.first))
+        try:
+            async for chunk in self.rest:
+                await send(part(chunk))
+        except LoreError as error:
+            await send(part(data(error_reply(error.code, error.message, error.hint))))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def part(chunk: bytes) -> Message:
+    return {"type": "http.response.body", "body": chunk, "more_body": True}
+
+
+async def started(receive: Receive, chunks: AsyncIterator[bytes]) -> EventStream:
+    """Awaits the first chunk. Raises what the work raises before it, so that it becomes a status."""
+    try:
+        first = await while_connected(receive, anext(chunks, b""))
+    except BaseException:
+        async with closing(chunks):
+            raise
+    return EventStream(first, chunks)
+
+
+async def lines(events: AsyncIterator[ReplyShape]) -> AsyncIterator[bytes]:
+    """Progress reports, one server-sent event each."""
+    async with closing(events):
+        async for event in events:
+            yield data(event)
+
+
+def data(value: ReplyShape) -> bytes:
+    return b"data: " + packed(value) + b"\n\n"
+
+
+def comment(value: ReplyShape) -> bytes:
+    """A line that clients of server-sent events ignore by their standard; our command line reads it."""
+    return b": " + packed(value) + b"\n\n"
+
+
+def closing(events: AsyncIterator[Any]) -> Any:
+    """Streams of the port are async generators: what runs behind them ends when they are closed."""
+    return aclosing(events)
+
+
+async def while_serving(
+    events: AsyncIterator[T], stopping: asyncio.Event, *, silently: bool = False
+) -> AsyncIterator[T]:
+    """The events; when the daemon stops they end, `silently` or with NotReady."""
+    async with closing(events):
+        try:
+            while (event := await while_running(stopping, anext(events, None))) is not None:
+                yield event
+        except NotReady:
+            if not silently or not stopping.is_set():
+                raise
+
+
+async def while_running(stopping: asyncio.Event, work: Awaitable[T]) -> T:
+    """The work's result. Cancels it and raises NotReady when the daemon stops first."""
+    return await unless(stopping.wait(), work, NotReady("the daemon is stopping", "ask again when it runs"))
