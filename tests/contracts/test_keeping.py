@@ -167,11 +167,11 @@ def test_what_of_a_pool_counts_as_kept_comes_back_and_nothing_else(machine):
         computed(machine, ticket, talk)
         talk += machine.answer(ticket)
     written(machine)
-    pool, prompt = machine.loop.admission.pools["code"], [*CODE, *talk, 9]
+    pool, prompt = machine.loop.pools.by_name["code"], [*CODE, *talk, 9]
     kept = machine.loop.checkpoints.kept(pool)
     assert any(kept.values())
     tip, _ = pool.tree.match(array("I", prompt), 1)
-    machine.loop.admission.discard("code")
+    machine.loop.pools.discard("code")
     end = max(node.start + kept.get(node, 0) for node in tip.path())
     assert computed(machine, 5, [*talk, 9]) == len(prompt) - end
 

@@ -113,7 +113,7 @@ def test_faults_are_counted_each_by_its_kind(tmp_path):
     for file in files(tmp_path):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
     asked(machine, 2, [2])
-    machine.loop.admission.pools["code"].tree.spare_sequences().pop()
+    machine.loop.pools.by_name["code"].tree.spare_sequences().pop()
     machine.loop.audit()
     found = report(machine)
     assert found["faults"] == {"misses": 0, "damaged": 1, "write_failures": 0, "broken_pools": 1, "failed_steps": 0}

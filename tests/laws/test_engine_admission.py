@@ -73,9 +73,9 @@ class Line:
         assert entered == fitting[: len(entered)], "somebody was overtaken"
         if idle and fitting:
             assert entered, "nobody runs, and the first in line still waits"
-        held = sum(pool.memory.cells for pool in self.machine.loop.admission.pools.values())
+        held = sum(pool.memory.cells for pool in self.machine.loop.pools.by_name.values())
         assert not entered or held <= self.grant.cells, "more is held than granted, and somebody entered"
-        claimed = sum(pool.in_use() for pool in self.machine.loop.admission.pools.values())
+        claimed = sum(pool.in_use() for pool in self.machine.loop.pools.by_name.values())
         assert not entered or claimed <= self.grant.cells
 
     def flushed(self) -> list[object]:
@@ -145,7 +145,7 @@ def test_the_line_is_served_in_order_within_the_grant_and_comes_to_its_end(scrip
         rounds += 1
         assert rounds < 5000, "the line does not come to its end"
     line.take(0, 2048)
-    assert line.machine.loop.admission.held() == 0, "what was granted is given back"
+    assert line.machine.loop.pools.held() == 0, "what was granted is given back"
 
 
 def test_a_question_passes_a_floor_that_waits_and_no_older_question() -> None:
@@ -174,7 +174,7 @@ def test_a_smaller_grant_is_kept_to_as_soon_as_what_runs_has_ended() -> None:
         line.round()
     while line.waiting or line.running:
         line.round()
-    assert line.machine.loop.admission.held() <= 1024
+    assert line.machine.loop.pools.held() <= 1024
 
 
 def test_a_smaller_grant_is_kept_to_although_nobody_asks_any_more() -> None:
@@ -183,7 +183,7 @@ def test_a_smaller_grant_is_kept_to_although_nobody_asks_any_more() -> None:
     machine.ask(1, "code", [8] * 10, 5)
     machine.round()
     machine.loop.handle(Grant(2, 256, 2048))
-    assert machine.loop.admission.held() > 256
+    assert machine.loop.pools.held() > 256
     while machine.loop.busy() or machine.loop.behind():
         machine.round()
-    assert machine.loop.admission.held() <= 256
+    assert machine.loop.pools.held() <= 256

@@ -141,7 +141,7 @@ def test_its_cells_are_its_own_while_it_is_restored(tmp_path: Path) -> None:
     made.ask(1, "long", [5, 6], 100)
     made.round()
     assert made.loop._tickets[1].phase is Phase.RESTORING
-    assert made.loop.admission.pools["long"].in_use() >= len(LONG) + 2 + 100
+    assert made.loop.pools.by_name["long"].in_use() >= len(LONG) + 2 + 100
     made.ask(2, "long", [8] * 663, 300)  # does not fit beside it
     made.round()
     assert made.loop._tickets[2].phase is Phase.WAITING

@@ -168,7 +168,7 @@ def happen(told: Told, event: str, asked: tuple[str, list[int], int, int], chanc
         if store is not None:
             store.close()
     elif event == "evict":
-        for pool in machine.loop.admission.pools.values():
+        for pool in machine.loop.pools.by_name.values():
             while (tip := pool.tree.stalest()) is not None and chance.random() < 0.8:
                 pool.tree.evict(tip)
     elif event == "shrink":

@@ -70,7 +70,7 @@ class Library:
         while self.machine.loop.behind():
             self.machine.round()
         self.machine.store.flush()
-        for name in forgotten & set(self.machine.loop.admission.pools):
+        for name in forgotten & set(self.machine.loop.pools.by_name):
             self.machine.loop.checkpoints.forget_floor(array("I", self.floors[name]), [])
         self.forgotten = forgotten
         self.machine.store.restored(10**9, 10**6 * restore_ms)
@@ -83,16 +83,16 @@ class Library:
             again = figures["ms_per_token_empty"] + figures["ms_per_token_cell"] * (start + end) / 2
             return (end - start) * (again if name in self.forgotten else min(again, restore))
 
-        floor, pool = len(self.floors[name]), self.machine.loop.admission.pools[name]
+        floor, pool = len(self.floors[name]), self.machine.loop.pools.by_name[name]
         assert pool.cells_used() == floor + sum(self.tails[name])
         total = lost(0, floor) + sum(lost(floor, floor + tail) for tail in self.tails[name])
         return total / pool.memory.cells / (1 + self.tickets - self.used[name])
 
     def pressed(self) -> str:
         """The pool that goes when one has to."""
-        before = set(self.machine.loop.admission.pools)
-        self.machine.loop.handle(Grant(2, self.machine.loop.admission.held() - 256, 4000))
-        (gone,) = before - set(self.machine.loop.admission.pools)
+        before = set(self.machine.loop.pools.by_name)
+        self.machine.loop.handle(Grant(2, self.machine.loop.pools.held() - 256, 4000))
+        (gone,) = before - set(self.machine.loop.pools.by_name)
         return gone
 
 
@@ -133,7 +133,7 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
         machine.loop.handle(PutFloor(name, ids_to_bytes(ids), "generations"))
         machine.loop.handle(Asked(ticket, name, ids_to_bytes([9] * 300), 1, 0))
         machine.finish()
-    pool = machine.loop.admission.pools["generations"]
+    pool = machine.loop.pools.by_name["generations"]
     while machine.loop.behind():
         machine.round()
     machine.store.flush()
@@ -158,7 +158,7 @@ def test_what_makes_room_for_a_question_goes_by_the_same_rule(tmp_path: Path) ->
     library.ask("computed", 10)
     library.ask("kept", 10)
     library.settle(0.0001, {"computed"})
-    held = library.machine.loop.admission.held()
+    held = library.machine.loop.pools.held()
     library.machine.loop.handle(Grant(2, held + 256, 4000))
     library.ask("asked", 5)
-    assert set(library.machine.loop.admission.pools) == {"computed", "asked"}
+    assert set(library.machine.loop.pools.by_name) == {"computed", "asked"}

@@ -50,7 +50,7 @@ def asked(driven: Driven, ticket: int, question: str, vault: int) -> None:
 def evicted(driven: Driven) -> None:
     """All cells are taken; RAM keeps what they held."""
     driven.loop.handle(Grant(2, 0, 0))
-    assert driven.loop.admission.pools == {}
+    assert driven.loop.pools.by_name == {}
     driven.loop.handle(Grant(3, 4096, 4096))
 
 

@@ -36,7 +36,7 @@ def test_however_many_ask_every_answer_is_right_and_the_line_is_kept(
         machine.ask(ticket, floor, tail, most, owner=1 + ticket % 2)
         for _ in range(rounds):
             machine.round()
-            assert machine.loop.admission.held() <= cells
+            assert machine.loop.pools.held() <= cells
     machine.finish()
     for ticket, (floor, tail, most, _) in enumerate(asked, 1):
         (end,) = machine.ends[ticket]
@@ -66,11 +66,11 @@ def test_a_ticket_that_needs_a_larger_pool_gets_it_once_those_before_it_were_ans
     machine.backend.end_every = 10**9
     machine.ask(1, "code", [3], 200)
     machine.finish()
-    small = machine.loop.admission.pools["code"].memory.cells
+    small = machine.loop.pools.by_name["code"].memory.cells
     machine.ask(2, "code", [3], 50)
     machine.round()
     machine.ask(3, "code", [at % 40 for at in range(1700)], 5)
     machine.ask(4, "code", [4], 5)
     machine.finish()
     assert [machine.ends[ticket][0].outcome for ticket in (2, 3, 4)] == [Outcome.DONE] * 3
-    assert machine.loop.admission.pools["code"].memory.cells >= small
+    assert machine.loop.pools.by_name["code"].memory.cells >= small

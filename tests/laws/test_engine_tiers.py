@@ -123,7 +123,7 @@ def test_what_a_smaller_grant_takes_is_found_below(tmp_path, ranges):
     machine.ask(1, "code", [5] * 400, 4)
     machine.finish()
     machine.loop.handle(Grant(2, 1700, 1700))
-    assert machine.loop.admission.held() <= 1700
+    assert machine.loop.pools.held() <= 1700
     asked = [*[5] * 400, *machine.answer(1), 6]
     machine.ask(2, "code", asked, 4)
     machine.finish()
@@ -320,7 +320,7 @@ def test_tails_that_come_and_go_change_no_answer(tmp_path_factory, script):
         machine.ask(ticket, "code", tail, 5)
         machine.finish()
         machine.store.flush()
-        evict_tails(machine.loop.admission.pools["code"].tree)
+        evict_tails(machine.loop.pools.by_name["code"].tree)
         assert machine.answer(ticket) == naive_answer([*CODE, *tail], 5)
 
 

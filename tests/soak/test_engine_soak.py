@@ -67,7 +67,7 @@ class Life:
         self.machine.loop.handle(Grant(2, self.chance.choice([768, 1536, 3072]), 1500))
 
     def evict(self) -> None:
-        for pool in self.machine.loop.admission.pools.values():
+        for pool in self.machine.loop.pools.by_name.values():
             while (tip := pool.tree.stalest()) is not None and self.chance.random() < 0.8:
                 pool.tree.evict(tip)
 
@@ -119,7 +119,7 @@ def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_pat
     life.check_answers()
     assert any(end.outcome is Outcome.DONE and end.cached for (end,) in life.machine.ends.values())
     assert life.machine.loop.audit() is False
-    for pool in life.machine.loop.admission.pools.values():
+    for pool in life.machine.loop.pools.by_name.values():
         state = pool.state()
         assert state.free + state.reserved + state.evictable + state.leased == state.size
         assert len(pool.memory.tokens) == state.evictable
@@ -137,7 +137,7 @@ def test_dropping_everything_at_the_end_of_a_long_life_leaves_nothing(tmp_path: 
     life.machine.finish()
     for name in CODICES:
         life.machine.loop.handle(DropFloor(name))
-    assert life.machine.loop.admission.pools == {}
+    assert life.machine.loop.pools.by_name == {}
     life.machine.loop.close()
 
 

@@ -70,7 +70,7 @@ class Life:
         self.driven.loop.handle(Grant(2, self.chance.choice([1280, 3072]), 1024))
 
     def evict(self) -> None:
-        for pool in self.driven.loop.admission.pools.values():
+        for pool in self.driven.loop.pools.by_name.values():
             while (tip := pool.tree.stalest()) is not None and self.chance.random() < 0.8:
                 pool.tree.evict(tip)
 

@@ -92,7 +92,7 @@ class Driven:
             self.round()
         self.round()
         assert [
-            conservation.broken(pool) for pool in self.loop.admission.pools.values() if conservation.broken(pool)
+            conservation.broken(pool) for pool in self.loop.pools.by_name.values() if conservation.broken(pool)
         ] == []
 
     # -- what came of it
@@ -104,7 +104,7 @@ class Driven:
         return [token for delta in self.said.get(ticket, []) for token in bytes_to_ids(delta.ids)]
 
     def pool(self, name: str) -> Pool:
-        return self.loop.admission.pools[name]
+        return self.loop.pools.by_name[name]
 
     def views(self, ticket: int, floor: str, tail: Sequence[int], most: int) -> View:
         """Asks and waits: what the loop generated, with the likeliest tokens of each place."""
@@ -162,8 +162,8 @@ class Driven:
 
     def _free(self) -> None:
         """The contexts go without a look at what stood in them."""
-        for name in list(self.loop.admission.pools):
-            self.loop.admission.discard(name)
+        for name in list(self.loop.pools.by_name):
+            self.loop.pools.discard(name)
 
 
 def feed(memory: Memory, ids: Sequence[int], start: int) -> int:

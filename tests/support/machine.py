@@ -99,7 +99,7 @@ class Machine:
     def round(self) -> None:
         self.loop.round()
         self.loop.check()
-        for pool in self.loop.admission.pools.values():
+        for pool in self.loop.pools.by_name.values():
             assert len(pool.memory.tokens) == pool.cells_used(), "as many cells hold something as the tree says"
 
     def finish(self) -> None:

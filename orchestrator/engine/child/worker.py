@@ -195,7 +195,7 @@ class Worker:
 
     def _watched(self) -> AbstractContextManager[None]:
         """For all but steps, which are watched by their own predictions."""
-        return self._watchdog.watch("what is carried beside steps", self._loop.admission.carrying_s())
+        return self._watchdog.watch("what is carried beside steps", self._loop.pools.carrying_s())
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):

@@ -1,32 +1,64 @@
-"""Which jobs may run: floors, pools and their size under the governor's grant, and what is refused.
+"""Which jobs may run: what is refused, how a waiting ticket enters a pool, and what follows when llama.cpp fails in one.
+
+    refused? ─▶ sampler ─▶ pool ─▶ cells reserved ─▶ checkpoints of the prompt restored ─▶ the rest computed
 
 A ticket enters when its pool has room for its whole prompt and for all it may answer, and a sequence; until then it waits.
+The first ticket in line enters or waits for room; nobody overtakes it. Interactive tickets stand before background ones,
+older before younger. A prompt that is restored piece by piece has its cells already and holds up nobody else. Memories
+that cannot be cut restore before they enter, at once.
+
 What could not fit in an empty machine is refused, and so are foreign token ids and settings out of range: llama.cpp takes
 any setting, fails a whole step for one foreign id, and the API checks its own clients only.
 
-Pools are opened per floor, moved into a larger context while nobody is answered, and closed when idle and another floor
-needs their cells. While somebody is answered this happens in pieces within the round's time budget. One writer calls
-all of it.
+    failure ─▶ the context is freed, its KV is lost ─▶ tickets that had begun to answer fail, the others wait again
+       │
+       ├─ again, before a step of that pool succeeded:  a ticket that was there before fails; it then was alone in it
+       └─ and again, or with nobody who was there before: the error is raised, which ends the process
+
+A new context helps where a ticket or a context was at fault; where neither was, only a new process may help. A ticket that
+waits again enters alone, so that it fails no other ticket twice. Floors computed in the background do not enter alone,
+because no question may wait for them.
 """
 
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
-from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, in_order, room
-from orchestrator.engine.cache.pool import ROUND, Pool, move, release, rounded
-from orchestrator.engine.cache.tree import Node
-from orchestrator.engine.costs import TimeBudget, endless
-from orchestrator.engine.messages import Grant, InferenceJob, PrefillCost, Reason, Sampling
-from orchestrator.engine.scheduler.ticket import Ticket
+from orchestrator.engine.backend import BackendError, SchemaRefused
+from orchestrator.engine.cache.pool import Pool, Pools, release
+from orchestrator.engine.cache.tree import Node, Path
+from orchestrator.engine.checkpoints.manager import CheckpointManager
+from orchestrator.engine.costs import OutOfTime, TimeBudget
+from orchestrator.engine.messages import (
+    Admitted,
+    Grant,
+    InferenceJob,
+    Matched,
+    Outcome,
+    PrefixMatch,
+    PutFloor,
+    Reason,
+    Sampling,
+    Urgency,
+    bytes_to_ids,
+)
+from orchestrator.engine.scheduler.step import Speculation
+from orchestrator.engine.scheduler.ticket import (
+    Due,
+    Phase,
+    Reporting,
+    Ticket,
+    claim,
+    covering,
+    restored_by_another,
+    reuse_of,
+)
 
-TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
+MOST_IN_A_ROW = 2  # failures of one pool
 # Name, least, most; both are allowed.
 RANGES = (
     ("temperature", 0.0, 2.0),
@@ -60,220 +92,220 @@ class Refusal:
 
 
 class Admission:
-    """The known floors and the open pools.
-
-    `on_evict` sees each node before its cells are freed, again where it raised OutOfTime. `lost_ms` is the cost of
-    rebuilding a pool's content. `answering` says whether an answer runs, which a long round would stall.
-    """
+    """The known floors, and the line of waiting tickets. `tickets` are all there are, by number."""
 
     def __init__(
         self,
-        backend: Backend,
-        sequences: int,
-        on_evict: Callable[[Pool, Node, TimeBudget], None],
-        lost_ms: Callable[[Pool], float],
-        answering: Callable[[], bool],
-        prefill_cost: Callable[[], PrefillCost],
+        pools: Pools,
+        checkpoints: CheckpointManager | None,
+        speculation: Speculation,
+        tickets: Mapping[int, Ticket],
+        reporting: Reporting,
     ) -> None:
-        self.grant = Grant(0, 0, 0)
         self.floors: dict[str, FloorIds] = {}
-        self.pools: dict[str, Pool] = {}
-        self._backend = backend
-        self._sequences = sequences
-        self._on_evict = on_evict
-        self._lost_ms = lost_ms
-        self._answering = answering
-        self._prefill_cost = prefill_cost
-        self._entries = 0
-        self._budget: TimeBudget = endless()
-        self._refused: int | None = None  # the ticket for which there was no context of the size wanted
-        self._grown_out: set[str] = set()  # pools with no room for a larger context: asked once, not each round
+        self._pools = pools
+        self._checkpoints = checkpoints
+        self._speculation = speculation
+        self._tickets = tickets
+        self._reporting = reporting
+        self._in_a_row: dict[str, int] = {}  # failures, by pool
 
-    @contextmanager
-    def within(self, budget: TimeBudget) -> Iterator[None]:
-        """Openings and evictions inside take their time from `budget`; elsewhere, in a step above all, none waits."""
-        self._budget = budget
-        try:
-            yield
-        finally:
-            self._budget = endless()
+    # -- floors
 
-    def take(self, grant: Grant) -> None:
-        """Applies a grant, rounded down to what llama.cpp makes of a context."""
-        self.grant = replace(grant, cells=grant.cells // ROUND * ROUND)
-        if not self._answering():
-            self.shrink_to_grant()
+    def put_floor(self, message: PutFloor) -> None:
+        known = FloorIds(bytes_to_ids(message.ids), message.pool or message.name)
+        self.floors.setdefault(message.name, known)
 
-    # -- at the door
+    def drop_floor(self, name: str) -> None:
+        """Forgets a floor that no ticket uses, and what only it could use in the cells and on disk; its pool goes with the
+        last floor in it."""
+        floor = self.floors.pop(name, None)
+        self._speculation.forget(name)
+        if floor is None:
+            return
+        if floor.pool in self._pools.by_name:
+            beside = [other.ids for other in self.floors.values() if other.pool == floor.pool]
+            if beside:
+                release(self._pools.by_name[floor.pool], floor.ids, beside)
+            else:
+                self._pools.discard(floor.pool)
+        if self._checkpoints is not None:
+            self._checkpoints.forget_floor(floor.ids, [other.ids for other in self.floors.values()])
+
+    def floor_ids(self, name: str) -> "array[int]":
+        """Empty for a floor that is not known."""
+        return self.floors[name].ids if name in self.floors else array("I")
+
+    def match(self, asked: PrefixMatch) -> Matched:
+        """What a job of this prompt would reuse if it were admitted now, and how many of its tokens need no computing.
+
+            prompt  ├──── cells ────┼── checkpoints ──┼── computed ──┤
+
+        The searches are those of admission and of restores. Not considered are how much room there is, damaged files, and
+        jobs that arrive before. With an answer wanted the last token is computed in any case.
+        """
+        floor = self.floor_ids(asked.floor)
+        path = Path(floor + bytes_to_ids(asked.tail), len(floor), asked.owner)
+        length = len(path.ids)
+        limit = length - 1 if asked.max_tokens else length
+        depth, computed_end, ends = 0, 0, [0]
+        if asked.floor in self.floors and (pool := self._pools.by_name.get(self.floors[asked.floor].pool)) is not None:
+            node, depth = pool.tree.match(path.ids[:limit], path.owner)
+            computed_end, ends = node.computed_end, [0, *(one.end for one in node.path() if one.end < depth), depth]
+        if depth > computed_end or self._checkpoints is None:  # somebody is computing it, or nothing is on disk
+            return Matched(asked.call, min(depth, computed_end), covering((), depth, length))
+        restored = self._checkpoints.restorable(path, limit, ends)
+        end = restored[-1].end if restored else depth
+        return Matched(asked.call, end, covering(restored, end, length))
+
+    # -- the line
 
     def refusal(self, job: InferenceJob) -> Refusal | None:
         """Why this job can never run under the present grant; None when it may wait."""
-        return refused(job, self.floors, self.grant, self._backend.tokens)
+        return refused(job, self.floors, self._pools.grant, self._pools.backend.tokens)
 
-    def pool_name(self, ticket: Ticket) -> str:
-        return self.floors[ticket.job.floor].pool
+    def admit(self, budget: TimeBudget) -> None:
+        """Admits tickets in the order of the line while there is room, and restores their prompts, as far as the round
+        has time for it.
 
-    def pool_for(self, ticket: Ticket) -> Pool | None:
-        """The pool that the ticket would run in, opened if need be; None when it has to wait for one.
-
-        Raises BackendError when it cannot be opened, OutOfTime when it can be in another round. While more is held than
-        granted nobody enters: what runs ends, and idle pools go.
+        Raises BackendError when the backend is not to be trusted.
         """
-        self.shrink_to_grant()
-        if self.held() > self.grant.cells:
-            return None
-        name, need = self.pool_name(ticket), len(ticket.ids) + ticket.job.max_tokens
-        return self._pool(name, need, ticket.number)
+        moving = True  # whether the line moves
+        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+            if ticket.phase is Phase.WAITING and moving:
+                moving = self._moved_up(ticket, budget)
+            if ticket.phase is Phase.RESTORING:
+                self._restore(ticket, budget)
 
-    def admit(self, ticket: Ticket, pool: Pool) -> bool:
-        """Gives the ticket its path and its reservation in the pool; False when it has to wait. Raises OutOfTime."""
-        if ticket.job.is_in_advance and not self._answering():
-            self._make_room_beside(pool, ticket)
-        tip = self._lease(pool, ticket)
-        if tip is None and self._grow(pool):
-            tip = self._lease(pool, ticket)
-        if tip is None:
+    def _moved_up(self, ticket: Ticket, budget: TimeBudget) -> bool:
+        """Whether the next one may try: the ticket is in, or out."""
+        refusal = self.refusal(ticket.job)
+        if refusal:
+            self._reporting.end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
+            return True
+        try:
+            return self._enter(ticket, budget)
+        except OutOfTime:
             return False
-        self._entries += 1
-        pool.used = self._entries
-        ticket.pool, ticket.tip = pool, tip
+
+    def _enter(self, ticket: Ticket, budget: TimeBudget) -> bool:
+        try:
+            ticket.sampler = ticket.sampler or self._pools.backend.sampler(ticket.job.sampling)
+        except SchemaRefused as error:
+            self._reporting.end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
+            return True
+        name = self.floors[ticket.job.floor].pool
+        try:
+            pool = self._pool_for(ticket, name)
+        except BackendError as error:
+            if name in self._in_a_row:
+                raise  # a context that had failed cannot be replaced
+            log.error("pool %s could not be opened: %s", name, error)
+            self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, str(error))
+            return True
+        if pool is None or not self._free_for(ticket, pool) or not self._given(ticket, pool, budget):
+            return False
+        ticket.enter(Phase.RESTORING)
+        ticket.due = self._due(ticket)
         return True
 
-    def _make_room_beside(self, pool: Pool, ticket: Ticket) -> None:
-        """Moves the pool where the grant allows, so that a floor that is computed in advance leaves other floors there."""
-        wanted = pool.beside(ticket.ids)
-        if pool.memory.cells < wanted and rounded(wanted) <= self.grant.cells - self.held() + pool.memory.cells:
-            self._move(pool, wanted)
+    def _pool_for(self, ticket: Ticket, name: str) -> Pool | None:
+        """The pool that the ticket would run in, opened if need be; None when it has to wait for one.
+
+        While more is held than granted nobody enters: what runs ends, and idle pools go.
+        """
+        self._pools.shrink_to_grant()
+        if self._pools.exceed_grant():
+            return None
+        return self._pools.opened(name, len(ticket.ids) + ticket.job.max_tokens, ticket.number)
+
+    def _free_for(self, ticket: Ticket, pool: Pool) -> bool:
+        """Whether the ticket may enter now: one that saw a failure enters alone."""
+        if alone(ticket):
+            return pool.idle()
+        return not any(alone(other) and other.pool is pool for other in self._tickets.values())
+
+    def _given(self, ticket: Ticket, pool: Pool, budget: TimeBudget) -> bool:
+        """Whether the ticket has its path and its cells now. Raises OutOfTime."""
+        try:
+            if self._checkpoints is not None:
+                self._checkpoints.restore_before_entry(pool, ticket.wanted, budget)
+            if ticket.job.is_in_advance and not self._pools.answering():
+                self._pools.make_room_beside(pool, ticket.ids)
+            tip = self._lease(pool, ticket)
+            if tip is None and self._pools.grow(pool):
+                tip = self._lease(pool, ticket)
+        except BackendError as error:
+            self.failed(pool, error)
+            return False
+        if tip is None:
+            return False
+        self._pools.entered(pool)
+        ticket.pool, ticket.tip = pool, tip
+        return True
 
     def _lease(self, pool: Pool, ticket: Ticket) -> Node | None:
         return pool.admit(ticket.number, ticket.ids, ticket.cut, ticket.job.owner, ticket.job.max_tokens)
 
-    # -- pools
+    def _due(self, ticket: Ticket) -> Due:
+        progress = ticket.progress()
+        return self._reporting.counters.computed_tokens + progress.total - progress.done, ticket.in_line
 
-    def _pool(self, name: str, need: int, ticket: int) -> Pool | None:
-        if name not in self.pools:
-            cells = self._affordable(need, need + TAIL_ROOM)
-            if cells is None:
-                return None
-            memory = self._open(ticket, rounded(need), cells)
-            self._grown_out.discard(name)
-            self.pools[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self._backend.info.ranges)
-        return self.pools[name]
-
-    def _open(self, ticket: int, least: int, cells: int) -> Memory:
-        """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are gone."""
-        self._budget.take()
-        if ticket != self._refused:
-            try:
-                return self._context(cells)
-            except BackendError as error:
-                log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
-        self._refused = ticket  # until they are gone: that may take more than this round
-        for idle in [pool.name for pool in self.pools.values() if pool.idle()]:
-            self.close(idle)
-        self._refused = None
-        return self._context(least)
-
-    def _context(self, cells: int) -> Memory:
-        return self._backend.open(cells, self._sequences)
-
-    def _grow(self, pool: Pool) -> bool:
-        """Whether the pool was moved to a larger context. While an answer runs it is not moved: the answer would stall."""
-        if pool.wanted <= pool.memory.cells or self._answering():
-            return False
-        if pool.name in self._grown_out:
-            if pool.idle():
-                self.close(pool.name)  # and opened as large as it must be, or not at all
-            return False
-        return self._move(pool, pool.wanted)
-
-    def _move(self, pool: Pool, wanted: int) -> bool:
-        """Into twice the cells where the grant has as many, so that it moves seldom; through host memory, at once."""
-        cells = self._affordable(wanted, max(wanted, 2 * pool.memory.cells), moved=pool)
-        if cells is None:
-            return False
-        if not move(pool, cells, self._context):
-            self._grown_out.add(pool.name)
-            return False
-        return True
-
-    def left(self) -> bool:
-        """Whether more is held than granted."""
-        return self.held() > self.grant.cells
-
-    def _affordable(self, least: int, most: int, moved: Pool | None = None) -> int | None:
-        """Cells for a context, between these, once idle pools made room; None where not even the least are there.
-
-        The cells of a pool that is `moved` count as free.
-        """
-        least, most = rounded(least), rounded(most)
-        free = self.grant.cells - self.held() + (moved.memory.cells if moved else 0)
-        made = room(free, self._leaving(moved) if free < least else (), least)
-        if made is None:
-            return None
-        for pool in made.closing:
-            self.close(pool.name)
-        return min(made.free // ROUND * ROUND, most)
-
-    def _leaving(self, spared: Pool | None = None) -> list[Idle]:
-        """Idle pools, lowest retention value first."""
-        idle = [pool for pool in self.pools.values() if pool.idle() and pool is not spared]
-        judge = self._lost_ms if len(idle) > 1 else lambda _: 0.0  # the value of one alone decides nothing
-        pools = (Idle(pool.name, pool.memory.cells, judge(pool), pool.used) for pool in idle)
-        return in_order(pools, self._entries)
-
-    def forget(self, name: str) -> FloorIds | None:
-        """Forgets a floor, and gives up the cells that only it could use; its pool goes with the last floor in it.
-        Nothing of it may run. The tiers keep what they have of it."""
-        floor = self.floors.pop(name, None)
-        if floor is None or floor.pool not in self.pools:
-            return floor
-        others = [other.ids for other in self.floors.values() if other.pool == floor.pool]
-        if others:
-            release(self.pools[floor.pool], floor.ids, others)
-        else:
-            self.discard(floor.pool)
-        return floor
-
-    def close(self, name: str) -> None:
-        """Frees an idle pool; `on_evict` sees its nodes first, so that tiers can take them, and may raise OutOfTime."""
-        pool = self.pools[name]
-        assert pool.idle()
+    def _restore(self, ticket: Ticket, budget: TimeBudget) -> None:
+        """Restores the prompt of an admitted ticket from checkpoints; the rest is computed then."""
+        assert ticket.pool is not None and ticket.tip is not None
         try:
-            for node in pool.tree.nodes():
-                self._evicting(pool, node)
-        except BackendError as error:
-            log.warning("what stood in pool %s was not kept: %s", name, error)
-        self.discard(name)
-
-    def _evicting(self, pool: Pool, node: Node) -> None:
-        self._on_evict(pool, node, self._budget)
-
-    def discard(self, name: str) -> None:
-        """Frees a pool as it is: no tier takes anything of it, and tickets inside hold nothing from then on."""
-        pool = self.pools.pop(name)
-        for node in pool.tree.nodes():
-            node.gone = True  # whoever still meant to save it finds no cells
-        pool.memory.close()
-
-    def shrink_to_grant(self) -> None:
-        """Closes idle pools, lowest retention value first, until the grant is kept. Raises OutOfTime."""
-        if self.held() <= self.grant.cells:
+            if self._checkpoints is not None:
+                claiming = partial(claim, ticket, tickets=self._tickets)
+                self._checkpoints.restore(ticket.pool, ticket.tip, ticket.wanted, claiming, budget)
+        except OutOfTime:
             return
-        for pool in self._leaving():
-            if self.held() <= self.grant.cells:
-                return
-            self.close(pool.name)
+        except BackendError as error:
+            self.failed(ticket.pool, error)
+            return
+        if not restored_by_another(ticket, self._tickets):
+            self._begin(ticket)
 
-    def carrying_s(self) -> float:
-        """Seconds that a round should take at most beside its steps: no more can be carried about than all that stands,
-        and all that is granted."""
-        held = sum(pool.memory.footprint for pool in self.pools.values())
-        return (held + self.grant.cells * self._backend.info.kv_bytes_per_token) / CARRIED_IN_A_SECOND
+    def _begin(self, ticket: Ticket) -> None:
+        assert ticket.sampler is not None
+        if (node := ticket.unfinished()) is not None:
+            claim(ticket, node, self._tickets)  # before another one enters who needs it too
+        ticket.enter(Phase.PREFILL)
+        ticket.admitted_at = self._reporting.clock()
+        ticket.due = min(ticket.due, self._due(ticket))
+        ticket.reuse = reuse_of(ticket)
+        ticket.sampler.accept_prompt(ticket.ids)
+        self._speculation.begin(ticket)
+        queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
+        self._reporting.send(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
+        if ticket.unfinished() is None:
+            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
 
-    def held(self) -> int:
-        """Cells of the grant."""
-        return sum(pool.memory.cells for pool in self.pools.values())
+    # -- failures of llama.cpp
+
+    def succeeded(self, pool: Pool) -> None:
+        """A step of the pool succeeded."""
+        self._in_a_row.pop(pool.name, None)
+
+    def failed(self, pool: Pool, error: BackendError) -> None:
+        """Gives the pool up; it is opened anew when somebody enters it. Raises the error where that will not help."""
+        inside = [ticket for ticket in self._tickets.values() if ticket.pool is pool]
+        row = self._in_a_row[pool.name] = self._in_a_row.get(pool.name, 0) + 1
+        if row > MOST_IN_A_ROW or (row == MOST_IN_A_ROW and not any(ticket.suspect for ticket in inside)):
+            raise error
+        log.error("pool %s failed and is opened anew, %d tickets were in it: %s", pool.name, len(inside), error)
+        self._reporting.counters.pool_failures += 1
+        self._pools.discard(pool.name)
+        for ticket in inside:
+            ticket.pool = ticket.tip = None
+            if ticket.generated or ticket.suspect:
+                self._reporting.end(ticket, Outcome.FAILED, Reason.ENGINE, f"the engine failed ({error})")
+            else:
+                ticket.wait_again()
+
+
+def alone(ticket: Ticket) -> bool:
+    return ticket.again and ticket.phase is not Phase.ENDED and ticket.job.urgency is Urgency.INTERACTIVE
 
 
 def refused(job: InferenceJob, floors: Mapping[str, FloorIds], grant: Grant, tokens: int) -> Refusal | None:

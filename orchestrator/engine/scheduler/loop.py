@@ -2,31 +2,44 @@
 
     restore and admit → plan → compute and sample → send → write behind
 
-It takes messages and posts messages. `planner` decides what to compute, `entry` and `admission` who enters, `step`
-computes, `write_behind` saves checkpoints. The loop knows no processes, no sockets, and not what a prompt means.
+It takes messages and posts messages. `admission` decides who enters, `planner` what is computed, `step` computes. The loop
+knows no processes, no sockets, and not what a prompt means.
+
+Cells are saved to disk behind the answers (`WriteBehind`):
+
+    a floor is computed  ─┐
+    a ticket ended        ├─▶ remembered ─▶ written, a slice a round
+    the engine stops      ┘
+
+Every message wakes the daemon, and on a CPU it wakes on a core that computes the next step: of a model that needs 5 ms a
+token, one message a token cost a twentieth of the speed. So the `Outbox` holds tokens that follow others for at most one
+frame of a screen and joins those of one answer. A first token and every other message are sent at once.
 """
 
 import logging
+import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 
 from orchestrator.engine.backend import Backend, BackendError, Watch
 from orchestrator.engine.cache import conservation
-from orchestrator.engine.cache.pool import Pool, sequences_of
-from orchestrator.engine.cache.tree import Path, deepest
-from orchestrator.engine.checkpoints.manager import checkpoint_manager
+from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
+from orchestrator.engine.cache.tree import Node, deepest
+from orchestrator.engine.checkpoints.manager import CheckpointManager, checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.checkpoints.writer import CheckpointWritten
-from orchestrator.engine.costs import Costs, OutOfTime
+from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
+    AnswerDelta,
     Cancel,
+    Completion,
     DropFloor,
     EngineSnapshot,
     FromChild,
     Grant,
     InferenceJob,
-    Matched,
     Outcome,
     PrefillCost,
     PrefixMatch,
@@ -34,19 +47,17 @@ from orchestrator.engine.messages import (
     Reason,
     bytes_to_ids,
 )
-from orchestrator.engine.scheduler import reporting
-from orchestrator.engine.scheduler.admission import Admission, FloorIds, Refusal, out_of_range
-from orchestrator.engine.scheduler.entry import Entry, Recovery
-from orchestrator.engine.scheduler.planner import Limits, Planner, Step, Timing, answered, timing_of
-from orchestrator.engine.scheduler.reporting import Counters, Outbox, Post, Reporting, per_token, pictured
-from orchestrator.engine.scheduler.speculation import Speculation
-from orchestrator.engine.scheduler.step import Stepping
-from orchestrator.engine.scheduler.ticket import Phase, TextStream, Ticket
-from orchestrator.engine.scheduler.write_behind import WriteBehind
+from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
+from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Planner, Timing, answered, timing_of
+from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
+from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, TextStream, Ticket, completion
 
+FRAME_SECONDS = 1 / 60
+MOMENT_SECONDS = 0.002  # of writing while there are no tickets: who comes meanwhile waits for it
 log = logging.getLogger("lorekeep.engine.loop")
 
 Clock = Callable[[], float]
+Post = Callable[[list[FromChild]], None]
 
 
 class Loop:
@@ -66,11 +77,15 @@ class Loop:
         watch: Watch = nullcontext,
     ) -> None:
         self.backend = backend
-        self.checkpoints = checkpoint_manager(backend, store, clock, self._prefill_cost)
         self.counters = Counters()
-        self._write_behind = WriteBehind(self.checkpoints, self.counters, self._prefill_cost, clock)
+        self._limits = limits
+        self._clock = clock
         self._tickets: dict[int, Ticket] = {}
-        self.admission = Admission(
+        self._arrivals = self._audits = 0
+        self._outbox = Outbox(post)
+        self.checkpoints = checkpoint_manager(backend, store, clock, self._prefill_cost)
+        self._write_behind = WriteBehind(self.checkpoints, self.counters, self._prefill_cost, clock)
+        self.pools = Pools(
             backend,
             sequences_of(backend, sequences, limits.batch),
             self._write_behind.evicting,
@@ -78,18 +93,11 @@ class Loop:
             lambda: answered(self._tickets),
             self._prefill_cost,
         )
-        self._limits = limits
-        self._clock = clock
-        self._arrivals = self._moments = 0
-        self._outbox = Outbox(post)
-        self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         reporting = Reporting(self.counters, self._say, self._end, clock)
-        self._recovery = Recovery(self.admission, self._tickets, reporting)
-        self._stepping = Stepping(backend, self._speculation, self._write_behind.floor_computed, reporting, watch)
-        self._entry = Entry(
-            backend, self.admission, self.checkpoints, self._recovery, self._speculation, self._tickets, reporting
-        )
-        self._planner = Planner(self.admission, self._speculation, self._tickets, self.costs, reporting)
+        speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
+        self.admission = Admission(self.pools, self.checkpoints, speculation, self._tickets, reporting)
+        self._stepping = Stepping(backend, speculation, self._write_behind.remember, reporting, watch)
+        self._planner = Planner(self.pools, speculation, self._tickets, self.costs, reporting)
 
     # -- what comes in
 
@@ -99,15 +107,13 @@ class Loop:
         elif isinstance(message, Cancel):
             self._cancel(message.ticket)
         elif isinstance(message, PutFloor):
-            self.admission.floors.setdefault(
-                message.name, FloorIds(bytes_to_ids(message.ids), message.pool or message.name)
-            )
+            self.admission.put_floor(message)
         elif isinstance(message, DropFloor):
             self._drop(message.name)
         elif isinstance(message, Grant):
-            self.admission.take(message)
+            self.pools.apply(message)
         elif isinstance(message, PrefixMatch):
-            self._say(self._matched(message))
+            self._say(self.admission.match(message))
             self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, CheckpointWritten):
             self._write_behind.settle()
@@ -129,8 +135,7 @@ class Loop:
     def _checked(self, ticket: Ticket) -> Refusal | None:
         """Gives the ticket its prompt, and says what is wrong with the job."""
         job = ticket.job
-        known = self.admission.floors.get(job.floor)
-        floor = known.ids if known else array("I")
+        floor = self.admission.floor_ids(job.floor)
         ticket.ids, ticket.cut = floor + bytes_to_ids(job.tail), len(floor)
         ticket.text = TextStream(job.stop)
         if refusal := out_of_range(job) or self.admission.refusal(job):
@@ -144,18 +149,7 @@ class Loop:
     def _drop(self, name: str) -> None:
         for ticket in [ticket for ticket in self._tickets.values() if ticket.job.floor == name]:
             self._end(ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
-        self._speculation.forget(name)
-        floor = self.admission.forget(name)
-        if floor is not None and self.checkpoints is not None:
-            self.checkpoints.forget_floor(floor.ids, [other.ids for other in self.admission.floors.values()])
-
-    def _matched(self, asked: PrefixMatch) -> Matched:
-        floor = self.admission.floors.get(asked.floor)
-        ids = floor.ids if floor else array("I")
-        path = Path(ids + bytes_to_ids(asked.tail), len(ids), asked.owner)
-        pool = self.admission.pools.get(floor.pool) if floor else None
-        reuse, length = reporting.foretold(pool, self.checkpoints, path, asked.max_tokens)
-        return Matched(asked.call, length, reuse)
+        self.admission.drop_floor(name)
 
     # -- one round
 
@@ -164,11 +158,11 @@ class Loop:
 
     def behind(self) -> bool:
         """Whether checkpoints are left to write, or pools to close."""
-        return self._write_behind.left() or self.admission.left()
+        return self._write_behind.left() or self.pools.exceed_grant()
 
     def close(self) -> None:
         """Saves what is in cells, so that the next process finds it."""
-        self._write_behind.close(self.admission.pools.values())
+        self._write_behind.close(self.pools.by_name.values())
 
     def round(self) -> None:
         """Restores, admits, computes one step in each pool that has one, sends what is due, and writes checkpoints."""
@@ -185,12 +179,12 @@ class Loop:
 
     def _restore_and_admit(self, timing: Timing) -> None:
         """Shrinks to the grant, restores prompts and admits tickets, as far as the round has time for it."""
-        with self.admission.within(timing.carrying), suppress(OutOfTime):
-            self.admission.shrink_to_grant()
-            self._entry.admit(timing.entering)
+        with self.pools.within(timing.carrying), suppress(OutOfTime):
+            self.pools.shrink_to_grant()
+            self.admission.admit(timing.entering)
 
     def _run(self, steps: Sequence[Step]) -> None:
-        pools = list(self.admission.pools.values())
+        pools = list(self.pools.by_name.values())
         self._flush_before(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
         for step in steps:
             self._run_step(step, pools[step.pool])
@@ -201,9 +195,9 @@ class Loop:
         try:
             self._stepping.run(step, pool, answering, prefill)
         except BackendError as error:
-            self._recovery.failed(pool, error)
+            self.admission.failed(pool, error)
         else:
-            self._recovery.succeeded(pool)
+            self.admission.succeeded(pool)
 
     @property
     def costs(self) -> Costs:
@@ -236,24 +230,49 @@ class Loop:
         if ticket.tip is not None and ticket.pool is not None:
             tip = deepest(ticket.tip)
             ticket.pool.release(ticket.number, ticket.tip)
-            self._write_behind.ended(ticket.pool, tip, outcome)
+            if outcome in (Outcome.DONE, Outcome.CANCELLED):  # what a fault of the engine left is not trusted
+                self._write_behind.remember(ticket.pool, tip)
         if ticket.sampler is not None:
             ticket.sampler.close()
-        self._say(reporting.completion(ticket, outcome, reason, detail, self._clock()))
+        self._say(completion(ticket, outcome, reason, detail, self._clock()))
 
     # -- what others may see
 
     def snapshot(self) -> EngineSnapshot:
-        kept = self.checkpoints.store.figures() if self.checkpoints is not None else {}
-        figures = {**vars(self.counters), **per_token(self._prefill_cost(), self.admission.pools.values()), **kept}
-        return pictured(self.admission, list(self._tickets.values()), figures)
+        phases = [ticket.phase for ticket in self._tickets.values()]
+        computing = (one for one in self._tickets.values() if one.phase in (Phase.RESTORING, Phase.PREFILL))
+        first = min(computing, key=lambda ticket: ticket.order, default=None)
+        pools = self.pools.by_name.values()
+        return EngineSnapshot(
+            grant=self.pools.grant.number,
+            pools=tuple(pool.state() for pool in pools),
+            running=len(phases) - phases.count(Phase.WAITING),
+            prefills=phases.count(Phase.RESTORING) + phases.count(Phase.PREFILL),
+            waiting=phases.count(Phase.WAITING),
+            prefilling=first.job.floor if first else "",
+            kv_bytes=sum(pool.memory.footprint for pool in pools),
+            steps=self.counters.steps,
+            counters=self._figures(),
+        )
+
+    def _figures(self) -> dict[str, float]:
+        """Counters by name, and the milliseconds of a prompt token in a full step: in the fullest pool, in an empty one,
+        and by cell."""
+        cost = self._prefill_cost()
+        cells = max((pool.cells_used() for pool in self.pools.by_name.values()), default=0)
+        per_token = {
+            "ms_per_token": cost.per_token(cells, cells),
+            "ms_per_token_empty": cost.empty,
+            "ms_per_token_cell": cost.cell,
+        }
+        return {**vars(self.counters), **per_token, **(self.checkpoints.store.figures() if self.checkpoints else {})}
 
     def _prefill_cost(self) -> PrefillCost:
         return self.costs.prefill(self._limits.batch)
 
     def check(self) -> None:
         """The laws over all pools, for tests. Raises LawBroken."""
-        for pool in self.admission.pools.values():
+        for pool in self.pools.by_name.values():
             conservation.check(pool)
 
     def audit(self) -> bool:
@@ -261,11 +280,130 @@ class Loop:
 
         Its content is computed again or restored, so that no answer comes from cells of unknown owner.
         """
-        self._moments += 1
-        pools = self.admission.pools.items()
-        broken = {name: law for name, pool in pools if (law := conservation.broken(pool, self._moments))}
+        self._audits += 1
+        pools = self.pools.by_name.items()
+        broken = {name: law for name, pool in pools if (law := conservation.broken(pool, self._audits))}
         for name, law in broken.items():
             log.critical("the cells of pool %s are not what they should be (%s): they are given up", name[:12], law)
             self.counters.broken_pools += 1
-            self.admission.discard(name)
+            self.pools.discard(name)
         return bool(broken)
+
+
+class Outbox:
+    """`post` takes the messages that are sent together."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._messages: list[FromChild] = []
+        self._deltas: dict[int, int] = {}  # by ticket, the place of its delta among the messages
+        self._begun: set[int] = set()  # tickets whose first token was sent
+        self._urgent = False
+        self._since = 0.0
+
+    def put(self, message: FromChild, now: float) -> None:
+        """Takes a message that was made at `now`, in seconds of one clock."""
+        if not self._messages:
+            self._since = now
+        if isinstance(message, AnswerDelta):
+            self._urgent = self._urgent or message.ticket not in self._begun
+            self._begun.add(message.ticket)
+            if (place := self._deltas.get(message.ticket)) is not None:
+                earlier = self._messages[place]
+                assert isinstance(earlier, AnswerDelta)
+                self._messages[place] = joined(earlier, message)
+                return
+            self._deltas[message.ticket] = len(self._messages)
+        else:
+            self._urgent = True
+            self._deltas.clear()  # what comes behind this message stays behind it
+            if isinstance(message, Completion):
+                self._begun.discard(message.ticket)
+        self._messages.append(message)
+
+    def due(self, next_chance: float) -> bool:
+        """Whether a message would wait too long if it were not sent before `next_chance`."""
+        return bool(self._messages) and (self._urgent or next_chance - self._since > FRAME_SECONDS)
+
+    def flush(self) -> None:
+        """Posts everything."""
+        if not self._messages:
+            return
+        messages, self._messages = self._messages, []
+        self._deltas.clear()
+        self._urgent = False
+        self._post(messages)
+
+
+def joined(earlier: AnswerDelta, later: AnswerDelta) -> AnswerDelta:
+    """One message for two that follow one another."""
+    return replace(
+        later, text=earlier.text + later.text, ids=earlier.ids + later.ids, chosen=earlier.chosen + later.chosen
+    )
+
+
+class WriteBehind:
+    """`prefill_cost` is what a prompt token costs, as known now. `clock` gives seconds."""
+
+    def __init__(
+        self,
+        checkpoints: CheckpointManager | None,
+        counters: Counters,
+        prefill_cost: Callable[[], PrefillCost],
+        clock: Callable[[], float],
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._prefill_cost = prefill_cost
+        self._counters = counters
+        self._clock = clock
+
+    def remember(self, pool: Pool, tip: Node) -> None:
+        """Queues the path down to a node, however long its ticket answers, or how it ends."""
+        if self._checkpoints is not None:
+            self._checkpoints.remember(pool, tip)
+
+    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
+        """Saves a node before its cells are freed. Raises OutOfTime: the node stays and is offered again."""
+        counted = node.saved_end == node.computed_end  # in an earlier round, before its pool's other nodes were taken
+        if self._checkpoints is not None:
+            self._checkpoints.evicting(pool, node, budget)
+        if not counted:
+            self._counters.evicted_tokens += node.computed
+
+    def lost_ms(self, pool: Pool) -> float:
+        """The cost of rebuilding a pool's content: restored where checkpoints hold it, else computed."""
+        kept = self._checkpoints.kept(pool) if self._checkpoints is not None else {}
+        restore = self._checkpoints.store.restore_ms() if self._checkpoints is not None else math.inf
+        prefill_cost, lost = self._prefill_cost(), 0.0
+        for node in pool.tree.nodes():
+            compute, below = prefill_cost.per_token(node.start, node.computed_end), kept.get(node, 0)
+            lost += compute * (node.computed - below) + min(compute, restore) * below
+        return lost
+
+    def left(self) -> bool:
+        """Whether something could be done now. What waits for the writer is not: `settle` follows when it is done."""
+        return self._checkpoints is not None and self._checkpoints.pending() > 0 and self._checkpoints.store.takes_one()
+
+    def work(self, timing: Timing, *, alone: bool) -> None:
+        """Writes for one slice of time, where the round has any left. A slice without tickets is short (`alone`), because a
+        ticket that comes meanwhile waits for it."""
+        if self._checkpoints is not None and timing.may_write() and self.left():
+            self._checkpoints.work(self._clock() + (MOMENT_SECONDS if alone else WRITE_SECONDS))
+
+    def settle(self) -> None:
+        """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""
+        if self._checkpoints is not None:
+            self._checkpoints.store.settle()
+
+    def close(self, pools: Iterable[Pool]) -> None:
+        """Saves all cells, so that the next process finds them."""
+        if self._checkpoints is None:
+            return
+        for pool in pools:
+            for node in pool.tree.nodes():
+                if node.computed and not any(child.computed for child in node.children):
+                    self._checkpoints.remember(pool, node)
+        while self._checkpoints.pending():
+            self._checkpoints.work(float("inf"))
+            self._checkpoints.store.flush()
+        self._checkpoints.store.close()

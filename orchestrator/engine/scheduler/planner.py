@@ -29,13 +29,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.engine.cache.pool import Pools
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.messages import Outcome, Reason
-from orchestrator.engine.scheduler.admission import Admission
-from orchestrator.engine.scheduler.reporting import Reporting
-from orchestrator.engine.scheduler.speculation import Draft, Speculation
-from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket, claim
+from orchestrator.engine.scheduler.step import Draft, Speculation, Step, tokens_of
+from orchestrator.engine.scheduler.ticket import Order, Phase, Reporting, Ticket, claim
 
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside what is carried
@@ -69,42 +68,27 @@ class Want:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Step:
-    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket."""
-
-    pool: int
-    answering: tuple[int, ...]
-    prefill: tuple[tuple[int, int], ...] = ()
-    drafts: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def rows(self) -> int:
-        """Tokens that the backend takes."""
-        return len(self.answering) + _tokens(self.prefill) + _tokens(self.drafts)
-
-
 class Planner:
     """`tickets` are all there are, by number."""
 
     def __init__(
         self,
-        admission: Admission,
+        pools: Pools,
         speculation: Speculation,
         tickets: Mapping[int, Ticket],
         costs: Costs,
         reporting: Reporting,
     ) -> None:
-        self._admission = admission
+        self._pools = pools
         self._speculation = speculation
         self._tickets = tickets
         self._costs = costs
         self._reporting = reporting
 
     def plan(self, timing: "Timing") -> tuple[Step, ...]:
-        """At most one step for each pool that has something to do; `pool` of a step is its index in the admission's."""
+        """At most one step for each pool that has something to do; `pool` of a step is its index in `pools`."""
         limits = timing.limits()
-        pools = list(self._admission.pools.values())
+        pools = list(self._pools.by_name.values())
         index = {id(pool): place for place, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
         found: list[tuple[Ticket, int, int]] = []
@@ -186,7 +170,7 @@ def _drafts(
     speed = answers / costs.milliseconds(answers, cells)
     for more in (4 * len(drafts), 12 * len(drafts)):
         chosen = _shared(drafts, min(more, places))
-        rows = answers + _tokens(chosen)
+        rows = answers + tokens_of(chosen)
         expected = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
         if chosen and expected / costs.milliseconds(rows, cells) > speed:
             best, speed = chosen, expected / costs.milliseconds(rows, cells)
@@ -196,10 +180,6 @@ def _drafts(
 def _shared(drafts: Mapping[int, Draft], places: int) -> tuple[tuple[int, int], ...]:
     each = max(0, places) // len(drafts)
     return tuple((number, min(each, draft.tokens)) for number, draft in drafts.items() if min(each, draft.tokens))
-
-
-def _tokens(counts: Sequence[tuple[int, int]]) -> int:
-    return sum(count for _, count in counts)
 
 
 class Timing:

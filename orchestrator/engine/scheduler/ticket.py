@@ -23,7 +23,7 @@ Text leaves an answer as whole characters only, and never with a stop string in 
 import codecs
 from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -31,10 +31,22 @@ from typing import TYPE_CHECKING
 from orchestrator.engine.backend import Sampler
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node, Path, Restored, Wanted
-from orchestrator.engine.messages import Chosen, InferenceJob, PrefillProgress, Reuse, Urgency
+from orchestrator.engine.messages import (
+    Chosen,
+    Completion,
+    FromChild,
+    InferenceJob,
+    Outcome,
+    PrefillProgress,
+    Reason,
+    Reuse,
+    TicketTimings,
+    Tier,
+    Urgency,
+)
 
 if TYPE_CHECKING:
-    from orchestrator.engine.scheduler.speculation import Drafting
+    from orchestrator.engine.scheduler.step import Drafting
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
 Due = tuple[int, int]  # tokens computed by the engine when a prefill began, and its own; then by arrival
@@ -224,6 +236,47 @@ class Ticket:
         return next((node for node in self.tip.path() if not node.complete), None)
 
 
+@dataclass
+class Counters:
+    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer.
+
+    Prompts, what of them was cached and what restoring that took are those of answered questions; `computed_tokens` are
+    all that were computed, for whatever came of it.
+    """
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    disk_tokens: int = 0  # of the cached ones: restored from checkpoints
+    restored_ms: float = 0.0
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    evicted_tokens: int = 0
+    drafts: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    pool_failures: int = 0  # made anew after a step that failed
+    broken_pools: int = 0  # thrown away because a law of theirs was broken
+
+    def answered(self, ticket: Ticket) -> None:
+        """Counts the prompt of a ticket that is done: its cached and its computed tokens are the whole of it."""
+        cached = len(ticket.ids) - ticket.computed
+        self.prompt_tokens += len(ticket.ids)
+        self.cached_tokens += cached
+        self.disk_tokens += min(cached, sum(part.end - part.start for part in ticket.reuse if part.tier is Tier.DISK))
+        self.restored_ms += ticket.restored.milliseconds
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """`send` takes messages for the daemon; `end` a ticket's outcome, its reason and details; `clock` gives seconds."""
+
+    counters: Counters
+    send: Callable[[FromChild], None]
+    end: Callable[[Ticket, Outcome, Reason, str], None]
+    clock: Callable[[], float]
+
+
 def claim(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> bool:
     """Makes the ticket the one that computes the node; False while another ticket does, which then does it for both."""
     other = _another(ticket, node, tickets)
@@ -245,3 +298,53 @@ def _another(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> Ticke
     """The other ticket that computes the node already."""
     other = tickets.get(node.computed_by) if node.computed_by is not None else None
     return other if other is not ticket else None
+
+
+def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:
+    """Ranges of the prompt that this ticket need not compute: in cells, restored, or computed by another ticket."""
+    assert ticket.tip is not None
+    end = 0
+    for node in ticket.tip.path():
+        mine = node.computed_by == ticket.number or (node.computed_by is None and node.ref_count == 1)
+        if mine and not node.complete:
+            end = node.computed_end
+            break
+        end = node.end
+    return covering(ticket.restored.parts, end, len(ticket.ids))
+
+
+def covering(restored: Iterable[Reuse], end: int, length: int) -> tuple[Reuse, ...]:
+    """Ranges that cover a prompt: what was restored, what was in cells before it and between, from `end` on computed."""
+    parts, at = list[Reuse](), 0
+    for part in [*restored, Reuse(end, length, Tier.COMPUTED)]:
+        parts += [Reuse(at, part.start, Tier.VRAM), part]
+        at = part.end
+    return tuple(part for part in parts if part.end > part.start)
+
+
+def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:
+    return Completion(
+        ticket=ticket.number,
+        outcome=outcome,
+        reason=reason,
+        detail=detail,
+        prompt=len(ticket.ids),
+        cached=len(ticket.ids) - ticket.computed if ticket.admitted_at else 0,
+        computed=ticket.computed,
+        generated=ticket.generated,
+        drafted=ticket.drafted,
+        accepted=ticket.accepted,
+        timings=timings(ticket, now),
+    )
+
+
+def timings(ticket: Ticket, now: float) -> TicketTimings:
+    def since_arrival(moment: float) -> float:
+        return max(0.0, (moment - ticket.arrived_at) * 1000) if moment else 0.0
+
+    answering = now - ticket.first_token_at
+    measurable = ticket.first_token_at and answering > 0 and ticket.generated > 1
+    speed = (ticket.generated - 1) / answering if measurable else 0.0
+    return TicketTimings(
+        since_arrival(ticket.admitted_at), since_arrival(ticket.first_token_at), since_arrival(now), speed
+    )

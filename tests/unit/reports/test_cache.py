@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from support.wire_shapes import filled
 
 from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
-from orchestrator.engine.scheduler.reporting import Counters
-from orchestrator.engine.scheduler.ticket import Ticket
+from orchestrator.engine.scheduler.ticket import Counters, Ticket
 from orchestrator.reports.cache import WHOLE, cache_report, metrics
 from orchestrator.wire.status import StatusReply
 

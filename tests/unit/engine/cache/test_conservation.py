@@ -85,7 +85,7 @@ def machine() -> Machine:
 
 
 def pool_of(machine: Machine) -> Pool:
-    return machine.loop.admission.pools["code"]
+    return machine.loop.pools.by_name["code"]
 
 
 def test_a_sound_pool_breaks_no_law(machine: Machine) -> None:
@@ -102,7 +102,7 @@ def test_each_broken_law_is_noticed_told_and_counted_and_the_next_answer_is_righ
     assert "they are given up" in caplog.text
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
     assert machine.loop.snapshot().counters["broken_pools"] == 1
-    assert machine.loop.admission.pools == {}
+    assert machine.loop.pools.by_name == {}
     machine.ask(3, "code", [1] * 5, 6)
     machine.finish()
     assert machine.answer(3) == naive_answer([*FLOOR, *[1] * 5], 6)
@@ -147,7 +147,7 @@ def test_the_running_child_looks_for_broken_laws_whenever_it_has_nothing_to_do()
         wire.send([InferenceJob(1, "code", ids_to_bytes([1, 2]), 1, 3)])
         assert any(isinstance(message, Completion) for message in heard)
         next(message for message in heard if isinstance(message, EngineSnapshot) and message.running == 0)
-        padding_that_was_left(worker._loop.admission.pools["code"])
+        padding_that_was_left(worker._loop.pools.by_name["code"])
         wire.send([Grant(1, 4096, 2048)])
         told = next(m for m in heard if isinstance(m, EngineSnapshot) and m.counters["broken_pools"])
         assert told.pools == ()

@@ -92,4 +92,4 @@ def test_the_last_floor_takes_its_pool_with_it(quoter: LlamaBackend) -> None:
     codex = Codex(quoter, base=range(10, 30))
     codex.asked("base", 25)
     codex.driven.drop("base")
-    assert codex.driven.loop.admission.pools == {}
+    assert codex.driven.loop.pools.by_name == {}

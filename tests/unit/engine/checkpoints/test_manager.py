@@ -30,7 +30,7 @@ def talked(turns: int, folder: Path) -> Machine:
 
 
 def pool_of(machine: Machine) -> Pool:
-    return machine.loop.admission.pools["code"]
+    return machine.loop.pools.by_name["code"]
 
 
 def evict_all(pool: Pool) -> None:
@@ -87,7 +87,7 @@ def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
     for ticket, (floor, talk, length, looked) in enumerate(script, 1):
         machine.ask(ticket, floor, [*[talk] * length, ticket % 3], 3)
         machine.finish()
-        for pool in machine.loop.admission.pools.values() if looked else ():
+        for pool in machine.loop.pools.by_name.values() if looked else ():
             for node in pool.tree.nodes():
                 path = path_of(node)
                 whole = segments("root", path.ids, path.cut, path.owner, node.computed_end)

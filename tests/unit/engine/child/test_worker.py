@@ -239,8 +239,8 @@ def test_a_later_step_of_a_loop_may_take_ten_times_its_prediction() -> None:
 
 def test_carrying_may_take_longer_the_more_is_granted_or_held() -> None:
     watched = Watched()
-    empty = watched.loop.admission.carrying_s()
+    empty = watched.loop.pools.carrying_s()
     watched.round(0)
-    assert watched.loop.admission.carrying_s() > empty > 0
+    assert watched.loop.pools.carrying_s() > empty > 0
     watched.loop.handle(Grant(2, 0, 2048))
-    assert watched.loop.admission.carrying_s() > 0, "what stands may have to be carried away"
+    assert watched.loop.pools.carrying_s() > 0, "what stands may have to be carried away"

@@ -69,8 +69,8 @@ class Engine:
 
     def kill(self) -> None:
         """Nothing more is written."""
-        for name in list(self.loop.admission.pools):
-            self.loop.admission.close(name)
+        for name in list(self.loop.pools.by_name):
+            self.loop.pools.close(name)
 
 
 @pytest.fixture(params=["recurrent", "hybrid", "sliding"])
@@ -195,7 +195,7 @@ def test_a_pool_grows_and_what_stood_in_it_stands(backend: LlamaBackend) -> None
     engine.ask(2, [*talk, *range(900)])
     assert engine.finish().ends[2].computed <= 901
     assert engine.said[2] == alone(backend, [*talk, *range(900)])
-    assert engine.loop.admission.held() > 1300
+    assert engine.loop.pools.held() > 1300
     engine.close()
 
 

@@ -1,10 +1,10 @@
-"""What the loop tells, and when."""
+"""What the loop sends, and when."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.messages import AnswerDelta, Completion, FromChild, Outcome, PrefillProgress, Reason
-from orchestrator.engine.scheduler.reporting import FRAME_SECONDS, Outbox
+from orchestrator.engine.scheduler.loop import FRAME_SECONDS, Outbox
 
 
 def delta(ticket: int, text: str) -> AnswerDelta:

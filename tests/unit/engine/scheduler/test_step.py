@@ -31,7 +31,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits, plan_round
-from orchestrator.engine.scheduler.speculation import GRAM, Draft, Drafting, recent
+from orchestrator.engine.scheduler.step import GRAM, Draft, Drafting, recent
 from orchestrator.engine.scheduler.ticket import Ticket
 
 CODE = "".join(
@@ -72,8 +72,8 @@ class Asked:
                 self.loop.round()
                 self.loop.check()
             self.steps += self.loop.counters.steps
-        for name in list(self.loop.admission.pools):
-            self.loop.admission.close(name)
+        for name in list(self.loop.pools.by_name):
+            self.loop.pools.close(name)
 
     def _hear(self, messages: list[object]) -> None:
         for message in messages:
