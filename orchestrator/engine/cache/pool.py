@@ -64,11 +64,6 @@ class Pool:
         """The sequence that saves and restores ranges: the last one, which the tree does not have."""
         return self.memory.sequences - 1
 
-    def rebind(self, memory: Memory) -> None:
-        """From now on it is in another memory, which holds the same cells and has as many sequences."""
-        self.memory = memory
-        self.tree.rebind(memory)
-
     def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
         """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
 
@@ -106,20 +101,18 @@ class Pool:
 
     def make_room(self, cells: int) -> bool:
         """Evicts, stalest first, until `cells` are free; False, and nothing evicted, when too much is in use."""
-        if self.in_use() + cells > self.memory.cells:
-            return False
-        while self.free() < cells:
-            tip = self.tree.stalest()
-            assert tip is not None, "what is not in use can be evicted"
-            self.tree.evict(tip)
-        return True
+        return self._evict_to(self.memory.cells - self.reserved() - cells)
 
     def clear(self, cells: int) -> bool:
         """Evicts until so many cells hold nothing, for a moment: they may be promised. False, and nothing evicted, when
         too much is in use. Raises OutOfTime."""
-        if self.tree.leased() + cells > self.memory.cells:
+        return self._evict_to(self.memory.cells - cells)
+
+    def _evict_to(self, most: int) -> bool:
+        """Evicts until at most so many cells hold KV."""
+        if self.tree.leased() > most:
             return False
-        while self.cells_used() + cells > self.memory.cells:
+        while self.cells_used() > most:
             tip = self.tree.stalest()
             assert tip is not None, "what is not leased can be evicted"
             self.tree.evict(tip)
@@ -408,7 +401,7 @@ def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
         memory, moved = open_memory(cells), True
     except BackendError:
         memory, moved = open_memory(former), False
-    pool.rebind(memory)
+    pool.memory = pool.tree.cells = memory
     for node, state in kept:
         put_back(pool, node, state)
     return moved

@@ -49,7 +49,7 @@ class AnchoredTree(Tree):
         sequence = self._spare.pop()
         if above is not self.root:
             assert above.sequence is not None, "a node with cells has an anchor"
-            self._cells.copy(above.sequence, sequence, 0, above.end)
+            self.cells.copy(above.sequence, sequence, 0, above.end)
         return sequence
 
     def _only(self, upper: Node) -> bool:

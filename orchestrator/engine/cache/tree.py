@@ -15,19 +15,13 @@ use are the sum of `computed`. This file knows no sampling, no time and no bytes
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from orchestrator.engine.backend import Memory
 from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.messages import UNSEEN, PrefillCost, Reuse
 
 Tokens: TypeAlias = "array[int]"
-
-
-class Cells(Protocol):
-    """The two things that the tree does to the pool's memory."""
-
-    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
-    def remove(self, sequence: int, start: int, end: int) -> None: ...
 
 
 class NoSequence(Exception):
@@ -149,7 +143,8 @@ def deepest(tip: Node) -> Node:
 
 
 class Tree:
-    """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides.
+    """One pool's tree. `sequences` are the numbers it may hand out; `cells` does what it decides, and may be
+    replaced by a memory that holds the same.
 
     `on_evict` sees a node before its cells go; `prefill_cost` is what a prompt token costs, as known now.
     """
@@ -158,13 +153,13 @@ class Tree:
 
     def __init__(
         self,
-        cells: Cells,
+        cells: Memory,
         sequences: range,
         on_evict: Callable[[Node], None] = lambda _: None,
         prefill_cost: Callable[[], PrefillCost] = lambda: UNSEEN,
     ) -> None:
         self.root = Node(None, 0, array("I"), None)
-        self._cells = cells
+        self.cells = cells
         self._on_evict = on_evict
         self._prefill_cost = prefill_cost
         self._spare = list(reversed(sequences))
@@ -210,10 +205,6 @@ class Tree:
                 found.append(below.sequence)
             stack.extend(below.children)
         return found
-
-    def rebind(self, cells: Cells) -> None:
-        """From now on the tree's decisions are done in another memory, which holds the same cells."""
-        self._cells = cells
 
     # -- leasing
 
@@ -308,7 +299,7 @@ class Tree:
             return sequence
         sequence = self._spare.pop()
         if above is not self.root:
-            self._cells.copy(self.covering(above), sequence, 0, above.end)
+            self.cells.copy(self.covering(above), sequence, 0, above.end)
         return sequence
 
     def _evict_stalest(self) -> None:
@@ -369,13 +360,13 @@ class Tree:
         above = tip.parent
         assert above is not None
         if above is not self.root and above.computed and not self.members(above):
-            self._cells.remove(sequence, tip.start, -1)
+            self.cells.remove(sequence, tip.start, -1)
             above.sequence = sequence
         else:
             self._drop(sequence)
 
     def _drop(self, sequence: int) -> None:
-        self._cells.remove(sequence, 0, -1)
+        self.cells.remove(sequence, 0, -1)
         self._spare.append(sequence)
 
     # -- counting

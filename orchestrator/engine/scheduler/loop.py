@@ -78,6 +78,7 @@ class Loop:
     ) -> None:
         self.backend = backend
         self.counters = Counters()
+        self.costs = Costs()
         self._limits = limits
         self._clock = clock
         self._tickets: dict[int, Ticket] = {}
@@ -96,7 +97,7 @@ class Loop:
         reporting = Reporting(self.counters, self._say, self._end, clock)
         speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self.admission = Admission(self.pools, self.checkpoints, speculation, self._tickets, reporting)
-        self._stepping = Stepping(backend, speculation, self._write_behind.remember, reporting, watch)
+        self._stepping = Stepping(backend, speculation, self._write_behind.remember, reporting, self.costs, watch)
         self._planner = Planner(self.pools, speculation, self._tickets, self.costs, reporting)
 
     # -- what comes in
@@ -185,27 +186,16 @@ class Loop:
 
     def _run(self, steps: Sequence[Step]) -> None:
         pools = list(self.pools.by_name.values())
-        self._flush_before(self._clock() + sum(self._expected(step, pools[step.pool]) for step in steps))
+        expected_ms = sum(self.costs.milliseconds(step.rows, pools[step.pool].cells_used()) for step in steps)
+        self._flush_before(self._clock() + expected_ms / 1000)
         for step in steps:
-            self._run_step(step, pools[step.pool])
-
-    def _run_step(self, step: Step, pool: Pool) -> None:
-        answering = [self._tickets[number] for number in step.answering]
-        prefill = [(self._tickets[number], tokens) for number, tokens in step.prefill]
-        try:
-            self._stepping.run(step, pool, answering, prefill)
-        except BackendError as error:
-            self.admission.failed(pool, error)
-        else:
-            self.admission.succeeded(pool)
-
-    @property
-    def costs(self) -> Costs:
-        """What steps cost here, as learned so far."""
-        return self._stepping.costs
-
-    def _expected(self, step: Step, pool: Pool) -> float:
-        return self.costs.milliseconds(step.rows, pool.cells_used()) / 1000
+            pool = pools[step.pool]
+            try:
+                self._stepping.run(step, pool, self._tickets)
+            except BackendError as error:
+                self.admission.failed(pool, error)
+            else:
+                self.admission.succeeded(pool)
 
     def _say(self, message: FromChild) -> None:
         self._outbox.put(message, self._clock())

@@ -16,7 +16,7 @@ seen so far makes the answer faster (`planner`).
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +33,7 @@ GRAM = 4  # tokens that must agree before anything is drafted
 MOST_DRAFTED = 63  # with the token itself the rows of a step that may have logits
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
-_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
-_MASK = 2**64 - 1
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,10 @@ class Stepping:
         speculation: "Speculation",
         floor_computed: Callable[[Pool, Node], None],
         reporting: Reporting,
+        costs: Costs,
         watch: Watch,
     ) -> None:
-        self.costs = Costs()
+        self._costs = costs
         self._backend = backend
         self._speculation = speculation
         self._floor_computed = floor_computed
@@ -75,15 +75,17 @@ class Stepping:
         self._reporting = reporting
         self._watch = watch
 
-    def run(self, step: Step, pool: Pool, answering: list[Ticket], prefill: list[tuple[Ticket, int]]) -> None:
+    def run(self, step: Step, pool: Pool, tickets: Mapping[int, Ticket]) -> None:
         """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
         cells = pool.cells_used()
         batch, sampled, computed = Batch(), [], []
         drafts = dict(step.drafts)
-        for ticket in answering:
-            ticket.drafts = ticket.drafts[: drafts.get(ticket.number, 0)]
+        for number in step.answering:
+            ticket = tickets[number]
+            ticket.drafts = ticket.drafts[: drafts.get(number, 0)]
             sampled.append((ticket, self._add_token(pool, ticket, batch)))
-        for ticket, tokens in prefill:
+        for number, tokens in step.prefill:
+            ticket = tickets[number]
             row, node = self._add_prompt(pool, ticket, tokens, batch)
             computed.append((ticket, node, tokens))
             if row is not None:
@@ -120,12 +122,12 @@ class Stepping:
     def _decode(self, pool: Pool, batch: Batch, cells: int) -> None:
         # The first step may compile kernels or page in weights for minutes: nothing is learned from it.
         first = self._counters.steps == 0
-        seconds = math.inf if first else self.costs.milliseconds(len(batch), cells) / 1000
+        seconds = math.inf if first else self._costs.milliseconds(len(batch), cells) / 1000
         began = self._reporting.clock()
         with self._watch(seconds):
             pool.memory.decode(batch)
         if not first:
-            self.costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
+            self._costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
         self._counters.steps += 1
 
     # -- what it made of them
@@ -312,21 +314,19 @@ def recent(ticket: Ticket) -> list[int]:
 
 
 def _hash(run: Sequence[int]) -> np.uint64:
-    """As `_hashes` of one run, many times sooner: it is asked for each token of an answer."""
+    """As `_hashes` of one run, many times faster: an answer asks for it with each token."""
     total = 0
-    for token, factor in zip(run, _FACTORS, strict=True):
-        total = total + (token + 1) * factor & _MASK
+    for token in run:
+        total = (total + token + 1) * _FACTOR % 2**64
         total ^= total >> 29
     return np.uint64(total)
 
 
 def _hashes(ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    if len(ids) < GRAM:
-        return np.zeros(0, np.uint64)
-    wide = ids.astype(np.uint64)
-    count = len(ids) - GRAM + 1
+    """Of each run of `GRAM` tokens."""
+    wide, count = ids.astype(np.uint64), max(0, len(ids) - GRAM + 1)
     total = np.zeros(count, np.uint64)
-    for offset, factor in enumerate(_FACTORS):
-        total += (wide[offset : offset + count] + np.uint64(1)) * np.uint64(factor)
+    for offset in range(GRAM):
+        total = (total + wide[offset : offset + count] + np.uint64(1)) * np.uint64(_FACTOR)
         total ^= total >> np.uint64(29)
     return total
