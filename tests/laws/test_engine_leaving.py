@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.eviction import Idle, Room, aged, in_order, room
+from orchestrator.engine.cache.eviction import Idle, aged, in_order, to_close
 from orchestrator.engine.messages import Grant, PrefillCost, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import InferenceJob as Asked
 
@@ -30,10 +30,10 @@ def test_they_leave_in_the_order_of_their_worth_and_of_equal_ones_the_older_firs
 
 @given(st.integers(-50, 50), pools, st.integers(0, 200))
 def test_as_few_go_as_make_the_room_and_none_where_all_of_them_do_not(free: int, idle: list[Idle], least: int) -> None:
-    made = room(free, idle, least)
+    made = to_close(free, idle, least)
     sums = [free + sum(pool.cells for pool in idle[:count]) for count in range(len(idle) + 1)]
     enough = [count for count, cells in enumerate(sums) if cells >= least]
-    assert made == (Room(tuple(idle[: enough[0]]), sums[enough[0]]) if enough else None)
+    assert made == (tuple(idle[: enough[0]]) if enough else None)
 
 
 @given(st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1)), st.integers(0, 100), st.integers(0, 100))

@@ -35,22 +35,14 @@ class Idle:
     used: int
 
 
-@dataclass(frozen=True)
-class Room:
-    """So many cells are free once these pools are closed."""
-
-    closing: tuple[Idle, ...]
-    free: int
-
-
 def in_order(pools: Iterable[Idle], now: int) -> list[Idle]:
     """Lowest retention value first; of equal ones the pool that was unused for longer. `now`: number of the last entry."""
     return sorted(pools, key=lambda pool: (aged(pool.lost_ms / pool.cells, now - pool.used), pool.used, pool.name))
 
 
-def room(free: int, leaving: Sequence[Idle], least: int) -> Room | None:
+def to_close(free: int, leaving: Sequence[Idle], least: int) -> tuple[Idle, ...] | None:
     """As few of `leaving` as make `least` cells free, in their order; None where all of them do not."""
     for count in range(len(leaving) + 1):
         if free + sum(pool.cells for pool in leaving[:count]) >= least:
-            return Room(tuple(leaving[:count]), free + sum(pool.cells for pool in leaving[:count]))
+            return tuple(leaving[:count])
     return None

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
-from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, in_order, room
+from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, in_order, to_close
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
 from orchestrator.engine.costs import OutOfTime, TimeBudget, endless
@@ -302,12 +302,12 @@ class Pools:
         """
         least, most = rounded(least), rounded(most)
         free = self.grant.cells - self.held() + (moved.memory.cells if moved else 0)
-        made = room(free, self._leaving(moved) if free < least else (), least)
-        if made is None:
+        closing = to_close(free, self._leaving(moved) if free < least else (), least)
+        if closing is None:
             return None
-        for pool in made.closing:
+        for pool in closing:
             self.close(pool.name)
-        return min(made.free // ROUND * ROUND, most)
+        return min((free + sum(pool.cells for pool in closing)) // ROUND * ROUND, most)
 
     # -- closing
 

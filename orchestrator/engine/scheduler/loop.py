@@ -48,7 +48,7 @@ from orchestrator.engine.messages import (
     bytes_to_ids,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
-from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Planner, Timing, answered, timing_of
+from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Planner, Timing, answered
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, TextStream, Ticket, completion
 
@@ -176,7 +176,7 @@ class Loop:
         self._write_behind.work(timing, alone=not self.busy())
 
     def _timing(self) -> Timing:
-        return timing_of(self._clock, self._limits, self._tickets, self.costs, writing=self._write_behind.left())
+        return Timing(self._clock, self._limits, self._tickets, self.costs, writing=self._write_behind.left())
 
     def _restore_and_admit(self, timing: Timing) -> None:
         """Shrinks to the grant, restores prompts and admits tickets, as far as the round has time for it."""
