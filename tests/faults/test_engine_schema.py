@@ -76,6 +76,6 @@ async def test_drafted_answers_in_a_small_batch_end_well(quoter_model: Path) -> 
 async def test_a_keyword_that_is_not_enforced_is_named(quoter_model: Path) -> None:
     async with engine(quoter_model) as client:
         await load(client)
-        _, end = await ask(client, 15, schema=json.dumps({"type": "integer", "multipleOf": 7}))
+        _, end = await ask(client, 15, schema=json.dumps({"type": "array", "uniqueItems": True}))
         assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA)
-        assert "multipleOf" in end.detail
+        assert "uniqueItems" in end.detail

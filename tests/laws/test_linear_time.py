@@ -35,7 +35,8 @@ from orchestrator.answering.grounding import lines_of, quotable
 from orchestrator.api.http import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.schema import check_pattern, grammar_of, nesting
+from orchestrator.engine.llama.schema import read as read_schema
+from orchestrator.engine.llama.schema import rust_pattern
 from orchestrator.engine.scheduler.ticket import TextStream
 from orchestrator.errors import LoreError
 from orchestrator.prompt.budget import ClaimSource, SourcedClaim, SourceKind, losses_reported, within_reach
@@ -126,11 +127,10 @@ RUNS = (*SIGNS, *BLANKS, *PAIRS, *WORDS)
 
 
 def _schema(text: str) -> None:
-    nesting(text)
     with suppress(SchemaRefused):
-        check_pattern(text)
+        rust_pattern(text)
     with suppress(SchemaRefused):
-        grammar_of(text)
+        read_schema(text)
 
 
 def _settings(text: str) -> None:

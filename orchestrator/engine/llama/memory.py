@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
-from orchestrator.engine.llama import native, schema
+from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.model_files import fingerprint
 from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
 from orchestrator.engine.llama.sampling import LlamaSampler
+from orchestrator.engine.llama.schema import Schemas
 from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
@@ -34,6 +35,7 @@ class LlamaBackend:
         native.start()
         self._model = load_model(spec, progress or LoadProgress())
         self.vocabulary = Vocabulary(self._model)
+        self._schemas = Schemas(lib.llama_model_get_vocab(self._model))
         self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
@@ -51,11 +53,12 @@ class LlamaBackend:
         return cells * per_token if per_token else sequences * self.state_bytes
 
     def sampler(self, sampling: Sampling) -> LlamaSampler:
-        return LlamaSampler(sampling, self._model)
+        constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
+        return LlamaSampler(sampling, self._model, constraint)
 
     def study(self, sampling: Sampling) -> None:
         if sampling.schema:
-            schema.outcome(sampling.schema)
+            self._schemas.study(sampling.schema)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         if control:

@@ -1,37 +1,32 @@
 """Choosing the next token, through llama.cpp's samplers.
 
-Only tokens with finite logits are chosen, and none that the ticket's grammar forbids: llama.cpp aborts the process when
-a sampler is made to accept what its grammar does not allow. A grammar is tried on the one token that was sampled; the
-whole vocabulary goes through it only when that one is rejected, because that takes milliseconds.
+Only tokens with finite logits are chosen, and none that the ticket's schema forbids. The schema is asked about the one
+token that was drawn; the mask of the whole vocabulary is made only where that one is forbidden.
 """
 
 import ctypes
-import time
 from collections.abc import Sequence
 
 import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.backend import BackendError, SchemaRefused
-from orchestrator.engine.llama.schema import grammar
+from orchestrator.engine.backend import BackendError
+from orchestrator.engine.llama.schema import Constraint
 from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64
-LITTLE_SECONDS = 0.01  # for a slice of the vocabulary: one token first, twice as many after each that took less
-MOST_SECONDS = (
-    0.5  # for the whole vocabulary; llama.cpp takes milliseconds, and longer the more ways there are to go on
-)
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
+NEVER = np.float32(-np.inf)
 Logits = NDArray[np.float32]
 
 
 class LlamaSampler:
-    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns its llama.cpp samplers until `close`."""
+    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns llama.cpp's samplers until `close`."""
 
-    def __init__(self, sampling: Sampling, model: object) -> None:
+    def __init__(self, sampling: Sampling, model: object, constraint: Constraint | None = None) -> None:
         self._sampling = sampling
-        self._grammar = make_grammar(sampling.schema, model) if sampling.schema else None
+        self._constraint = constraint
         plain = sampling.greedy and sampling.repeat_penalty == 1.0
         self._chain = None if plain else make_chain(sampling, model)
 
@@ -41,10 +36,13 @@ class LlamaSampler:
                 lib.llama_sampler_accept(self._chain, token)
 
     def choose(self, logits: Logits) -> tuple[int, tuple[tuple[int, float], ...]]:
-        """The next token, and if wanted its log-probability followed by those of the likeliest. Accepts nothing."""
+        """The next token, and if wanted its log-probability followed by those of the likeliest. Accepts nothing.
+
+        Raises SchemaRefused where finding out what the schema allows would hold up everybody else.
+        """
         token = self._draw(logits)
-        if self._grammar is not None and not self._allowed(token):
-            token = self._draw(self._mask(logits))
+        if self._constraint is not None and not self._constraint.allows(token):
+            token = self._draw(np.where(self._constraint.mask()[: len(logits)], logits, NEVER))
         if not np.isfinite(logits[token]):
             raise BackendError("the model gave no finite logits: its weights or its KV are damaged")
         return token, with_likeliest(logits, token, self._sampling.logprobs)
@@ -52,14 +50,13 @@ class LlamaSampler:
     def accept(self, token: int) -> None:
         if self._chain is not None:
             lib.llama_sampler_accept(self._chain, token)
-        if self._grammar is not None:
-            lib.llama_sampler_accept(self._grammar, token)
+        if self._constraint is not None:
+            self._constraint.accept(token)
 
     def close(self) -> None:
-        for sampler in (self._chain, self._grammar):
-            if sampler is not None:
-                lib.llama_sampler_free(sampler)
-        self._chain = self._grammar = None
+        if self._chain is not None:
+            lib.llama_sampler_free(self._chain)
+        self._chain = None
 
     def _draw(self, logits: Logits) -> int:
         if self._chain is None:
@@ -67,28 +64,6 @@ class LlamaSampler:
         candidates = Candidates(np.arange(len(logits), dtype=np.int32), logits)
         lib.llama_sampler_apply(self._chain, ctypes.byref(candidates.array))
         return candidates.selected()
-
-    def _allowed(self, token: int) -> bool:
-        one = Candidates(np.array([token], np.int32), np.zeros(1, np.float32))
-        lib.llama_sampler_apply(self._grammar, ctypes.byref(one.array))
-        return bool(np.isfinite(one.logits()[0]))
-
-    def _mask(self, logits: Logits) -> Logits:
-        """Raises SchemaRefused when going on would hold up everybody else."""
-        whole = Candidates(np.arange(len(logits), dtype=np.int32), logits)
-        start, size, spent = 0, 1, 0.0
-        while start < len(logits):
-            began = time.thread_time()  # of this thread alone: beside busy processes nobody is refused
-            lib.llama_sampler_apply(self._grammar, ctypes.byref(whole.part(start, start + size)))
-            took = time.thread_time() - began
-            spent += took
-            if spent > MOST_SECONDS:
-                raise SchemaRefused(f"the JSON schema takes more than {MOST_SECONDS} s a token: it is ambiguous")
-            start, size = start + size, 2 * size if took < LITTLE_SECONDS else max(1, size // 2)
-        masked = whole.logits().copy()
-        if not np.isfinite(masked).any():
-            raise BackendError("the JSON schema allows no token here")
-        return masked
 
 
 class Candidates:
@@ -99,25 +74,12 @@ class Candidates:
     def __init__(self, ids: NDArray[np.int32], logits: Logits) -> None:
         self._data = np.zeros(len(ids), self._kind)
         self._data["id"], self._data["logit"] = ids, logits
-        self.array = array_of(self._data)
-
-    def part(self, start: int, end: int) -> "lib.llama_token_data_array":
-        """Some of them, in the same memory: what is done to them is done to the whole."""
-        return array_of(self._data[start:end])
-
-    def logits(self) -> Logits:
-        found: Logits = self._data["logit"]
-        return found
+        pointer = self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
+        self.array = lib.llama_token_data_array(data=pointer, size=len(ids), selected=-1, sorted=False)
 
     def selected(self) -> int:
         at = int(self.array.selected)
         return int(self._data["id"][at if at >= 0 else 0])
-
-
-def array_of(data: NDArray[np.void]) -> "lib.llama_token_data_array":
-    """llama.cpp's view of it. The memory stays numpy's."""
-    pointer = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
-    return lib.llama_token_data_array(data=pointer, size=len(data), selected=-1, sorted=False)
 
 
 def make_chain(sampling: Sampling, model: object) -> object:
@@ -139,13 +101,6 @@ def make_chain(sampling: Sampling, model: object) -> object:
     seed = RANDOM_SEED if sampling.seed is None else sampling.seed % RANDOM_SEED
     lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(seed))
     return chain
-
-
-def make_grammar(schema: str, model: object) -> object:
-    sampler = lib.llama_sampler_init_grammar(lib.llama_model_get_vocab(model), grammar(schema).encode(), b"root")
-    if not sampler:
-        raise SchemaRefused("llama.cpp makes no grammar of this JSON schema")
-    return sampler
 
 
 def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[int, float], ...]:

@@ -1,121 +1,173 @@
-"""JSON schemas to llama.cpp grammars, within bounds.
+"""JSON schemas as constraints on an answer's tokens. llguidance enforces them; here is what it leaves to its caller.
 
-Grammars are never taken raw: one with 200,000 brackets kills the process in llama.cpp's parser. So the schema is bounded
-in size and depth before a grammar is made of it, references may not leave it, and the grammar's own depth is checked last.
-What a grammar costs is bounded before llama.cpp sees it: patterns are deterministic (`automaton.py`), and the ways to read
-alternatives that begin alike are counted. Grammars of the schemas asked for last are kept.
+A schema comes from a client: it is compiled, or refused with the reason. llguidance bounds what compiling and each token
+cost, and refuses keywords of JSON schema that it does not enforce. It ignores words that are no keywords, spells regular
+expressions as Rust does, and has no bounds where a few bytes of schema make much of it.
 """
 
 import json
+import math
 import re
-from collections import Counter
-from functools import lru_cache
-from typing import Any
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import llama_cpp as lib
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.keywords import plain, target
-from orchestrator.engine.llama.regular import read_pattern
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
 
 MOST_BYTES = 64 * 1024
-MOST_GRAMMAR = 1024 * 1024  # 120 strings of at most 1,000 characters each
 MOST_DEPTH = 32
-MOST_REPEATS = 1000  # minItems, maxLength and the like are unrolled into the grammar
-MOST_NESTING = 1200  # brackets in a grammar: an optional repetition nests each of its MOST_REPEATS
+MOST_PARTS = 20_000  # schemas within a schema, once parts of an allOf are merged where they are used
+MOST_PROPERTIES = 400  # of one object: compiled in 12 ms, 900 in 0.13 s
+MOST_PATTERNS = 64  # patternProperties of a schema: each is compared with each, 5 s for 400
+MOST_REPEATS = 5000  # of one item, and of a character by repetitions within one another: 100,000 take 0.2 s for a token
+MOST_FACTOR = 1000  # the least common multiple of all multipleOf: 999,983 takes 9.5 s and 386 MB
+MOST_WHOLE = 2**53  # bounds are read as floats, and an integer without them may have any number of digits
+MOST_SAID = 500  # characters of a refusal, which may repeat what the schema says
+KEPT = 32  # outcomes
+WHITE_SPACE = r" |\n{1,2}[ \t]{0,20}"  # at one place: small models pad for ever
+
+OBJECTS = ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties")
+ARRAYS = ("items", "prefixItems", "additionalItems", "minItems", "maxItems")
+STRINGS = ("minLength", "maxLength", "pattern", "format")
+LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+ABOUT = {"object": OBJECTS, "array": ARRAYS, "string": STRINGS, "number": (*LIMITS, "multipleOf")}
+KINDS = frozenset(("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf"))
+PLACES = frozenset(("$defs", "definitions"))
+ENFORCED = KINDS.union(PLACES, *ABOUT.values())
+TITLES = ("title", "description", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly")
+ANNOTATIONS = frozenset((*TITLES, "default", "example", "examples", "discriminator"))
+SAYS_NOTHING = {"uniqueItems": False, "nullable": False}
+FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
+UUIDS = ("uuid1", "uuid2", "uuid3", "uuid4", "uuid5")
+BOUNDS = {
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), MOST_REPEATS),
+    **dict.fromkeys(LIMITS, MOST_WHOLE),
+    "minProperties": 1,  # an answer may say a name twice, and then has fewer than were counted
+}
+# To where schemas are, and not into a constant, which nobody has read.
+REFERENCE = re.compile(
+    r"#(/(\$defs|definitions|properties|patternProperties)/[^/]+|/(anyOf|oneOf|allOf|prefixItems)/\d+"
+    r"|/(items|additionalProperties))*"
+)
 # What is not closed ends with the text: were it looked for anew behind each bracket, that would take the square.
 STRING = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)', re.DOTALL)
-QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)', re.DOTALL)
+ESCAPES = 'nrbtf\\"'
+CONTROL = re.compile(r"\\u00|\x7f")
+LINE = r"[^\n\r\u2028\u2029]"
+EXPRESSION = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
 UNFORESEEN = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+Words = dict[str, Any]
 
 
-KEPT = 32  # of at most 1 MiB
-SAID = 500  # characters of a refusal, which may repeat what the schema says
+class Schemas:
+    """Compiles schemas for one model's vocabulary. Keeps what came of the last KEPT, refusals too."""
+
+    def __init__(self, vocabulary: object) -> None:
+        self._vocabulary = vocabulary
+        self._outcome = lru_cache(maxsize=KEPT)(self._compiled)
+
+    def study(self, schema: str) -> None:
+        """Compiles it, for `constraint`. The first one takes a second and 60 MB, for a vocabulary of 150,000 tokens."""
+        self._outcome(schema)
+
+    def constraint(self, schema: str) -> "Constraint":
+        """For one answer. Raises SchemaRefused."""
+        found = self._outcome(schema)
+        if isinstance(found, SchemaRefused):
+            raise SchemaRefused(str(found))
+        return Constraint(found.deep_copy())
+
+    def _compiled(self, schema: str) -> "LLMatcher | SchemaRefused":
+        try:
+            return self._compile(json.dumps(read(schema), ensure_ascii=False, allow_nan=False))
+        except SchemaRefused as refused:
+            return SchemaRefused(said(str(refused)))
+        except UNFORESEEN as error:
+            return SchemaRefused(said(f"no grammar can be made of the JSON schema: {error}"))
+
+    def _compile(self, schema: str) -> "LLMatcher":
+        # Imported late: it is needed for structured answers alone.
+        from llguidance import LLMatcher, LLParserLimits
+
+        # Among other properties llguidance takes "\\u0061" for another name than "a", so nothing is written like that but
+        # the control characters that a schema itself has. A oneOf is an anyOf: an answer may fit several alternatives.
+        escapes = ESCAPES + "u" if CONTROL.search(schema) else ESCAPES
+        options: Any = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
+        grammar = LLMatcher.grammar_from_json_schema(schema, overrides=options)
+        limits = LLParserLimits(verbose_errors=False)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
+        if matcher.is_error():
+            raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
+        Constraint(matcher.deep_copy()).mask()  # a reference that is only itself allows nothing
+        return matcher
+
+    @cached_property
+    def _tokenizer(self) -> "LLTokenizer":
+        from llguidance.llamacpp import lltokenizer_from_vocab
+
+        tokens = range(lib.llama_vocab_n_tokens(self._vocabulary))
+        ends = [token for token in tokens if lib.llama_vocab_is_eog(self._vocabulary, token)]
+        if not ends:
+            raise SchemaRefused(
+                "the model's vocabulary has no end of text, so no answer could end where its schema does"
+            )
+        return lltokenizer_from_vocab(self._vocabulary, eos_token=ends)
 
 
-LONGEST = 16  # characters of a token that holds JSON's own signs; longer ones are blanks, dashes, words
-MOST_WAYS = 4096
-MOST_STEPS = 300_000  # about 0.2 s
-Ways = dict[str, int]  # of each kind of value that may stand here
-UNTOLD = "value"  # what may be anything is told apart by its first character
+class Constraint:
+    """What one answer may say next. A token that ends the text is allowed where the answer fits the schema."""
 
+    def __init__(self, matcher: "LLMatcher") -> None:
+        self._matcher = matcher
 
-def grammar(schema: str) -> str:
-    """GBNF for a JSON schema's text. Raises SchemaRefused, also the second time without reading the schema again.
+    def allows(self, token: int) -> bool:
+        return self._matcher.validate_tokens([token]) == 1
 
-    Near a schema's bounds making it takes most of a second, so whoever reads a job calls this before a round needs it.
-    """
-    found = outcome(schema)
-    if isinstance(found, SchemaRefused):
-        raise SchemaRefused(str(found))
-    return found
+    def mask(self) -> NDArray[np.bool_]:
+        """Of the whole vocabulary, the tokens allowed; its length is rounded up to 32. Raises SchemaRefused."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        if self._matcher.is_error() or not bits.any():
+            raise self._refusal()
+        return np.unpackbits(bits, bitorder="little").astype(bool)
 
+    def accept(self, token: int) -> None:
+        """Raises SchemaRefused."""
+        if not self._matcher.consume_token(token):
+            raise self._refusal()
 
-@lru_cache(maxsize=KEPT)
-def outcome(schema: str) -> str | SchemaRefused:
-    try:
-        return grammar_of(schema)
-    except SchemaRefused as refused:
-        return SchemaRefused(said(str(refused)))
+    def _refusal(self) -> SchemaRefused:
+        return SchemaRefused(f"the JSON schema allows nothing, or is too ambiguous: {said(self._matcher.get_error())}")
 
 
 def said(text: str) -> str:
     """In few words, and in characters that any reader can show."""
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= SAID else f"{text[:SAID]}…"
+    text = " ".join(text.encode(errors="backslashreplace").decode().split())
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…"
 
 
-def grammar_of(schema: str) -> str:
-    """GBNF for a JSON schema's text; raises SchemaRefused, saying which bound it breaks, and nothing else."""
-    try:
-        grammar = convert(parsed(schema))
-        size = len(grammar.encode())  # half a surrogate pair, which JSON can escape, is no text
-    except UNFORESEEN as error:
-        raise SchemaRefused(f"no grammar can be made of the JSON schema: {error}") from error
-    if size > MOST_GRAMMAR:
-        raise SchemaRefused(f"the JSON schema's grammar has {size} bytes; at most {MOST_GRAMMAR} are taken")
-    if nesting(grammar) > MOST_NESTING:
-        raise SchemaRefused(f"the JSON schema's grammar is nested deeper than {MOST_NESTING}")
-    return grammar
+# -- a schema, read
 
 
-def parsed(schema: str) -> Any:
-    """The schema as JSON, within those bounds that can be looked at before any keyword is understood."""
+def read(schema: str) -> Any:
+    """A schema whose every answer fits the given one, in words that are enforced. Raises SchemaRefused, ValueError."""
     size = len(schema.encode())
     if size > MOST_BYTES:
         raise SchemaRefused(f"the JSON schema has {size} bytes; at most {MOST_BYTES} are taken")
     check_depth(schema)
     try:
-        found = json.loads(schema)
+        root = json.loads(schema)
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
-    check_values(found)
-    return found
-
-
-def convert(schema: Any) -> str:
-    # Imported late: it is needed for structured answers alone.
-    from orchestrator.engine.llama.converter import Converter
-
-    words = plain(schema)
-    check_ambiguity(words)
-    return Converter(MOST_GRAMMAR).grammar(beside_definitions(words))
-
-
-def beside_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's way to write a type that holds itself; the converter sees no definitions beside a reference."""
-    if "$ref" not in schema:
-        return schema
-    return {**{key: value for key, value in schema.items() if key != "$ref"}, "anyOf": [{"$ref": schema["$ref"]}]}
-
-
-def nesting(grammar: str) -> int:
-    """How deep the round brackets of a grammar go, literals and character classes left out."""
-    bare = QUOTED.sub("", grammar)
-    depth = deepest = 0
-    for character in bare:
-        depth += (character == "(") - (character == ")")
-        deepest = max(deepest, depth)
-    return deepest
+    return _Reader(root).read(root)
 
 
 def check_depth(schema: str) -> None:
@@ -127,163 +179,163 @@ def check_depth(schema: str) -> None:
             raise SchemaRefused(f"the JSON schema is nested deeper than {MOST_DEPTH}")
 
 
-def check_values(value: Any) -> None:
-    if isinstance(value, dict):
-        for key, inside in value.items():
-            check_keyword(key, inside)
-            check_values(inside)
-    elif isinstance(value, list):
-        for inside in value:
-            check_values(inside)
+class _Reader:
+    """What is malformed stays as it is: llguidance says so."""
 
-
-def check_keyword(key: str, value: Any) -> None:
-    if key == "$ref" and (not isinstance(value, str) or not value.startswith("#")):
-        raise SchemaRefused(f"the JSON schema refers to {value!r}; only references inside it (#/…) are followed")
-    if key in ("minItems", "maxItems", "minLength", "maxLength") and isinstance(value, int) and value > MOST_REPEATS:
-        raise SchemaRefused(f"{key} {value} is more than {MOST_REPEATS}")
-    if key == "pattern" and isinstance(value, str):
-        check_pattern(value)
-
-
-def check_pattern(pattern: str) -> None:
-    """Read once here, before anything is made of it; what an automaton of it takes is counted when it is made."""
-    read_pattern(pattern)
-
-
-# -- in how many ways a text can be read
-
-
-def check_ambiguity(schema: dict[str, Any]) -> None:
-    """Raises SchemaRefused where a token could be read in too many ways.
-
-    llama.cpp follows each way by itself, and within a token it never sees that two have met. Alternatives that begin alike
-    (two objects, say) multiply where they lie within one another or follow one another closely: `[[[[` through five levels
-    of two arrays each are 32 ways. The figures are upper bounds: of a text's first characters, whatever they are.
-    """
-    found = _Ways(schema)
-    for part in found.parts():
-        if max(found.of(part, LONGEST).values()) > MOST_WAYS:
-            raise SchemaRefused(
-                f"the JSON schema is too ambiguous: {LONGEST} characters can be read in more than {MOST_WAYS} ways; "
-                "alternatives that begin alike lie within one another"
-            )
-
-
-class _Ways:
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: Any) -> None:
         self._root = root
-        self._known: dict[tuple[int, int], Ways] = {}
-        self._least: dict[int, int] = {}
-        self._open: set[tuple[int, int]] = set()
-        self._steps = MOST_STEPS
+        self._parts = self._patterns = 0
+        self._factor = 1
 
-    def parts(self) -> list[dict[str, Any]]:
-        """The root and what references lead to; all else lies within those, and is read with them or after them."""
-        return list(_subschemas(self._root))
+    def read(self, given: Any) -> Any:
+        self._count(1)
+        if not isinstance(given, dict):
+            return given
+        words = {key: value for key, value in given.items() if key not in ANNOTATIONS}
+        words = {key: value for key, value in words.items() if key not in SAYS_NOTHING or value != SAYS_NOTHING[key]}
+        for keyword in words.keys() - ENFORCED:
+            raise SchemaRefused(f"the keyword {keyword} is not enforced: leave it out or say it otherwise")
+        if "allOf" in words or ("$ref" in words and words.keys() - PLACES != {"$ref"}):
+            words = self._combined(words)
+        self._check(words)
+        return closed(self._inside(typed(words)))
 
-    def of(self, schema: dict[str, Any], length: int) -> Ways:
-        """After so many characters of a value."""
-        key = (id(schema), length)
-        if key not in self._known:
-            if key in self._open:
-                raise SchemaRefused("no grammar can be made of the JSON schema: an alternative is only itself again")
-            self._open.add(key)
-            self._known[key] = self._counted(schema, length)
-            self._open.remove(key)
-        return self._known[key]
+    def _combined(self, words: Words) -> Words:
+        """Objects become one, so that it can be closed; llguidance combines everything else."""
+        places = {key: words[key] for key in words.keys() & PLACES}
+        rest = {key: value for key, value in words.items() if key not in (*PLACES, "$ref", "allOf")}
+        reference = {key: words[key] for key in words.keys() & {"$ref"}}
+        parts = [part for part in (reference, rest, *words.get("allOf", ())) if part != {}]
+        targets = [self._target(part) for part in parts]
+        if len(parts) < 2 or not all(map(only_properties, targets)):
+            return {**places, **({"allOf": parts} if parts else {})}
+        properties: dict[str, Any] = {}
+        required: dict[str, None] = {}
+        for target in targets:
+            self._count(len(target.get("properties", ())) + len(target.get("required", ())))
+            for name, inside in target.get("properties", {}).items():
+                before = properties.setdefault(name, inside)
+                properties[name] = before if before == inside else {"allOf": [before, inside]}
+            required.update(dict.fromkeys(target.get("required", ())))
+        return {**places, "type": "object", "properties": properties, "required": list(required)}
 
-    def _most(self, schema: dict[str, Any], length: int) -> int:
-        return max(self.of(schema, length).values())
+    def _target(self, part: Any) -> Any:
+        """The schema that a part is, or that it refers to."""
+        while isinstance(part, dict) and part.keys() - ANNOTATIONS == {"$ref"}:
+            self._count(1)
+            check_reference(part["$ref"])
+            found = self._root
+            for name in part["$ref"].split("/")[1:]:
+                name = unquote(name).replace("~1", "/").replace("~0", "~")
+                found = found[int(name)] if isinstance(found, list) else found[name]
+            part = found
+        return part
 
-    def _counted(self, schema: dict[str, Any], length: int) -> Ways:
-        self._step(1)
-        if "$ref" in schema:
-            return self.of(target(self._root, schema["$ref"]), length)
-        if "anyOf" in schema:
-            total: Counter[str] = Counter()
-            for choice in schema["anyOf"]:
-                total.update(self.of(choice, length))
-            return {kind: ways + total[UNTOLD] * (kind != UNTOLD) for kind, ways in total.items()}
-        if "enum" in schema:
-            return dict.fromkeys(map(_kind, schema["enum"]), 1)  # what begins alike stands once (`one_of`)
-        kind = schema.get("type", UNTOLD)
-        if length and kind == "array":
-            return {kind: self._items(schema, length - 1)}
-        if length and kind == "object":
-            return {kind: self._properties(schema, length - 1)}
-        return {"number" if kind == "integer" else kind: 1}
+    def _check(self, words: Words) -> None:
+        if "$ref" in words:
+            check_reference(words["$ref"])
+        if len(words.get("properties", ())) > MOST_PROPERTIES:
+            many = len(words["properties"])
+            raise SchemaRefused(f"an object has {many} properties; at most {MOST_PROPERTIES} are taken")
+        self._patterns += len(words.get("patternProperties", ()))
+        if self._patterns > MOST_PATTERNS:
+            raise SchemaRefused(f"the JSON schema has more than {MOST_PATTERNS} patternProperties")
+        for keyword in words.keys() & BOUNDS.keys():
+            if abs(words[keyword]) > BOUNDS[keyword]:
+                raise SchemaRefused(
+                    f"{keyword} {words[keyword]} is more than {BOUNDS[keyword]}, up to which it is enforced"
+                )
+        self._factor = math.lcm(self._factor, Fraction(str(words.get("multipleOf", 1))).numerator)
+        if self._factor > MOST_FACTOR:
+            raise SchemaRefused(f"multipleOf is not enforced where a common multiple of all is above {MOST_FACTOR}")
+        if words.get("format", FORMATS[0]) not in (*FORMATS, *UUIDS):
+            raise SchemaRefused(f"format {words['format']!r} is not enforced; these are: {', '.join(FORMATS)}")
 
-    def _items(self, schema: dict[str, Any], length: int) -> int:
-        items = schema.get("prefixItems") or [schema.get("items", {})]
-        return self._row([(0, item) for item in items], length)
+    def _inside(self, words: Words) -> Words:
+        """With the schemas within it read."""
+        found = dict(words)
+        for keyword in words.keys() & {"properties", "patternProperties", *PLACES}:
+            found[keyword] = {name: self.read(inside) for name, inside in words[keyword].items()}
+        for keyword in words.keys() & {"anyOf", "oneOf", "allOf", "prefixItems"}:
+            found[keyword] = [self.read(inside) for inside in words[keyword]]
+        for keyword in words.keys() & {"items", "additionalProperties"}:
+            found[keyword] = self.read(words[keyword])
+        return found
 
-    def _properties(self, schema: dict[str, Any], length: int) -> int:
-        inside = dict(schema.get("properties", {}))
-        more = schema.get("additionalProperties")
-        row = [(len(json.dumps(name)) + 1, value) for name, value in inside.items()]
-        return max(len(inside), self._row([*row, *([(3, more)] if isinstance(more, dict) else [])], length))
-
-    def _row(self, parts: list[tuple[int, dict[str, Any]]], length: int) -> int:
-        """Values that follow one another in any order, each behind so many characters of its own."""
-        parts = [(before, part) for before, part in parts if not _simple(part)]
-        best = [1] * (length + 1)
-        for read in range(length + 1):
-            for before, part in parts:
-                left = read - before
-                if left < 0:
-                    continue
-                best[read] = max(best[read], self._most(part, left))
-                for taken in range(self._shortest(part), left):
-                    self._step(1)
-                    best[read] = max(best[read], self._most(part, taken) * best[left - taken - 1])
-        return best[length]
-
-    def _shortest(self, schema: dict[str, Any]) -> int:
-        """Characters of the shortest text that fits, or fewer."""
-        if id(schema) not in self._least:
-            self._least[id(schema)] = 1  # for what holds itself
-            self._least[id(schema)] = self._shortest_of(schema)
-        return self._least[id(schema)]
-
-    def _shortest_of(self, schema: dict[str, Any]) -> int:
-        if "$ref" in schema:
-            return self._shortest(target(self._root, schema["$ref"]))
-        if "anyOf" in schema:
-            return min(self._shortest(choice) for choice in schema["anyOf"])
-        if "enum" in schema:
-            return min(len(json.dumps(value, ensure_ascii=False)) for value in schema["enum"])
-        if schema.get("type") == "object" and "properties" in schema:
-            inside = schema["properties"]
-            needed = set(schema.get("required", ()))
-            return 2 + sum(len(name) + 4 + self._shortest(inside[name]) for name in needed) - bool(needed)
-        kind = schema.get("type", UNTOLD)
-        return {"string": 2, "array": 2, "object": 2, "boolean": 4, "null": 4}.get(kind, 1)
-
-    def _step(self, steps: int) -> None:
-        self._steps -= steps
-        if self._steps < 0:
-            raise SchemaRefused("the JSON schema has too many alternatives within one another")
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > MOST_PARTS:
+            raise SchemaRefused("the JSON schema has too many parts, or more than that once its parts are merged")
 
 
-def _subschemas(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """All that stand in it, itself included."""
-    found, todo = [], [schema]
-    while todo:
-        part = todo.pop()
-        found.append(part)
-        for keyword in ("$defs", "definitions", "properties"):
-            todo += part.get(keyword, {}).values()
-        todo += [*part.get("anyOf", ()), *part.get("prefixItems", ())]
-        todo += [part[keyword] for keyword in ("items", "additionalProperties") if isinstance(part.get(keyword), dict)]
-    return found
+def check_reference(reference: Any) -> None:
+    if not isinstance(reference, str) or not REFERENCE.fullmatch(reference):
+        raise SchemaRefused(f"the JSON schema refers to {reference!r}; only references inside it (#/…) are followed")
 
 
-def _simple(schema: dict[str, Any]) -> bool:
-    """Read in one way, whatever it says."""
-    return not schema or schema.get("type") in ("string", "integer", "number", "boolean", "null")
+def only_properties(schema: Any) -> bool:
+    """Whether it says nothing but which properties an object has."""
+    words = schema.keys() - ANNOTATIONS if isinstance(schema, dict) else {"type"}
+    return words <= {"type", "properties", "required"} and schema.get("type", "object") == "object"
 
 
-def _kind(value: Any) -> str:
-    kinds = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object"}
-    return kinds.get(type(value), "number")
+def typed(words: Words) -> Words:
+    """With what goes without saying: the one type that it is about, bounds of whole numbers, the length of a tuple."""
+    kinds = [kind for kind, keywords in ABOUT.items() if not words.keys().isdisjoint(keywords)]
+    if len(kinds) == 1 and words.keys().isdisjoint(KINDS):
+        words = {"type": kinds[0], **words}
+    told = words.get("type")
+    if told == "integer" or (isinstance(told, list) and "integer" in told and "number" not in told):
+        words = {"minimum": -MOST_WHOLE, "maximum": MOST_WHOLE, **words}
+    if isinstance(words.get("items"), list):
+        words = {**words, "prefixItems": words["items"], "items": words.get("additionalItems", False)}
+    if "prefixItems" in words:
+        whole = {} if words.keys() & {"minItems", "maxItems"} else {"minItems": len(words["prefixItems"])}
+        words = {"items": False, **whole, **words}
+    if words.get("format") in UUIDS:
+        words = {**words, "format": "uuid"}
+    if "pattern" in words:
+        words = {**words, "pattern": rust_pattern(words["pattern"])}
+    if "patternProperties" in words:
+        named = {rust_pattern(pattern): inside for pattern, inside in words["patternProperties"].items()}
+        words = {**words, "patternProperties": named}
+    return {key: value for key, value in words.items() if key != "additionalItems"}
+
+
+def closed(words: Words) -> Words:
+    """Without properties beside the named ones, where it says nothing of others: an answer would name more and more."""
+    if not words.get("properties") or "additionalProperties" in words:
+        return words
+    required = () if "patternProperties" in words else words.get("required", ())
+    properties = {**words["properties"], **{name: True for name in required if name not in words["properties"]}}
+    return {**words, "properties": properties, "additionalProperties": False}
+
+
+def rust_pattern(pattern: str) -> str:
+    """ECMAScript's expression as Rust reads it: a dot is no end of a line, and a class of characters holds no other."""
+    found: list[str] = []
+    most, groups = 1, [1]  # characters that repetitions make of one: in the last item, and in each group that is open
+    for word in EXPRESSION.finditer(pattern):
+        text = word[0]
+        if text == "(":
+            groups.append(1)
+        elif text == ")" and len(groups) > 1:
+            most = groups.pop()
+        elif word[1]:
+            most *= max(int(word[1]), int(word[2] or 0))
+        elif text not in "*+?":
+            most = 1
+        groups[-1] = max(groups[-1], most)
+        if most > MOST_REPEATS:
+            raise SchemaRefused(f"a pattern repeats a character more than {MOST_REPEATS} times")
+        found.append(rust_sign(text))
+    return "".join(found)
+
+
+def rust_sign(text: str) -> str:
+    if text in ("\\", "[]", "[^]") or (text[0] == "[" and ("--" in text or text[-1] != "]")):
+        raise SchemaRefused(f"{text} in a pattern is not enforced: write it otherwise")
+    if text[0] != "[":
+        return {".": LINE, r"\0": r"\x00"}.get(text, text)
+    signs = re.findall(r"\\.|.", text[1:], re.DOTALL)
+    return "[" + "".join(f"\\{sign}" if sign in "[&~" else sign.replace(r"\0", r"\x00") for sign in signs)
