@@ -215,7 +215,7 @@ class _Reader:
             self._count(len(target.get("properties", ())) + len(target.get("required", ())))
             for name, inside in target.get("properties", {}).items():
                 before = properties.setdefault(name, inside)
-                properties[name] = before if before == inside else {"allOf": [before, inside]}
+                properties[name] = before if before is inside else {"allOf": [before, inside]}
             required.update(dict.fromkeys(target.get("required", ())))
         return {**places, "type": "object", "properties": properties, "required": list(required)}
 
@@ -242,9 +242,7 @@ class _Reader:
             raise SchemaRefused(f"the JSON schema has more than {MOST_PATTERNS} patternProperties")
         for keyword in words.keys() & BOUNDS.keys():
             if abs(words[keyword]) > BOUNDS[keyword]:
-                raise SchemaRefused(
-                    f"{keyword} {words[keyword]} is more than {BOUNDS[keyword]}, up to which it is enforced"
-                )
+                raise SchemaRefused(f"{keyword} {words[keyword]} is not enforced: it goes beyond {BOUNDS[keyword]}")
         self._factor = math.lcm(self._factor, Fraction(str(words.get("multipleOf", 1))).numerator)
         if self._factor > MOST_FACTOR:
             raise SchemaRefused(f"multipleOf is not enforced where a common multiple of all is above {MOST_FACTOR}")
@@ -275,8 +273,9 @@ def check_reference(reference: Any) -> None:
 
 def only_properties(schema: Any) -> bool:
     """Whether it says nothing but which properties an object has."""
-    words = schema.keys() - ANNOTATIONS if isinstance(schema, dict) else {"type"}
-    return words <= {"type", "properties", "required"} and schema.get("type", "object") == "object"
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        return False
+    return schema.keys() - ANNOTATIONS <= {"type", "properties", "required"}
 
 
 def typed(words: Words) -> Words:
@@ -290,8 +289,8 @@ def typed(words: Words) -> Words:
     if isinstance(words.get("items"), list):
         words = {**words, "prefixItems": words["items"], "items": words.get("additionalItems", False)}
     if "prefixItems" in words:
-        whole = {} if words.keys() & {"minItems", "maxItems"} else {"minItems": len(words["prefixItems"])}
-        words = {"items": False, **whole, **words}
+        length = {} if words.keys() & {"minItems", "maxItems"} else {"minItems": len(words["prefixItems"])}
+        words = {"items": False, **length, **words}
     if words.get("format") in UUIDS:
         words = {**words, "format": "uuid"}
     if "pattern" in words:

@@ -202,6 +202,9 @@ EXACT: list[tuple[Any, list[str], list[str]]] = [
     ({**BASE, "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": {"const": 2}}}]},
      ['{"a":null,"b":2}', '{"a":null}'], ['{"b":2}', '{"a":null,"c":1}']),
     ({**BASE, "$ref": "#/$defs/base", "properties": {"b": {"const": 2}}}, ['{"a":null,"b":2}'], ['{"b":2}']),
+    ({"allOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"enum": [1, True]}}}]},
+     ['{"a":1}'], ['{"a":true}']),
+    ({"allOf": [{"type": "string"}, True, {"pattern": "^a"}]}, ['"ab"'], ['"b"', "1"]),
     ({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"properties": {"a": {"maximum": 2}}}]}, ['{"a":2}'], ['{"a":3}']),
     ({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
      ['{"a":1}', '{"b":1}'], ["{}"]),
@@ -219,9 +222,12 @@ def test_a_schema_takes_what_fits_and_nothing_else(
     assert [text for text in unfit if takes(schema, text)] == []
 
 
-@given(st.text() | st.lists(st.text(), max_size=3) | st.dictionaries(st.text(), st.text(), max_size=3))
+TEXTS = st.text(st.characters(exclude_characters="\x7f", exclude_categories=["Cs"]))  # DEL is escaped in one way only
+
+
+@given(TEXTS | st.lists(TEXTS, max_size=3) | st.dictionaries(TEXTS, TEXTS, max_size=3))
 def test_a_constant_is_itself_whatever_signs_it_has(takes: Callable[[Any, str], bool], value: Any) -> None:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\x7f", "\\u007f")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     assert takes({"const": value}, text)
     assert not takes({"const": value}, text + "x")
 
