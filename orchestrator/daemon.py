@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from orchestrator import instance
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
 from orchestrator.logs import set_up
-from orchestrator.model.host import Host, host_of, model_of
+from orchestrator.model.host import host_of, model_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.systemd import Notifier
@@ -66,7 +66,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     from orchestrator.switching import ModelSwitch
 
     app = create_app(
-        program.service,
+        program,
         Sigils.of(settings, os.geteuid()),
         version=VERSION,
         max_body=settings.serve.max_body,
@@ -76,14 +76,15 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     )
     switch = ModelSwitch(
         settings,
+        program,
         app.state.gate,
         check=lambda wanted: model_of(wanted, paths),
         build=build,
-        stands=lambda now: setattr(app.state, "service", now.service),
+        serve=lambda now: setattr(app.state, "service", now),
     )
     with translated():  # damage within a database shows when its rows are read
-        await switch.start(program)
-    telling = [
+        await program.start()
+    reporting = [
         asyncio.create_task(tell_ready(program, notifier), name="ready"),
         asyncio.create_task(notifier.keep_alive(), name="watchdog"),
     ]
@@ -93,9 +94,9 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
         await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     finally:
         notifier.stopping()
-        for task in telling:
+        for task in reporting:
             task.cancel()
-        await asyncio.gather(*telling, return_exceptions=True)
+        await asyncio.gather(*reporting, return_exceptions=True)
         await switch.stop()
 
 
@@ -105,18 +106,12 @@ async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Prog
     host.client.start()
     try:
         await asyncio.sleep(0)  # the child's process is there after it; its imports go on beside ours
-        return assembled(settings, paths, host, exchange)
+        from orchestrator import bootstrap
+
+        return bootstrap.build(settings, paths, host, exchange)
     except BaseException:
         await host.client.stop()
         raise
-
-
-def assembled(settings: Settings, paths: Paths, host: Host, exchange: "Exchange") -> "Program":
-    from orchestrator import bootstrap
-    from orchestrator.codices.faults import translated
-
-    with translated():
-        return bootstrap.build(settings, paths, host, exchange)
 
 
 async def tell_ready(program: "Program", notifier: Notifier) -> None:
@@ -127,7 +122,7 @@ async def tell_ready(program: "Program", notifier: Notifier) -> None:
         notifier.status(why_waiting(program.client))
         if percent:  # it moves: systemd need not think that it hangs
             notifier.starting()
-    _, why = await program.service.ready()
+    _, why = await program.ready()
     notifier.status(why or "ready")
     notifier.ready()
     if not why:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from codex.catalog.generations import Codex
-from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
 from orchestrator.answering.conversations import SessionStore, report
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import refusal, translated
 from orchestrator.codices.freshness import FreshnessGauge
+from orchestrator.codices.identities import LoadedModel
 from orchestrator.codices.loading import CodexLoader
 from orchestrator.codices.report import bare_report, codex_report
 from orchestrator.codices.state import CodexState
@@ -71,6 +71,15 @@ class AwaitedModel:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._future.result()
 
+    def identifying(self) -> LoadedModel:
+        """The model's fingerprint, and the tools that identities name. Raises NotReady before it is loaded."""
+        loaded = self.now()
+        return loaded.info.fingerprint, loaded.tools
+
+    async def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text; waits for the model."""
+        return await (await self()).tokens.count(texts)
+
     def fail(self, error: LoreError) -> None:
         if not self._future.done():
             self._future.set_exception(error)
@@ -79,34 +88,43 @@ class AwaitedModel:
 
 @dataclass
 class Program:
-    """One model with all that was loaded. `service` is what the routes see; the rest starts, stops and is waited for."""
+    """One model with all that was loaded: implements `service.Service`, starts and stops.
 
-    service: "Operations"
-    client: EngineClient
-    machine: Machine
-    shelf: Codices
-    watching: CodexWatchers
-    tending: ArchiveUpkeep
-    meaning: Meaning
-    library: Library
+    `exchange` puts a program with another model in this one's place. `libraries` imports what the first question needs,
+    in any thread.
+    """
+
+    answers: Answers
+    about: About
+    loader: CodexLoader
+    resident: Codices
+    searcher: ArchiveSearch
     session_store: SessionStore
+    machine: Machine
+    client: EngineClient
+    watchers: CodexWatchers
+    upkeep: ArchiveUpkeep
+    freshness: FreshnessGauge
+    meaning: Meaning
     model_ready: AwaitedModel
+    exchange: Callable[[str], AsyncIterator[ModelEvent]]
     make_chat_model: Callable[[], ChatModel]
-    libraries: Callable[[], object]  # imports what the first question needs; it may run in a thread
+    libraries: Callable[[], object]
     closing: Sequence[Callable[[], None]] = ()
     waking: "WakeProgress" = field(default_factory=lambda: WakeProgress())
+    silenced: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
     # -- life
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(self.shelf.reconsider, self.meaning.rest)
+        await self.machine.start(self.resident.reconsider, self.meaning.rest)
         self.client.start()
-        codices = await asyncio.to_thread(self.library.codices)
+        codices = await asyncio.to_thread(self.resident.library.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
         for codex in codices:
-            self.tending.begin(codex.name)
+            self.upkeep.begin(codex.name)
         await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
         libraries = asyncio.create_task(self._import_libraries(), name="libraries")
         self._tasks += [libraries, asyncio.create_task(self._wake(libraries), name="wake")]
@@ -118,13 +136,13 @@ class Program:
     async def silence(self, why: str = "the daemon is stopping") -> None:
         """Everything that runs ends, the engine's child last; what is left of loads and answers ends with a retryable
         fault that says why."""
-        self.service.silenced.set()
+        self.silenced.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.watching.stop()
-        await self.shelf.stop(why)
-        await self.tending.stop()
+        await self.watchers.stop()
+        await self.resident.stop(why)
+        await self.upkeep.stop()
         await self.machine.stop()
         await self.client.stop(why)
         await self.meaning.filling.stop()  # its batch ends with the engine
@@ -132,7 +150,7 @@ class Program:
     def close(self) -> None:
         """The files of it; nobody may be asking any more."""
         self.session_store.close()
-        self.library.close()
+        self.resident.library.close()
         for one in self.closing:
             one()
 
@@ -159,7 +177,7 @@ class Program:
         await libraries
         await self.machine.loaded(info)
         self.model_ready.succeed(self.make_chat_model())
-        await self.shelf.wake(self.waking.at)
+        await self.resident.wake(self.waking.at)
 
     async def _import_libraries(self) -> None:
         """Beside the loading of the model."""
@@ -170,28 +188,8 @@ class Program:
         """All that was loaded, also where no model can be used: searches need none."""
         for codex in codices:
             if codex.newest is not None:
-                wishes = await asyncio.to_thread(self.shelf.ledger.wishes, codex.name)
-                self.watching.follow(codex.name, wishes.watch)
-
-
-@dataclass(frozen=True)
-class Operations:
-    """Implements `service.Service`. `exchange` puts a program with another model in this one's place."""
-
-    answers: Answers
-    about: About
-    shelf: Codices
-    search_archive: ArchiveSearch
-    session_store: SessionStore
-    machine: Machine
-    client: EngineClient
-    watching: CodexWatchers
-    tending: ArchiveUpkeep
-    gauge: FreshnessGauge
-    meaning: Meaning
-    model_ready: AwaitedModel
-    exchange: Callable[[str], AsyncIterator[ModelEvent]]
-    silenced: asyncio.Event = field(default_factory=asyncio.Event)
+                wishes = await asyncio.to_thread(self.resident.ledger.wishes, codex.name)
+                self.watchers.follow(codex.name, wishes.watch)
 
     # -- asking
 
@@ -205,24 +203,18 @@ class Operations:
 
     def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Leaving the stream leaves the load running. Raises LoreError."""
-        return self._loading.load(principal, request)
+        return self.loader.load(principal, request)
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         """Loads a codex again from where it came. Raises NotFound."""
-        return self._loading.reload(principal, name)
-
-    @property
-    def _loading(self) -> CodexLoader:
-        return CodexLoader(
-            self.shelf, self.machine, self.client, self.watching, self.tending, self.gauge, self.model_ready
-        )
+        return self.loader.reload(principal, name)
 
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        if not self.shelf.loading(name) and await self.shelf.halt(name):
+        if not self.resident.loading(name) and await self.resident.halt(name):
             return Cancelled(cancelled=name, what="floor")
-        await self.shelf.loads.cancel(name)
+        await self.resident.loads.cancel(name)
         return Cancelled(cancelled=name, what="load")
 
     # -- codices
@@ -230,55 +222,55 @@ class Operations:
     def codex_report(self, standing: CodexState) -> CodexReport:
         per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
         name = standing.name
-        told = codex_report(standing, per_token, self.gauge.of(name), self.shelf.floors.figures(name))
+        told = codex_report(standing, per_token, self.freshness.of(name), self.resident.floors.figures(name))
         embedding = self.meaning.filling.report(name) if self.meaning.model.file else None
-        return told.model_copy(update={"identity": self.shelf.identity(standing), "embedding": embedding})
+        return told.model_copy(update={"identity": self.resident.identity(standing), "embedding": embedding})
 
     async def codices(self, principal: Principal) -> list[CodexReport]:
         del principal
         found: list[CodexReport] = []
         with translated():
-            codices = await asyncio.to_thread(self.shelf.library.codices)
+            codices = await asyncio.to_thread(self.resident.library.codices)
         for codex in codices:
-            standing = self.shelf.seen(codex.name)
-            bare = bare_report(codex, self.gauge.of(codex.name, stands=codex.newest is not None))
+            standing = self.resident.seen(codex.name)
+            bare = bare_report(codex, self.freshness.of(codex.name, stands=codex.newest is not None))
             found.append(self.codex_report(standing) if standing else bare)
         return found
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
         del principal
         with translated():
-            codex = await asyncio.to_thread(self.shelf.library.codex, name)
+            codex = await asyncio.to_thread(self.resident.library.codex, name)
         if codex.newest is None:
-            raise refusal(codex, self.shelf.loads.far(name))
+            raise refusal(codex, self.resident.loads.far(name))
         await asyncio.shield(self.model_ready())
-        seen = self.shelf.seen(name)  # one that waits for its new generation is told as it is
-        return self.codex_report(seen or await self.shelf.standing(name))
+        seen = self.resident.seen(name)  # one that waits for its new generation is told as it is
+        return self.codex_report(seen or await self.resident.standing(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
         del principal
-        self.watching.forget(name)
-        await self.shelf.drop(name)
-        self.tending.forget(name)
+        self.watchers.forget(name)
+        await self.resident.drop(name)
+        self.upkeep.forget(name)
 
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
-        name = choose_codex(codex, cwd, await self.shelf.candidates(codex, cwd))
+        name = choose_codex(codex, cwd, await self.resident.candidates(codex, cwd))
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
             branch = await self._branch(name)
-            return await self.search_archive.report(query, name, n, graph=graph, branch=branch)
+            return await self.searcher.report(query, name, n, graph=graph, branch=branch)
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
-        standing = self.shelf.seen(name)
+        standing = self.resident.seen(name)
         if standing is not None:
             return standing.now().state.branch
-        return (await asyncio.to_thread(self.shelf.library.generation, name)).state.branch
+        return (await asyncio.to_thread(self.resident.library.generation, name)).state.branch
 
     async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
         del principal

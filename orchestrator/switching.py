@@ -32,74 +32,69 @@ LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
 
 
 class ModelSwitch:
-    """Owns the program that stands. `check` reads a model's file and raises LoreError; `build` makes a program, not yet
-    started; `stands` is told of each one that is."""
+    """Owns the program that runs, at first the one that is given. `check` reads a model's file and raises LoreError;
+    `build` makes a program, not yet started; `serve` takes each further one when it is started."""
 
     def __init__(
         self,
         settings: Settings,
+        program: Program,
         gate: Gate,
         *,
         check: Callable[[Settings], ModelFile],
         build: Callable[[Settings], Awaitable[Program]],
-        stands: Callable[[Program], None],
+        serve: Callable[[Program], None],
     ) -> None:
         self._settings = settings
+        self._program = program
         self._gate = gate
         self._check = check
         self._build = build
-        self._stands = stands
-        self._program: Program | None = None
+        self._serve = serve
         self._work: asyncio.Task[ModelChange] | None = None
 
-    async def start(self, program: Program) -> None:
-        await self._take(program, self._settings)
-
     async def stop(self) -> None:
-        """Ends the program that stands, after a change that is under way."""
+        """Ends the program that runs, and a change that is under way before."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        if self._program is not None:
-            await self._program.stop()
+        await self._program.stop()
 
     async def to(self, setting: str) -> AsyncIterator[ModelEvent]:
-        """Changes to the model of this setting: progress, then `changed` when that is loaded, then how far the codices are
-        raised with it. The one who asked may leave.
+        """Changes to the model of this setting: progress, then `changed` when that is loaded, then how many codices are
+        built with it. The one who asked may leave.
 
-        Raises InvalidRequest for a model that cannot be used, with the old one standing; Conflict while codices are
-        loaded or another change is under way.
+        Raises InvalidRequest for a model that cannot be used, and the old one goes on; Conflict while codices are loaded
+        or another change is under way.
         """
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
-        told: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()
-        steps = SwitchSteps(told.put_nowait)
+        reported: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()
+        steps = SwitchSteps(reported.put_nowait)
         self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
-        async with aclosing(told_during(self._work, told)) as events:
+        async with aclosing(reported_during(self._work, reported)) as events:
             async for event in events:
                 yield event
         yield ChangedEvent(event="changed", **dict(await self._work))
-        assert self._program is not None
-        raising = asyncio.create_task(self._program.waking.follow(steps.raising), name="telling of raised codices")
+        building = asyncio.create_task(self._program.waking.follow(steps.building), name="reporting built codices")
         try:
-            async with aclosing(told_during(raising, told)) as events:
+            async with aclosing(reported_during(building, reported)) as events:
                 async for event in events:
                     yield event
         finally:
-            raising.cancel()
-            await asyncio.gather(raising, return_exceptions=True)
+            building.cancel()
+            await asyncio.gather(building, return_exceptions=True)
 
     async def _change(self, setting: str, steps: "SwitchSteps") -> ModelChange:
         steps.checking()
         old, before = self._program, self._settings
-        assert old is not None
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
-        if found.states == old.service.about.model.states and (await old.service.ready())[0]:
+        if found.states == old.about.model.states and (await old.ready())[0]:
             return ModelChange(model=named(old), changed=False, cold=())
-        if loads := old.shelf.loads.names():
+        if loads := old.resident.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
-        cold = await old.service.floors()
+        cold = await old.floors()
         await self._end(old, steps)
         why = await self._begin(wanted, steps.loading)
         if why:
@@ -108,7 +103,6 @@ class ModelSwitch:
                 f"{setting} cannot be loaded: {why}",
                 f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
             )
-        assert self._program is not None
         return ModelChange(model=named(self._program), changed=True, cold=cold)
 
     async def _end(self, program: Program, steps: "SwitchSteps") -> None:
@@ -130,7 +124,6 @@ class ModelSwitch:
             return error.message
         finally:
             self._gate.open()
-        assert self._program is not None
         ready = self._program.model_ready()
         async for percent in arriving(ready, self._program.client):
             tell(percent)
@@ -139,22 +132,22 @@ class ModelSwitch:
 
     async def _back(self, settings: Settings, why: str, steps: "SwitchSteps") -> None:
         log.error("the model was not changed: %s", why)
-        if self._program is not None and self._settings is not settings:
+        if self._settings is not settings:
             await self._end(self._program, steps)
         await self._begin(settings, steps.back)
 
     async def _take(self, program: Program, settings: Settings) -> None:
         self._program, self._settings = program, settings
         await program.start()
-        self._stands(program)
+        self._serve(program)
 
 
-async def told_during(
-    work: asyncio.Task[Any], told: asyncio.Queue[ProgressEvent | None]
+async def reported_during(
+    work: asyncio.Task[Any], reported: asyncio.Queue[ProgressEvent | None]
 ) -> AsyncGenerator[ProgressEvent]:
-    """What is told until the work has ended, all of it. Neither cancels the work nor raises its fault."""
-    work.add_done_callback(lambda _: told.put_nowait(None))
-    while (event := await told.get()) is not None:
+    """All that is reported until the work has ended. Neither cancels the work nor raises its fault."""
+    work.add_done_callback(lambda _: reported.put_nowait(None))
+    while (event := await reported.get()) is not None:
         yield event
 
 
@@ -162,7 +155,7 @@ async def told_during(
 class SwitchSteps:
     """Where a change is, in the shape of a load's progress."""
 
-    tell: Callable[[ProgressEvent], None]
+    report: Callable[[ProgressEvent], None]
 
     def checking(self) -> None:
         self._at("checking", 0, 1)
@@ -177,12 +170,12 @@ class SwitchSteps:
     def back(self, percent: int) -> None:
         self._at("loading the model before", percent, WHOLE)
 
-    def raising(self, done: int, total: int) -> None:
-        """Codices, counted and told in the new model's tokens."""
+    def building(self, done: int, total: int) -> None:
+        """Codices, counted in the new model's tokens. The phase's name is a contract."""
         self._at("raising", done, total)
 
     def _at(self, phase: str, done: int, total: int) -> None:
-        self.tell(progress_event(progress_at(phase, done, total, 0.0)))
+        self.report(progress_event(progress_at(phase, done, total, 0.0)))
 
 
 def with_model(settings: Settings, setting: str) -> Settings:
@@ -190,5 +183,5 @@ def with_model(settings: Settings, setting: str) -> Settings:
 
 
 def named(program: Program) -> ModelNames:
-    model = program.service.about.model
+    model = program.about.model
     return ModelNames(name=model.setting, path=str(model.path), notice=model.notice)

@@ -1,6 +1,6 @@
 """One inference: a job in, the engine's events out, and what a job that was not answered means to the user."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -11,13 +11,13 @@ from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
     Completion,
-    Grant,
     InferenceJob,
     Outcome,
     PrefillProgress,
     Reason,
 )
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
+from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import engine_failed
 
 STALE_TRIES = 3  # jobs under a grant that is no longer in force
@@ -56,16 +56,16 @@ class Engine(Protocol):
 
 
 class EngineInference:
-    """`Inference` over the engine, which knows the job's floor already. `grant` gives the one in force."""
+    """`Inference` over the engine, which knows the job's floor already, under the machine's grant in force."""
 
-    def __init__(self, engine: Engine, grant: Callable[[], Grant]) -> None:
+    def __init__(self, engine: Engine, machine: Machine) -> None:
         self._engine = engine
-        self._grant = grant
+        self._machine = machine
 
     async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
         for _ in range(STALE_TRIES):
             try:
-                async with aclosing(self._run(replace(job, grant=self._grant().number))) as events:
+                async with aclosing(self._run(replace(job, grant=self._machine.grant.number))) as events:
                     async for event in events:
                         yield event
                 return

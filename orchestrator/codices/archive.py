@@ -164,13 +164,13 @@ def _count(work: _Work, more: int) -> None:
 
 @dataclass(frozen=True)
 class ArchiveSearch:
-    """Searches in a worker thread: the event loop goes on streaming meanwhile. `blind` says in words what a search of a
-    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
+    """Searches in a worker thread: the event loop goes on streaming meanwhile. Each of `blind` says in words what a search
+    of a codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
     worker thread, what of these files is otherwise on disk."""
 
     search_in: Search
     near: Neighbourhoods
-    blind: Callable[[str], str] = field(default=lambda codex: "")  # noqa: ARG005
+    blind: Sequence[Callable[[str], str]] = ()
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
 
@@ -219,14 +219,17 @@ class ArchiveSearch:
         self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False
     ) -> tuple[Chunks, tuple[str, ...]]:
         """What was found, and what could not be seen when it began or ended."""
-        before = self.blind(codex)
+        before = self._blind(codex)
         try:
             found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
         except ArchiveDamaged:
             self.damaged(codex)
             raise
-        blind = before or self.blind(codex)
+        blind = before or self._blind(codex)
         return found, (*found.notices, *(notice for notice in (blind, outdated) if notice))
+
+    def _blind(self, codex: str) -> str:
+        return "; ".join(filter(None, (blind(codex) for blind in self.blind)))
 
     def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
         found = self.search_in.search(query, codex, n)

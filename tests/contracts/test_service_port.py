@@ -44,8 +44,8 @@ async def program(folder, model):
     (code / "run.py").write_text("def run():\n    return 'forever and ever and forever and ever'\n")
     await made.start()
     try:
-        await events_of(made.service.load(OWNER, LoadBody(path=str(code), watch=False)))
-        yield made.service
+        await events_of(made.load(OWNER, LoadBody(path=str(code), watch=False)))
+        yield made
     finally:
         await made.stop()
 

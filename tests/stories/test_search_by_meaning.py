@@ -57,7 +57,7 @@ def code(tmp_path):
 
 
 async def load(made, code):
-    return [event async for event in made.service.load(OWNER, LoadBody(path=str(code), watch=False))]
+    return [event async for event in made.load(OWNER, LoadBody(path=str(code), watch=False))]
 
 
 async def embedded(made, more_than=0):
@@ -68,7 +68,7 @@ async def embedded(made, more_than=0):
 
 
 async def found(made, query):
-    report = await made.service.search(OWNER, query, "demo", 10, False, "")
+    report = await made.search(OWNER, query, "demo", 10, False, "")
     notices = tuple(notice for notice in report.notices if "not followed" not in notice)
     return report.model_copy(update={"notices": notices})
 
@@ -81,7 +81,7 @@ async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_
         assert report.hits[0].path == "net.py"
         assert report.hits[0].scores["vector"] > 0
         assert report.notices == ()
-        status = (await made.service.status(OWNER)).embedding
+        status = (await made.status(OWNER)).embedding
         assert (status.model, status.dimensions, status.fault) == ("builtin:words", 256, "")
 
 
@@ -103,8 +103,8 @@ async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tm
         assert [hit.path for hit in report.hits] == ["net.py"]
         assert "vector" not in report.hits[0].scores
         assert report.notices == ()
-        assert (await made.service.status(OWNER)).embedding.model == ""
-        assert (await made.service.codices(OWNER))[0].embedding is None
+        assert (await made.status(OWNER)).embedding.model == ""
+        assert (await made.codices(OWNER))[0].embedding is None
 
 
 async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
@@ -123,7 +123,7 @@ async def test_a_model_that_does_not_embed_is_told_and_search_goes_by_words(tmp_
     async with program(tmp_path / "home", quoter_model, {"model": str(quoter_model)}, models) as made:
         await load(made, code)
         assert [hit.path for hit in (await found(made, "socket")).hits] == ["net.py"]
-        assert "writes text" in (await made.service.status(OWNER)).embedding.fault
+        assert "writes text" in (await made.status(OWNER)).embedding.fault
 
 
 async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, models, code):
@@ -131,7 +131,7 @@ async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, model
         await load(made, code)
         await embedded(made)
         assert made.meaning.filling.vectors.codices() == {"demo"}
-        await made.service.drop(OWNER, "demo")
+        await made.drop(OWNER, "demo")
         assert made.meaning.filling.vectors.codices() == frozenset()
 
 
@@ -156,7 +156,7 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
 
 async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words", "window": 20}, models) as made:
-        answer = await made.service.embed(OWNER, ["one text", "word " * 100])
+        answer = await made.embed(OWNER, ["one text", "word " * 100])
         assert (answer.model, answer.dimensions, len(answer.vectors)) == ("builtin:words", 256, 2 * 256 * 4)
         assert answer.cut[0] == 0 < answer.cut[1]
 
@@ -164,4 +164,4 @@ async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter
 async def test_without_a_model_embedding_is_answered_with_the_setting_that_is_missing(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {}, models) as made:
         with pytest.raises(NotFound, match="no embedding model is configured"):
-            await made.service.embed(OWNER, ["one text"])
+            await made.embed(OWNER, ["one text"])

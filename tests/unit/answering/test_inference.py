@@ -4,6 +4,7 @@ from array import array
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,7 +50,7 @@ class SmallEngine:
 
 
 def inference(engine: SmallEngine) -> EngineInference:
-    return EngineInference(engine, lambda: Grant(3, cells=1_000, window=1_000))
+    return EngineInference(engine, SimpleNamespace(grant=Grant(3, cells=1_000, window=1_000)))
 
 
 @pytest.fixture

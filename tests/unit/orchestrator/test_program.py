@@ -1,4 +1,5 @@
-"""The program's start: who waits for the model is told how it went, whatever that was."""
+"""The program's start: who waits for the model is told how it went, whatever that was; and whether an answer can be given:
+a model that was there says nothing of a process that runs."""
 
 import asyncio
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, GovernorSettings
 from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
@@ -37,15 +39,13 @@ def program(make_chat_model: Any) -> Program:
     none: Any = SimpleNamespace()
     client = EngineClient(EngineSpec("fake"))
     meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)
-    codices: Any = SimpleNamespace(reconsider=unchanged)
-    service: Any = SimpleNamespace(silenced=asyncio.Event())
-    library: Any = SimpleNamespace(codices=list)
+    codices: Any = SimpleNamespace(reconsider=unchanged, library=SimpleNamespace(codices=list))
     return Program(
-        service=service, client=client,
+        client=client,
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
-        shelf=codices, watching=none, tending=none,
-        meaning=meaning, library=library, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
-        libraries=lambda: None,
+        resident=codices, watchers=none, upkeep=none, loader=none, freshness=none, searcher=none, answers=none, about=none,
+        meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
+        libraries=lambda: None, exchange=none,
     )  # fmt: skip
 
 
@@ -62,3 +62,13 @@ async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> N
     assert started.model_ready().done()
     await started.machine.stop()
     await started.client.stop()
+
+
+@pytest.mark.parametrize("state", list(ChildState))
+async def test_it_is_ready_while_the_engine_s_process_is_and_not_while_it_cannot_start(state):
+    spoken = asyncio.get_running_loop().create_future()
+    spoken.set_result(object())
+    client = SimpleNamespace(state=state, info=object(), reason="no process to spare")
+    ready, why = await Program.ready(SimpleNamespace(model_ready=lambda: spoken, client=client))
+    assert ready == (state is ChildState.READY)
+    assert why == "no process to spare"
