@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum, auto
 from types import NoneType
 from typing import Any, cast
 
@@ -347,12 +346,6 @@ class ParsedCall:
     arguments: Mapping[str, Any]
 
 
-class _Inside(Enum):
-    ANSWER = auto()
-    THOUGHT = auto()
-    CALL = auto()
-
-
 class AnswerParser:
     """Splits a model's text into the answer, thoughts, and tool calls.
 
@@ -369,9 +362,9 @@ class AnswerParser:
     """
 
     def __init__(self, *, thinking: bool = False, calls: bool = True) -> None:
-        self._inside = _Inside.THOUGHT if thinking else _Inside.ANSWER
+        self._thinking = thinking
+        self._begun = False  # the answer: a thought comes before it
         self._calls = [CALL[0]] if calls else []
-        self._thoughts = True  # until the answer has begun
         self._held = ""
         self.done = False
         self.beyond = 0
@@ -381,67 +374,47 @@ class AnswerParser:
         if self.done:
             return
         self._held += piece
-        while not self.done:
-            part, more = self._next()
-            if part is not None:
-                yield part
-            if not more:
-                return
+        tag = THOUGHT[0]
+        while tag:
+            tags = self._tags()
+            at, tag = _first(self._held, tags)
+            certain = at if tag else len(self._held) - _beginning(self._held, tags)
+            text, self._held = self._held[:certain], self._held[certain:]
+            if text:
+                yield self._part(text)
+            if tag == CALL[0]:
+                end = self._held.find(CALL[1]) + len(CALL[1])
+                if end < len(CALL[1]):
+                    return
+                whole, self._held = self._held[:end], self._held[end:]
+                called = _called(whole[len(CALL[0]) : -len(CALL[1])])
+                if called is not None:
+                    self.done, self.beyond = True, len(self._held)
+                    yield called
+                    return
+                yield self._part(whole)
+            elif tag:
+                self._held = self._held[len(tag) :]
+                self._thinking = tag == THOUGHT[0]
 
     def end(self) -> Iterator[Text | Thought | ParsedCall]:
         """What was held back, now that nothing follows."""
-        held, self._held = self._held, ""
-        if held and not self.done:
-            yield Thought(held) if self._inside is _Inside.THOUGHT else Text(held)
+        if self._held and not self.done:
+            yield self._part(self._held)
         self.done = True
-
-    def _next(self) -> tuple[Text | Thought | ParsedCall | None, bool]:
-        """The next part, and whether what is held may give another."""
-        if self._inside is _Inside.CALL:
-            return self._call()
-        tags = self._tags()
-        at, tag = _first(self._held, tags)
-        if tag:
-            before, self._held = self._held[:at], self._held[at + len(tag) :]
-            part = self._part(before)
-            self._enter(tag)
-            return part, True
-        certain = len(self._held) - _beginning(self._held, tags)
-        before, self._held = self._held[:certain], self._held[certain:]
-        return self._part(before), False
 
     def _tags(self) -> list[str]:
         """What would end the part that is being read."""
-        if self._inside is _Inside.THOUGHT:
+        if self._thinking:
             return [THOUGHT[1]]
         ahead = self._held.lstrip()
-        thinks = self._thoughts and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
+        thinks = not self._begun and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
         return [*self._calls, THOUGHT[0]] if thinks else self._calls
 
-    def _call(self) -> tuple[Text | Thought | ParsedCall | None, bool]:
-        end = self._held.find(CALL[1])
-        if end < 0:
-            return None, False
-        whole, rest = self._held[: end + len(CALL[1])], self._held[end + len(CALL[1]) :]
-        self._inside, self._held = _Inside.ANSWER, rest
-        called = _called(whole[len(CALL[0]) : end])
-        if called is None:
-            return Text(whole), True
-        self._held, self.done, self.beyond = "", True, len(rest)
-        return called, False
-
-    def _enter(self, tag: str) -> None:
-        if tag == CALL[0]:
-            self._inside, self._held = _Inside.CALL, tag + self._held
-        else:
-            self._inside = _Inside.THOUGHT if tag == THOUGHT[0] else _Inside.ANSWER
-
-    def _part(self, text: str) -> Text | Thought | ParsedCall | None:
-        if not text:
-            return None
-        if self._inside is _Inside.THOUGHT:
+    def _part(self, text: str) -> Text | Thought:
+        if self._thinking:
             return Thought(text)
-        self._thoughts = self._thoughts and not text.strip()
+        self._begun = self._begun or bool(text.strip())
         return Text(text)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,6 +31,8 @@ from orchestrator.wire.lore import Citation, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -72,7 +74,9 @@ class Answers:
                     yield Waiting("model", percent, WHOLE)
             chat_model = await self._ready_model(deadline)
             prepared = await within(
-                deadline, self.preparer.prepare(ask, chat_model), lambda: "the codex is being counted"
+                deadline,
+                self.preparer.prepare(ask, chat_model),
+                lambda: "not ready in time: the codex is being counted",
             )
             refuse_blind(prepared)
             refuse_other_floor(prepared.decision)
@@ -83,7 +87,9 @@ class Answers:
             machine.busy(False)
 
     async def _ready_model(self, deadline: float | None) -> ChatModel:
-        ready: ChatModel = await within(deadline, self.model_ready(), lambda: why_waiting(self.client))
+        ready: ChatModel = await within(
+            deadline, self.model_ready(), lambda: f"not ready in time: {why_waiting(self.client)}"
+        )
         return ready
 
     async def _refuse_cold_floor(self, prepared: PreparedQuestion) -> None:
@@ -281,8 +287,15 @@ def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)
 
 
+# -- waiting. Deadlines are moments of `time.monotonic`, in seconds; None is no deadline.
+
+
 def deadline_of(ask: Ask, arrived: float) -> float | None:
     return None if ask.timeout_s is None else arrived + ask.timeout_s
+
+
+def loop_time(moment: float) -> float:
+    return asyncio.get_running_loop().time() + moment - time.monotonic()
 
 
 def refuse_waiting(ask: Ask, what: str) -> None:
@@ -290,36 +303,26 @@ def refuse_waiting(ask: Ask, what: str) -> None:
         raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
 
 
-async def within(deadline: float | None, work: Any, what: Callable[[], str]) -> Any:
-    """The result of some work. Raises NotReady when the deadline comes first, with `what` is waited for then."""
+async def within(deadline: float | None, work: Any, why: Callable[[], str]) -> Any:
+    """The result of some work. Raises NotReady when the deadline comes first; `why` says then what is missing."""
     try:
         async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
             return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
     except TimeoutError:
-        raise NotReady(f"not ready in time: {what()}", "allow more time with --timeout", retry_after=2.0) from None
-
-
-def loop_time(moment: float) -> float:
-    return asyncio.get_running_loop().time() + moment - time.monotonic()
+        raise NotReady(why(), "allow more time with --timeout", retry_after=2.0) from None
 
 
 async def until_first(
-    events: AsyncIterator[Any], deadline: float | None, begun: Callable[[], bool], what: Callable[[], str]
-) -> AsyncIterator[Any]:
-    """The events; until an answer has begun each must come before the deadline. `what` is then waited for, if known."""
-    while True:
-        try:
-            async with asyncio.timeout_at(None if deadline is None or begun() else loop_time(deadline)):
-                event = await anext(events)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            why = ": ".join(filter(None, ("no answer began in time", what())))
-            raise NotReady(why, "allow more time with --timeout", retry_after=2.0) from None
-        yield event
-
-
-T = TypeVar("T")
+    events: AsyncIterator[T], deadline: float | None, begun: Callable[[], bool], reason: Callable[[], str]
+) -> AsyncIterator[T]:
+    """The events; until an answer has begun each must come before the deadline. `reason`: of the engine, if it has one."""
+    with suppress(StopAsyncIteration):
+        while True:
+            yield await within(
+                None if begun() else deadline,
+                anext(events),
+                lambda: ": ".join(filter(None, ("no answer began in time", reason()))),
+            )
 
 
 async def own_task(source: AsyncIterator[T]) -> AsyncGenerator[T]:

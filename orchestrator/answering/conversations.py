@@ -23,7 +23,7 @@ from typing import Any
 from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
-from formatters.context import AmendmentView, Artifacts, CodexView, EnvironmentView, StateView, TurnView
+from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, TurnView
 from orchestrator.codices.faults import translated
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead
@@ -170,37 +170,26 @@ def _stored(turn: TurnView, ids: bytes) -> "StoredTurn":
 # -- what its next turn has of the codex
 
 
-def codex_of(conversation: Conversation, codex_state: CodexState | None) -> CodexView | None:
-    """A conversation keeps its generation and coverage while they are resident; a new conversation has the newest."""
+def resumed(conversation: Conversation, codex_state: CodexState | None) -> tuple[CodexView | None, StateView]:
+    """The codex and the State that the next turn begins with, the codex's amendments that it has no report of among them.
+
+    A conversation keeps its generation and coverage while they are resident; a new conversation has the newest. One that
+    moves to another generation, or that is resumed, has all amendments in its Codex block. Those of its earlier turns are
+    left out then: they would be read as replacing the newer text in the Codex block.
+    """
+    state, kept = conversation.state, conversation.codex
     if codex_state is None:
-        return None
-    kept = conversation.codex
-    same = kept is not None and kept.generation == codex_state.view.generation and kept.tier == codex_state.view.tier
-    return kept if same else codex_state.view
-
-
-def pending_amendments(conversation: Conversation, codex_state: CodexState | None) -> tuple[AmendmentView, ...]:
-    """The codex's amendments that this conversation has no report of; a new conversation has all in its Codex block."""
-    if codex_state is None or codex_of(conversation, codex_state) is codex_state.view:
-        return ()
-    reported = max((one.number for one in reported_amendments(conversation)), default=0)
-    return tuple(one for one in codex_state.view.amendments if one.number > reported)
-
-
-def state_without_reported(conversation: Conversation, codex_state: CodexState | None) -> StateView:
-    """The conversation's State, without the amendments of earlier turns where its Codex block has all of them.
-
-    That is so when it moves to another generation and when it is resumed. The older amendments would be read as replacing
-    the newer text in the Codex block."""
-    state, view = conversation.state, codex_of(conversation, codex_state)
-    if view is conversation.codex or not any(turn.amendments for turn in state.turns):
-        return state
-    return state.model_copy(update={"turns": tuple(one.model_copy(update={"amendments": ()}) for one in state.turns)})
-
-
-def reported_amendments(conversation: Conversation) -> list[AmendmentView]:
-    view = conversation.codex.amendments if conversation.codex else ()
-    return [*view, *(one for turn in conversation.state.turns for one in turn.amendments)]
+        return None, state
+    now = codex_state.view
+    if kept is not None and kept.generation == now.generation and kept.tier == now.tier:
+        of_turns = [one for turn in state.turns for one in turn.amendments]
+        reported = max((one.number for one in (*kept.amendments, *of_turns)), default=0)
+        pending = tuple(one for one in now.amendments if one.number > reported)
+        return kept, state.model_copy(update={"amendments": pending})
+    if any(turn.amendments for turn in state.turns):
+        turns = tuple(turn.model_copy(update={"amendments": ()}) for turn in state.turns)
+        state = state.model_copy(update={"turns": turns})
+    return now, state.model_copy(update={"amendments": ()})
 
 
 # -- sessions

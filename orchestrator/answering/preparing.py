@@ -19,9 +19,7 @@ from orchestrator.answering.conversations import (
     Conversation,
     Conversations,
     Session,
-    codex_of,
-    pending_amendments,
-    state_without_reported,
+    resumed,
 )
 from orchestrator.answering.grounding import Passage, Pointed, pointed
 from orchestrator.codices.building import one_line
@@ -54,6 +52,7 @@ from orchestrator.service import Ask, Message, Principal
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
 PREFETCH = 4_000
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
+TEMPERATURE = 0.7  # of a user's model, where the client names none
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class PreparedQuestion:
 
     @property
     def floor_key(self) -> FloorKey:
-        """Whose floor it stands on."""
+        """Whose floor it begins with."""
         return FloorKey.of(self.turn.codex, self.turn.identity)
 
 
@@ -116,10 +115,10 @@ class Preparer:
             else None
         )
         served = await self.codices.served(codex_state, ask.identity)
-        turn, why = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
+        turn = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
         turn, gone = within_reach(turn, self.claims.depth, self.machine.grant.window)
         composed = await chat_model.composer.compose(turn, ask.think)
-        decision = self._decide(ask, question, codex_state, composed, chat_model)
+        decision = self._decide(ask, codex_state, composed, chat_model)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
@@ -144,7 +143,7 @@ class Preparer:
             actions=(*within.actions, *unseen),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
-            renewed=why,
+            renewed=renewed(conversation.environment, turn.environment),
             assemble_ms=(time.monotonic() - started) * 1000,
         )
 
@@ -182,41 +181,29 @@ class Preparer:
         identity: IdentityView,
         chat_model: ChatModel,
         where: Pointed | None,
-    ) -> tuple[TurnContext, str]:
+    ) -> TurnContext:
         sigil = sigil_of(ask.principal)
         client_tools = tuple(tool_view(tool) for tool in ask.tools)
         tools = [tool.name for tool in chat_model.tools] or None
-        now = environment_of(self.machine.levels, sigil, tools, "", system, client_tools)
-        renewal = renewed(conversation.environment, now)
         given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
-        state = state_without_reported(conversation, codex_state).model_copy(
-            update={"attachments": attachments, "amendments": pending_amendments(conversation, codex_state)}
-        )
-        turn = TurnContext(
+        codex, state = resumed(conversation, codex_state)
+        return TurnContext(
             identity=identity,
             sigil=sigil,
-            codex=codex_of(conversation, codex_state),
-            environment=renewal.environment,
-            state=state,
+            codex=codex,
+            environment=environment_of(self.machine.levels, sigil, tools, system, client_tools),
+            state=state.model_copy(update={"attachments": attachments}),
             query=question,
         )
-        return turn, renewal.why
 
     def _text_now(self, path: str, digest: str) -> str:
         return self.codices.library.document_by_digest(path, digest).text
 
     # -- how
 
-    def _decide(
-        self,
-        ask: Ask,
-        question: str,
-        codex_state: CodexState | None,
-        composed: Composed,
-        chat_model: ChatModel,
-    ) -> Decision:
-        window = self.machine.grant.window
+    def _decide(self, ask: Ask, codex_state: CodexState | None, composed: Composed, chat_model: ChatModel) -> Decision:
+        window, question = self.machine.grant.window, ask.messages[-1].content
         task, because = classify(question, ask.frame or "")
         asked = QuestionFigures(
             task=task,
@@ -228,15 +215,13 @@ class Preparer:
             if codex_state is not None
             else (),
         )
-        floor = codex_state.floor() if codex_state is not None else None
-        room = self.machine.room(composed.assembled.blocks[0].tokens)
         return decide(
-            floor,
+            codex_state.floor() if codex_state is not None else None,
             asked,
             self.strategy,
             forced=ask.strategy,
-            sizes=codex_state.sizes if codex_state else None,
-            room=room,
+            sizes=codex_state.sizes if codex_state is not None else None,
+            room=self.machine.room(composed.assembled.blocks[0].tokens),
         )
 
     def _job(self, ask: Ask, composed: Composed, window: int, stop: tuple[str, ...]) -> InferenceJob:
@@ -286,18 +271,15 @@ def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
     return gathered.notices if included else (*gathered.notices, blind)
 
 
-TEMPERATURE = 0.7  # of a user's model, where the client names none
-
-
 def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
     """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
     system = tuple(one.content for one in messages if one.role in ("system", "developer") and one.content)
-    said = [one for one in messages if one.role not in ("system", "developer")]
-    if not said or said[-1].role != "user":
+    others = [one for one in messages if one.role not in ("system", "developer")]
+    if not others or others[-1].role != "user":
         raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
-    if not said[-1].content.strip():
+    if not others[-1].content.strip():
         raise InvalidRequest("the question is empty", "say what you want to know")
-    return said[-1].content, tuple(said[:-1]), system
+    return others[-1].content, tuple(others[:-1]), system
 
 
 def tool_view(tool: Mapping[str, Any]) -> ToolView:

@@ -1,7 +1,7 @@
 """The circumstances of a turn as its Environment block states them: levels in words, and what the active sigil may use.
 
-A conversation's Environment is pinned: it is written anew only when something that it states has changed, because all
-behind it is then computed again. Readings are turned into levels elsewhere; no number comes in here.
+The Environment of a conversation is the same text until something that it states has changed: all behind it is then
+computed again. Readings are turned into levels elsewhere; no number comes in here.
 """
 
 import re
@@ -26,14 +26,6 @@ class Levels:
     network: str | None = None  # online, offline
 
 
-@dataclass(frozen=True)
-class Renewal:
-    """The Environment to use; `why` says what changed since the pinned one, empty when that still holds."""
-
-    environment: EnvironmentView
-    why: str = ""
-
-
 def may_use(sigil: SigilView, tool: str) -> bool:
     """Whether the scopes leave this tool. Owners have `admin`, which covers all."""
     return "admin" in sigil.scopes or SCOPE_OF_TOOLS + tool in sigil.scopes
@@ -43,7 +35,6 @@ def environment_of(
     levels: Levels,
     sigil: SigilView,
     tools: Iterable[str] | None = None,
-    branch: str = "",
     client_system: Iterable[str] = (),
     client_tools: Iterable[ToolView] = (),
 ) -> EnvironmentView:
@@ -52,21 +43,18 @@ def environment_of(
         vram=levels.memory,
         power=levels.power,
         network=levels.network,
-        branch=branch,
         available_tools=None if tools is None else tuple(sorted(tool for tool in tools if may_use(sigil, tool))),
         client_system=tuple(client_system),
         client_tools=tuple(client_tools),
     )
 
 
-def renewed(pinned: EnvironmentView | None, now: EnvironmentView) -> Renewal:
-    """The pinned Environment while it holds, else the new one with what changed."""
-    if pinned is None:
-        return Renewal(now)
-    changed = [name for name in EnvironmentView.model_fields if getattr(pinned, name) != getattr(now, name)]
-    if not changed:
-        return Renewal(pinned)
-    return Renewal(now, ", ".join(_change(name, getattr(pinned, name), getattr(now, name)) for name in changed))
+def renewed(before: EnvironmentView | None, now: EnvironmentView) -> str:
+    """What changed since the conversation's last turn, in words; '' where it is the same, or there was none."""
+    if before is None or before == now:
+        return ""
+    changed = [name for name in EnvironmentView.model_fields if getattr(before, name) != getattr(now, name)]
+    return ", ".join(_change(name, getattr(before, name), getattr(now, name)) for name in changed)
 
 
 def _change(name: str, before: object, after: object) -> str:

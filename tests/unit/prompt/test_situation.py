@@ -21,8 +21,8 @@ CALM = Levels(memory="calm", power="normal", network="online")
 
 
 def test_the_environment_states_levels_and_allowed_tools() -> None:
-    around = environment_of(CALM, GUEST, ["search_archive", "expand_detail"], branch="main")
-    assert (around.vram, around.power, around.network, around.branch) == ("calm", "normal", "online", "main")
+    around = environment_of(CALM, GUEST, ["search_archive", "expand_detail"])
+    assert (around.vram, around.power, around.network) == ("calm", "normal", "online")
     assert around.available_tools == ("search_archive",)
 
 
@@ -36,27 +36,22 @@ def test_a_model_without_tools_is_told_of_none() -> None:
     assert environment_of(CALM, OWNER).available_tools is None
 
 
-def test_a_pinned_environment_is_kept_while_it_holds() -> None:
-    pinned = environment_of(CALM, OWNER)
-    renewal = renewed(pinned, environment_of(CALM, OWNER))
-    assert renewal.environment is pinned
-    assert renewal.why == ""
+def test_an_environment_that_did_not_change_has_no_reason_for_another_prefix() -> None:
+    assert renewed(environment_of(CALM, OWNER), environment_of(CALM, OWNER)) == ""
 
 
-def test_a_level_that_changed_rewrites_it_and_says_so() -> None:
-    pinned, now = environment_of(CALM, OWNER), environment_of(Levels("high", "normal", None), OWNER)
-    renewal = renewed(pinned, now)
-    assert renewal.environment is now
-    assert renewal.why == "vram changed from calm to high, network changed from online to unknown"
+def test_a_level_that_changed_is_named() -> None:
+    before, now = environment_of(CALM, OWNER), environment_of(Levels("high", "normal", None), OWNER)
+    assert renewed(before, now) == "vram changed from calm to high, network changed from online to unknown"
 
 
 def test_what_a_client_brought_is_not_repeated_in_the_reason() -> None:
-    pinned, now = environment_of(CALM, OWNER), environment_of(CALM, OWNER, client_system=["be brief"])
-    assert renewed(pinned, now).why == "client_system changed"
+    before, now = environment_of(CALM, OWNER), environment_of(CALM, OWNER, client_system=["be brief"])
+    assert renewed(before, now) == "client_system changed"
 
 
 def test_a_new_conversation_takes_what_there_is() -> None:
-    assert renewed(None, environment_of(CALM, OWNER)).why == ""
+    assert renewed(None, environment_of(CALM, OWNER)) == ""
 
 
 def test_a_number_is_no_level() -> None:
