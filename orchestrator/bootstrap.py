@@ -33,8 +33,7 @@ from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.host import Host
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
-from orchestrator.reports.about import About
-from orchestrator.reports.status import prefill_of
+from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
 from orchestrator.settings import parts
 from orchestrator.settings.model import Settings

@@ -28,7 +28,7 @@ from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.folder import setting_of
 from orchestrator.prompt.situation import choose_codex
-from orchestrator.reports.about import About
+from orchestrator.reports.status import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
 from orchestrator.wire.lore import PlanReply
 from orchestrator.wire.replies import (

@@ -64,7 +64,7 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
     if daemon := running(socket):
         report = daemon.call("GET", "/v1/models/local")
     else:
-        from orchestrator.reports.models_here import models_here
+        from orchestrator.reports.models import models_here
 
         found = models_here(local.settings().settings, local.paths())
         report = {"models": [one.model_dump(mode="json") for one in found]}
@@ -87,7 +87,7 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
         asked = asked or daemon.call("GET", "/v1/status")["model"]["name"]
         found = daemon.call("GET", f"/v1/models/local/{quote(asked, safe='')}")
     else:
-        from orchestrator.reports.models_here import model_here
+        from orchestrator.reports.models import model_here
 
         with local.translated():
             found = {"model": model_here(asked, local.settings().settings, local.paths()).model_dump(mode="json")}

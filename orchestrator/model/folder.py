@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,10 @@ class FileHeader:
     fault: str = ""
 
 
-def at_hand(folder: Path, setting: str, path: Path) -> tuple[AtHand, ...]:
-    """`setting` and `path` are the loaded model's; it stands first. Files of later shards belong to their first."""
-    found = [AtHand(setting, path), *builtins(folder), *files(folder)]
+def at_hand(folder: Path, first: AtHand) -> tuple[AtHand, ...]:
+    """Each file once, `first` before the others. Files of later shards belong to their first."""
     seen: dict[Path, AtHand] = {}
-    for one in found:
+    for one in (first, *builtins(folder), *files(folder)):
         seen.setdefault(one.path, one)
     return tuple(seen.values())
 
@@ -72,7 +71,7 @@ def shards(first: Path) -> tuple[Path, ...]:
     return tuple(first.with_name(f"{stem}-{number:05d}-of-{count}.gguf") for number in range(1, int(count) + 1))
 
 
-def chosen(known: tuple[AtHand, ...], name: str) -> AtHand | None:
+def chosen(known: Sequence[AtHand], name: str) -> AtHand | None:
     """By its name, its file's name or its path."""
     return next((one for one in known if name in (one.id, one.path.name, one.path.stem, str(one.path))), None)
 

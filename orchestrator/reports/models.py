@@ -1,25 +1,48 @@
-"""`lore model list` and `show`: what a model is and costs, and whether it would fit here. Pure but for what it is given."""
+"""`lore model list` and `show`: what a model is and costs, whether it would fit here, and whether the settings suit it.
 
-from collections.abc import Sequence
+All of it is read from a file's header and the sensors; nothing is loaded and nothing is made. What our own model holds now
+counts as free: another one would take its place.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
 
 from formatters.conversation import Way
 from formatters.probe import Placement
-from governor.budget import MemoryBudget
+from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budget, weights_on_gpu
 from governor.embedding import embedding_cost
-from governor.footprint import bytes_per_token, working_bytes
+from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.gguf import Gguf
-from governor.offload import Offload
+from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
+from governor.readings import MemoryReading, memory_of
+from governor.sensors import Sensors
+from governor.settings import MemorySettings, short_count, size
 from governor.shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
+from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
-from orchestrator.model.folder import AtHand, FileHeader
-from orchestrator.model.model_file import placement_of
-from orchestrator.reports.fits import Fitting, Gpu, MachineMemory, choices, fitting, per_type, placed
+from orchestrator.errors import NotFound, instead
+from orchestrator.machine.machine import ModelSensors
+from orchestrator.model.embedding.embedding_model import find_embedding
+from orchestrator.model.folder import AtHand, FileHeader, at_hand, builtins, chosen, header_of, lying_at
+from orchestrator.model.model_file import DEFAULT, placement_of
+from orchestrator.model.offloading import engine_offloads, offload_of
+from orchestrator.settings.model import KvType as KvTypeName
+from orchestrator.settings.model import Settings
+from orchestrator.settings.parts import governor as governor_of
+from orchestrator.settings.paths import Paths
+from orchestrator.wire.places import path_of
 from orchestrator.wire.replies import (
     EmbeddingMemory,
     EmbeddingShape,
+    GpuShare,
     KvCosts,
     KvRanges,
     KvType,
+    LoadingChoice,
     ModelReport,
     ModelRow,
     ModelWeights,
@@ -27,10 +50,11 @@ from orchestrator.wire.replies import (
     TemplatePlacement,
 )
 
+LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
-
-
+QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
+SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer with it"
 WORDS = {
     Way.SYSTEM: "one system message holds Identity to Karma",
     Way.FIRST_USER: "Identity to Karma stand at the head of the first user message",
@@ -38,9 +62,95 @@ WORDS = {
 }
 
 
-def row(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, loaded: bool) -> ModelRow:
+@dataclass(frozen=True)
+class Gpu:
+    """One that the engine may use; `free` bytes on it."""
+
+    name: str
+    free: int
+
+
+@dataclass(frozen=True)
+class LoadingConditions:
+    """What a model meets when it is loaded here: how, the memory that counts, the user's limit, RAM for layers that a GPU
+    cannot take, what the embedding model takes beside any model. `gpus` none: everything runs on the CPU."""
+
+    offload: Offload
+    memory: MemoryReading | None
+    settings: MemorySettings
+    limit: int | None = None
+    host_free: int = 0
+    embedding_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """`fits` is None where it cannot be known; `context` is one sequence's limit in tokens."""
+
+    fits: bool | None
+    context: int | None
+    words: str
+    budget: MemoryBudget | None = None
+
+
+# -- without a daemon
+
+
+def models_here(settings: Settings, paths: Paths) -> list[ModelRow]:
+    """`lore model list` without a daemon: one row a model, the configured one first. Reads every file's header."""
+    here = conditions_here(settings, paths)
+    return [row(one, header_of(one), here, loaded=False) for one in known_here(settings, paths.models)]
+
+
+def model_here(name: str, settings: Settings, paths: Paths) -> ModelReport:
+    """`lore model show` without a daemon. `name` '' is the configured model. Raises NotFound."""
+    known = known_here(settings, paths.models)
+    found = named(known, name, anywhere=True) if name else known[0]
+    return described(found, header_of(found), conditions_here(settings, paths), loaded=False)
+
+
+def named(known: Sequence[AtHand], name: str, *, anywhere: bool) -> AtHand:
+    """`anywhere`: also a file outside the models folder, by its full path. Raises NotFound."""
+    found = chosen(known, name) or (lying_at(name) if anywhere else None)
+    if found is None:
+        raise NotFound(f"no model {name}", instead(name, [one.id for one in known], "", "`lore model list`"))
+    return found
+
+
+def known_here(settings: Settings, folder: Path) -> tuple[AtHand, ...]:
+    """Each file once, the configured model first."""
+    wanted = settings.model.path or DEFAULT
+    own = next((one for one in builtins(folder) if one.id == wanted), AtHand(wanted, path_of(wanted)))
+    return at_hand(folder, own)
+
+
+def conditions_here(settings: Settings, paths: Paths) -> LoadingConditions:
+    """As `Machine` sees it before anything is loaded. A built-in embedding model that is not made yet counts nothing."""
+    offloads = engine_offloads()
+    governor, offload = governor_of(settings), offload_of(settings.model, offloads=offloads)
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    seen = ModelSensors(sensors, offload if governor.memory.gpu is None else None)
+    seen.cpu_only = not offloads
+    try:
+        outlook = next_outlook(None, seen.read(frozenset({os.getpid()}), time.monotonic()), Ours(), governor)
+    finally:
+        sensors.close()
+    memory = memory_of(outlook.snapshot, governor.memory.gpu)
+    file = None if is_builtin(settings.embedding.model) else find_embedding(settings.embedding, paths.models).file
+    cost = file.cost if file is not None else None
+    embedding = cost.here(on_gpu=memory is not None and memory.where == "VRAM") if cost is not None else 0
+    free = outlook.snapshot.host.ram_available or 0
+    gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
+    return LoadingConditions(offload, memory, governor.memory, outlook.limit, free, embedding, gpus)
+
+
+# -- one model
+
+
+def row(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> ModelRow:
     """One line of the list."""
-    known = answer(model, header, chosen, ground)
+    known = answer(model, header, here)
     return ModelRow(
         id=model.id,
         path=str(model.path),
@@ -52,7 +162,7 @@ def row(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemor
     )
 
 
-def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory) -> Fitting:
+def answer(model: AtHand, header: FileHeader, here: LoadingConditions) -> Fitting:
     if model.embeds and model.about:
         return Fitting(None, None, f"{EMBEDS}; it is made on first need")
     if model.about:
@@ -63,21 +173,19 @@ def answer(model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMe
         return Fitting(False, None, EMBEDS)
     if why := no_chat(header.gguf):
         return Fitting(False, None, f"no: {why}")
-    return fitting(header.shape, chosen.plan, ground, chosen.gpu_layers)
+    return fitting(header.shape, here.offload.plan, here)
 
 
-def described(
-    model: AtHand, header: FileHeader, chosen: Offload, ground: MachineMemory, *, gpus: Sequence[Gpu], loaded: bool
-) -> ModelReport:
+def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> ModelReport:
     """Everything about one model."""
-    common = dict(row(model, header, chosen, ground, loaded=loaded))
+    common = dict(row(model, header, here, loaded=loaded))
     if model.embeds and model.about:
         from orchestrator.engine.builtin import words  # loads gguf and numpy, which the daemon starts without
 
         return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
         return ModelReport(**common)
-    gguf, shape, budget = header.gguf, header.shape, answer(model, header, chosen, ground).budget
+    gguf, shape, budget = header.gguf, header.shape, answer(model, header, here).budget
     common |= {
         "name": shape.name,
         "architecture": shape.architecture,
@@ -98,23 +206,32 @@ def described(
         kv_heads=shape.kv_heads,
         trained_context=shape.trained,
         weights=ModelWeights(total=shape.weights, by_type=dict(shape.by_type)),
-        kv=kv_report(shape, chosen, ground),
+        kv=kv_report(shape, here),
         ranges=ranges(shape),
-        memory=memory_report(shape, chosen, budget, gpus) if budget is not None else None,
+        memory=memory_report(shape, here, budget) if budget is not None else None,
         template=placement_report(placement_of(gguf)),
-        settings=tuple(choices(shape, chosen, budget, gpus)),
+        settings=choices(shape, here, budget),
     )
 
 
-def memory_report(shape: ModelShape, chosen: Offload, budget: MemoryBudget, gpus: Sequence[Gpu]) -> PlannedMemory:
+def memory_report(shape: ModelShape, here: LoadingConditions, budget: MemoryBudget) -> PlannedMemory:
+    """With the layers and the window of this budget; no GPU's share where nothing goes there."""
+    held = (
+        parts(shape, here.offload, budget.gpu_layers, [gpu.free for gpu in here.gpus], budget.window)
+        if here.gpus and budget.gpu_layers
+        else ()
+    )
     return PlannedMemory(
         where=budget.where,
         kv_bytes=budget.kv,
         cells=budget.cells,
         gpu_layers=budget.gpu_layers,
         layers=budget.layers,
-        buffers=working_bytes(shape, chosen.plan, budget.window),
-        gpus=placed(shape, chosen, budget, gpus),
+        buffers=working_bytes(shape, here.offload.plan, budget.window),
+        gpus=tuple(
+            GpuShare(name=gpu.name, free=gpu.free, layers=part.layers, weights=part.weights, kv_bytes=part.kv)
+            for gpu, part in zip(here.gpus, held, strict=False)
+        ),
     )
 
 
@@ -123,13 +240,18 @@ def embeds(gguf: Gguf) -> bool:
     return bool(no_chat(gguf)) and not no_embedding(gguf)
 
 
-def kv_report(shape: ModelShape, chosen: Offload, ground: MachineMemory) -> KvCosts:
-    """Bytes of one token as configured, and for each type what it costs and how much would fit with it."""
+def kv_report(shape: ModelShape, here: LoadingConditions) -> KvCosts:
+    """Bytes of one token as configured; what each type that can be set and suits the model's heads costs, the largest
+    first, and how much would fit with it."""
+    plan = here.offload.plan
     try:
-        now: int | None = bytes_per_token(shape, chosen.plan)
+        now: int | None = bytes_per_token(shape, plan)
+        plans = {
+            name: replace(plan, keys=name, values=name) for name in kv_types(shape) if name in get_args(KvTypeName)
+        }
         types = {
-            name: KvType(bytes_per_token=cost, context=fitting(shape, plan, ground, chosen.gpu_layers).context)
-            for name, cost, plan in per_type(shape, chosen.plan)
+            name: KvType(bytes_per_token=bytes_per_token(shape, one), context=fitting(shape, one, here).context)
+            for name, one in plans.items()
         }
     except FootprintError:
         now, types = None, {}
@@ -154,3 +276,144 @@ def placement_report(placement: Placement) -> TemplatePlacement:
         keeps_answers=placement.keeps_answers,
         no_think=placement.no_think.value,
     )
+
+
+# -- whether it fits
+
+
+def fitting(shape: ModelShape, plan: KvPlan, here: LoadingConditions) -> Fitting:
+    """`plan` instead of the one that is configured."""
+    if here.memory is None:
+        return Fitting(None, None, "unknown: how much memory there is cannot be read")
+    layers = here.offload.gpu_layers
+    demand = Demand(
+        shape,
+        plan,
+        gpu_layers=None if layers < 0 else layers,
+        host_free=here.host_free,
+        embedding_bytes=here.embedding_bytes,
+    )
+    try:
+        budget = plan_budget(0, here.memory, demand, here.settings, here.limit)
+    except FootprintError as error:
+        return Fitting(None, None, f"unknown: {error}")
+    if budget.window < min(LEAST_CONTEXT, shape.trained):
+        return Fitting(False, None, f"no: {too_large(budget, shape)}", budget)
+    return Fitting(True, budget.window, f"yes, context {short_count(budget.window)}{partly(budget)}", budget)
+
+
+def too_large(budget: MemoryBudget, shape: ModelShape) -> str:
+    """Everything that the plan takes off before there is room for KV."""
+    needed = size(shape.weights + budget.working + budget.embedding_bytes)
+    what = "weights, buffers and the embedding model" if budget.embedding_bytes else "weights and buffers"
+    return f"{what} need {needed} and {size(budget.ours)} of {budget.where} can be had"
+
+
+def partly(budget: MemoryBudget) -> str:
+    if budget.where == "RAM" or budget.gpu_layers == budget.layers:
+        return ""
+    return f", {budget.gpu_layers} of {budget.layers} layers on the GPU"
+
+
+# -- whether the settings of loading suit it
+
+
+def choices(shape: ModelShape, here: LoadingConditions, budget: MemoryBudget | None) -> tuple[LoadingChoice, ...]:
+    offload, on_gpu = here.offload, bool(here.gpus)
+    made = (
+        gpu_layers(shape, offload, budget, on_gpu),
+        *split(offload, here.gpus),
+        kv_type("k", shape, offload, on_gpu),
+        kv_type("v", shape, offload, on_gpu),
+        flash_attention(shape, offload, on_gpu),
+        context(shape, offload, budget),
+        batch(shape, offload),
+        sequences(shape, offload),
+    )
+    wrong = {one.setting: f"{one.why}: {one.instead}" for one in impossible(shape, offload, len(here.gpus))}
+    useless = {one.partition(" ")[0]: one for one in idle(offload, len(here.gpus))}
+    return tuple(judged(one, wrong.get(one.setting, ""), useless.get(one.setting, "")) for one in made)
+
+
+def choice(setting: str, value: str, costs: str, note: str = "", *, suits: bool = True) -> LoadingChoice:
+    return LoadingChoice(setting=setting, value=value, suits=suits, costs=costs, note=note)
+
+
+def judged(one: LoadingChoice, wrong: str, useless: str) -> LoadingChoice:
+    if wrong:
+        return one.model_copy(update={"suits": False, "costs": "loading is refused", "note": wrong})
+    return one.model_copy(update={"suits": False, "note": useless}) if useless else one
+
+
+def gpu_layers(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None, on_gpu: bool) -> LoadingChoice:
+    value = "all that fit" if chosen.gpu_layers < 0 else str(chosen.gpu_layers)
+    layers = len(shape.layers) + 1
+    if not on_gpu:
+        return choice("model.gpu_layers", value, "no VRAM: everything runs on the CPU")
+    taken = budget.gpu_layers if budget is not None and budget.where == "VRAM" else 0
+    costs = f"{taken} of {layers} layers: {size(weights_on_gpu(shape, taken))} of weights in VRAM"
+    away = layers - taken
+    note = f"{away} layers stay in RAM and slow every token" if away else ""
+    return choice("model.gpu_layers", value, costs, note)
+
+
+def split(chosen: Offload, gpus: Sequence[Gpu]) -> Iterator[LoadingChoice]:
+    if len(gpus) < 2:
+        yield choice("model.split_mode", chosen.split, f"nothing is split: {gpus[0].name if gpus else 'no GPU'}")
+    else:
+        words = {"layer": "whole layers, each with its KV", "none": f"all on {gpus[chosen.main % len(gpus)].name}"}
+        costs = words.get(chosen.split, f"a part of each {chosen.split}: GPUs exchange results at every layer")
+        yield choice("model.split_mode", chosen.split, costs)
+    given = ", ".join(f"{share:g}" for share in chosen.shares) or "by what is free"
+    shares = ", ".join(f"{share:.0%}" for share in shares_of(chosen, [gpu.free for gpu in gpus])) if gpus else "nothing"
+    yield choice("model.tensor_split", given, f"{shares} on {len(gpus)} GPUs" if len(gpus) > 1 else "nothing")
+    yield choice("model.main_gpu", str(chosen.main), "nothing" if chosen.split != "none" else "takes all")
+
+
+def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> LoadingChoice:
+    name = chosen.plan.keys if side == "k" else chosen.plan.values
+    setting = f"model.kv_type_{side}"
+    try:
+        per_token = f"{bytes_per_token(shape, chosen.plan):,} B a token, keys and values"
+    except FootprintError as error:
+        return choice(setting, name, "not known before it is loaded", str(error))
+    slow = name not in FLOATS and not on_gpu
+    return choice(setting, name, per_token, QUANTISED_ON_CPU if slow else "")
+
+
+def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> LoadingChoice:
+    cells = min(shape.trained, 8192)
+    buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
+    if chosen.plan.flash_attention:
+        slow = "" if on_gpu else SLOW_ON_CPU
+        return choice("model.flash_attention", "on", buffers, slow)
+    rows = rows_together(shape, chosen.plan, cells)
+    return choice("model.flash_attention", "off", f"{buffers}, {rows} rows of a prompt at a time")
+
+
+def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> LoadingChoice:
+    fits = budget.window if budget is not None else 0
+    if chosen.context is None:
+        return choice("model.context", "auto", f"{short_count(fits)} tokens: what fits now")
+    note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
+    return choice("model.context", f"{chosen.context:,}", kv_of(shape, chosen, chosen.context), note, suits=not note)
+
+
+def batch(shape: ModelShape, chosen: Offload) -> LoadingChoice:
+    logits = chosen.plan.ubatch * 4 * shape.vocabulary
+    return choice("model.batch", str(chosen.plan.ubatch), f"{size(logits)} of buffers for logits")
+
+
+def sequences(shape: ModelShape, chosen: Offload) -> LoadingChoice:
+    count = chosen.plan.sequences
+    state = sum(layer.state for layer in shape.layers) * 4 * count
+    more = f", {size(state)} of recurrent state" if state else ""
+    costs = f"{size(count * shape.vocabulary * 4)} of output buffer a pool{more}"
+    return choice("model.sequences", str(count), costs)
+
+
+def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
+    try:
+        return f"{size(kv_cost(shape, chosen.plan, tokens).total)} of KV"
+    except FootprintError as error:
+        return str(error)

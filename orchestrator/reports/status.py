@@ -1,18 +1,31 @@
-"""`lore status`: the parts of one page about now. Pure."""
+"""What the daemon reports of itself: `lore status`, the models at hand, and events. Knows no question."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
+from formatters.errors import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
-from governor.readings import GpuReading
+from governor.offload import Offload
+from governor.readings import GpuReading, memory_of
 from governor.readings import SensorSnapshot as Sensed
-from governor.settings import size
+from governor.settings import GovernorSettings, size
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import EngineSnapshot
+from orchestrator.machine.machine import Machine
+from orchestrator.model.folder import AtHand, at_hand, header_of
 from orchestrator.model.model_file import ModelFile
+from orchestrator.reports import models
+from orchestrator.reports.cache import cache_report
+from orchestrator.reports.models import Gpu, LoadingConditions
+from orchestrator.wire.replies import CodexReport, ModelReport, ModelRow
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import (
+    CacheReply,
+    EmbeddingModel,
     EngineReport,
     EngineStateEvent,
     EvictedEvent,
@@ -28,9 +41,108 @@ from orchestrator.wire.status import (
     QueueReport,
     RunningModel,
     SensorsReport,
+    StatusReply,
 )
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it
+EVENT_CLOCK_S = 0.5
+
+
+@dataclass(frozen=True)
+class About:
+    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `failures` are the
+    formatter plug-ins that could not be taken."""
+
+    model: ModelFile
+    machine: Machine
+    client: EngineClient
+    folder: Path
+    chosen: Offload
+    governor: GovernorSettings
+    version: str
+    prefill: Callable[[str], PrefillReport | None]
+    failures: Sequence[BrokenFormatter] = field(default=())
+
+    def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
+        outlook, snapshot = self.machine.outlook, self.client.snapshot
+        window = self.machine.grant.window if outlook.budget else None
+        return StatusReply(
+            version=self.version,
+            model=model_report(self.model, window),
+            engine=engine_report(self.client, self.prefill(snapshot.prefilling)),
+            governor=governor_report(outlook),
+            codices=tuple(codices),
+            sessions=sessions,
+            queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
+            plugins=tuple(str(failure) for failure in self.failures),
+            embedding=embedding,
+        )
+
+    def cache(self) -> CacheReply:
+        ranges = self.client.info is None or self.client.info.ranges
+        return cache_report(self.client.snapshot, on_gpu=self._on_gpu(), ranges=ranges)
+
+    # -- models
+
+    async def models(self) -> list[ModelRow]:
+        """All at hand, the loaded one first. Reads every file's header."""
+        here = self._conditions()
+        return await asyncio.to_thread(
+            lambda: [models.row(one, header_of(one), here, loaded=one.path == self.model.path) for one in self._known()]
+        )
+
+    async def one_model(self, name: str, *, anywhere: bool = False) -> ModelReport:
+        """Everything about one; `anywhere`: also of a file outside the models folder, by its full path. Raises NotFound."""
+        found = models.named(await asyncio.to_thread(self._known), name, anywhere=anywhere)
+        here, loaded = self._conditions(), found.path == self.model.path
+        return await asyncio.to_thread(lambda: models.described(found, header_of(found), here, loaded=loaded))
+
+    def _conditions(self) -> LoadingConditions:
+        outlook, info = self.machine.outlook, self.client.info
+        memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
+        held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
+        free = outlook.snapshot.host.ram_available or 0
+        embedding = self.machine.embedding_bytes
+        held += embedding if self.client.embedding.holds else 0
+        if memory is not None:
+            memory = replace(memory, own=max(memory.own or 0, held))
+        gpus = tuple(Gpu(gpu.name, gpu.free or 0) for gpu in self.machine.gpus) if self._on_gpu() else ()
+        return LoadingConditions(self.chosen, memory, self.governor.memory, outlook.limit, free, embedding, gpus)
+
+    def _known(self) -> tuple[AtHand, ...]:
+        return at_hand(self.folder, AtHand(self.model.setting, self.model.path))
+
+    def _on_gpu(self) -> bool:
+        return self.client.info is not None and self.client.info.device != "CPU"
+
+    # -- what happens
+
+    async def events(self, over: asyncio.Event) -> AsyncIterator[ReplyShape]:
+        """What changes from now on, looked at twice a second, until it is over; the first event is how things stand."""
+        before = self._now()
+        yield before
+        while not over.is_set():
+            await asyncio.sleep(EVENT_CLOCK_S)
+            after = self._now()
+            for event in events_between(before, after):
+                yield event
+            before = after
+
+    def _now(self) -> NowEvent:
+        """What is looked at. Tokens and segments count up from the engine's start."""
+        outlook, snapshot = self.machine.outlook, self.client.snapshot
+        counted = snapshot.counters
+        return NowEvent(
+            event="now",
+            level=outlook.level.value,
+            power=outlook.power.value,
+            engine=self.client.state.value,
+            prefill=self.prefill(snapshot.prefilling),
+            computed=int(counted.get("computed_tokens", 0)),
+            pools=tuple(pool.name for pool in snapshot.pools),
+            evicted_tokens=int(counted.get("evicted_tokens", 0)),
+            evicted_segments=int(counted.get("tier_disk_evicted", 0)),
+        )
 
 
 def model_report(model: ModelFile, window: int | None) -> RunningModel:
@@ -100,10 +212,6 @@ def gpu_sensors(gpu: GpuReading) -> GpuSensors:
     return GpuSensors.model_validate({**vars(gpu), "used": gpu.used, "others": gpu.others, "clock_reasons": reasons})
 
 
-def queue_report(snapshot: EngineSnapshot) -> QueueReport:
-    return QueueReport(running=snapshot.running, waiting=snapshot.waiting)
-
-
 def prefill_of(shelf: Codices, floor: str) -> PrefillReport | None:
     """None where nothing is computed: a floor without a name. Tokens are known of a codex's own prefill alone."""
     if not floor:
@@ -123,22 +231,6 @@ def prefill_of(shelf: Codices, floor: str) -> PrefillReport | None:
         generation=standing.generation.number,
         done=done,
         total=total,
-    )
-
-
-def now_event(outlook: Outlook, snapshot: EngineSnapshot, engine: str, prefill: PrefillReport | None) -> NowEvent:
-    """What is looked at. Tokens and segments count up from the engine's start."""
-    counted = snapshot.counters
-    return NowEvent(
-        event="now",
-        level=outlook.level.value,
-        power=outlook.power.value,
-        engine=engine,
-        prefill=prefill,
-        computed=int(counted.get("computed_tokens", 0)),
-        pools=tuple(pool.name for pool in snapshot.pools),
-        evicted_tokens=int(counted.get("evicted_tokens", 0)),
-        evicted_segments=int(counted.get("tier_disk_evicted", 0)),
     )
 
 

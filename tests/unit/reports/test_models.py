@@ -12,18 +12,20 @@ from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings, size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
-from orchestrator.model.folder import FileHeader, at_hand, chosen, header
+from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header
 from orchestrator.model.offloading import unused_gpu
-from orchestrator.reports.fits import QUANTISED_ON_CPU, Gpu, MachineMemory, choices, fitting
-from orchestrator.reports.models import described, row
+from orchestrator.reports.models import QUANTISED_ON_CPU, Gpu, LoadingConditions, choices, described, fitting, row
 from orchestrator.settings.model import KvType
 from orchestrator.wire.replies import ModelReport
 
 PLAN = KvPlan(sequences=4)
 
 
-def ground(free=16 * GIB, where="RAM"):
-    return MachineMemory(MemoryReading(where, 16 * GIB, free, 0), MemorySettings(), None, 16 * GIB)
+def here(free=16 * GIB, where="RAM", offload=Offload(PLAN), **given):  # noqa: B008 - frozen
+    """The machine of these tests."""
+    return LoadingConditions(
+        offload, MemoryReading(where, 16 * GIB, free, 0), MemorySettings(), host_free=16 * GIB, **given
+    )
 
 
 @pytest.fixture
@@ -37,17 +39,17 @@ def models(tiny_model, tmp_path):
 
 
 def test_every_model_of_the_folder_is_at_hand_once_the_loaded_one_first(models):
-    known = at_hand(models, "/elsewhere/mine.gguf", Path("/elsewhere/mine.gguf"))
+    known = at_hand(models, AtHand("/elsewhere/mine.gguf", Path("/elsewhere/mine.gguf")))
     assert [one.id for one in known] == ["/elsewhere/mine.gguf", *BUILTINS, "odd", "small"]
     assert chosen(known, "small.gguf") == chosen(known, "small") == chosen(known, str(models / "small.gguf"))
-    loaded = at_hand(models, "the-setting", models / "small.gguf")
+    loaded = at_hand(models, AtHand("the-setting", models / "small.gguf"))
     assert [one.id for one in loaded].count("small") == 0
 
 
 def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(models):
-    known = at_hand(models, "builtin:quoter", models / "quoter.gguf")
+    known = at_hand(models, AtHand("builtin:quoter", models / "quoter.gguf"))
     rows = {
-        one.id: row(one, header(one.path), Offload(PLAN), ground(), loaded=False).model_dump()
+        one.id: row(one, header(one.path), here(), loaded=False).model_dump()
         for one in known
         if one.id in ("small", "odd")
     }
@@ -58,15 +60,15 @@ def test_a_model_fits_with_its_context_and_a_damaged_file_says_what_is_wrong(mod
 
 
 def test_a_model_that_does_not_fit_says_what_it_needs_and_what_there_is(models):
-    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    full = row(one, header(one.path), Offload(PLAN), ground(free=0), loaded=False).model_dump()
+    one = chosen(at_hand(models, AtHand("builtin:quoter", models / "x")), "small")
+    full = row(one, header(one.path), here(free=0), loaded=False).model_dump()
     assert (full["fits"], full["context"]) == (False, None)
     assert "weights and buffers need" in full["words"]
 
 
 def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
-    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
+    one = chosen(at_hand(models, AtHand("builtin:quoter", models / "x")), "small")
+    report = described(one, header(one.path), here(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     costs = [kind["bytes_per_token"] for kind in report["kv"]["types"].values()]
     assert costs == sorted(costs, reverse=True)
@@ -81,8 +83,8 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
     if architecture not in recipes:
         pytest.skip(f"no recipe of {architecture}")
     path = tiny_model(architecture)
-    known = at_hand(path.parent, "mine", path)
-    report = described(known[0], header(path), Offload(PLAN), ground(), gpus=(), loaded=True).model_dump(mode="json")
+    known = at_hand(path.parent, AtHand("mine", path))
+    report = described(known[0], header(path), here(), loaded=True).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert report["ranges"]["cut"] is False
     assert word in report["ranges"]["why"]
@@ -90,7 +92,8 @@ def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, rec
 
 def settings_of(tiny_model, plan=PLAN, gpus=(), **changed):
     return {
-        one.setting: one for one in choices(header(tiny_model("llama")).shape, Offload(plan, **changed), None, gpus)
+        one.setting: one
+        for one in choices(header(tiny_model("llama")).shape, here(offload=Offload(plan, **changed), gpus=gpus), None)
     }
 
 
@@ -122,11 +125,9 @@ def test_a_context_longer_than_trained_does_not_suit(tiny_model):
 
 
 def test_over_two_gpus_each_is_named_with_what_it_takes(models):
-    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
+    one = chosen(at_hand(models, AtHand("builtin:quoter", models / "x")), "small")
     gpus = (Gpu("big", 24 * GIB), Gpu("small", 8 * GIB))
-    report = described(one, header(one.path), Offload(PLAN), ground(where="VRAM"), gpus=gpus, loaded=False).model_dump(
-        mode="json"
-    )
+    report = described(one, header(one.path), here(where="VRAM", gpus=gpus), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     held = report["memory"]["gpus"]
     assert [gpu["name"] for gpu in held] == ["big", "small"]
@@ -140,13 +141,13 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
 
 def test_what_the_embedding_model_takes_is_not_there_for_another_ones_context(models):
     shape = header(models / "small.gguf").shape
-    alone, beside = fitting(shape, PLAN, ground()), fitting(shape, PLAN, replace(ground(), embedding_bytes=GIB))
+    alone, beside = fitting(shape, PLAN, here()), fitting(shape, PLAN, replace(here(), embedding_bytes=GIB))
     assert beside.budget.kv == alone.budget.kv - GIB
 
 
 def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_both_named(models):
     shape = header(models / "small.gguf").shape
-    found = fitting(shape, PLAN, replace(ground(free=2 * GIB), embedding_bytes=4 * GIB))
+    found = fitting(shape, PLAN, replace(here(free=2 * GIB), embedding_bytes=4 * GIB))
     assert found.fits is False
     needed = shape.weights + found.budget.working + 4 * GIB
     assert f"weights, buffers and the embedding model need {size(needed)} and" in found.words
@@ -154,15 +155,15 @@ def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_bot
 
 
 def test_grouped_heads_and_the_quantisation_are_told(models):
-    one = chosen(at_hand(models, "builtin:quoter", models / "x"), "small")
-    report = described(one, header(one.path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
+    one = chosen(at_hand(models, AtHand("builtin:quoter", models / "x")), "small")
+    report = described(one, header(one.path), here(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert (report["heads"], report["kv_heads"], report["quantisation"]) == (4, 2, "F32")
 
 
 def test_a_model_that_embeds_does_not_fit_because_it_is_none_to_talk_with(tiny_model, tmp_path):
     path = tiny_model("llama", pooling_type=1)
-    found = row(at_hand(tmp_path, "mine", path)[0], header(path), Offload(PLAN), ground(), loaded=False).model_dump()
+    found = row(at_hand(tmp_path, AtHand("mine", path))[0], header(path), here(), loaded=False).model_dump()
     assert found["fits"] is False
     assert "for embedding.model alone" in found["words"]
 
@@ -175,14 +176,14 @@ def test_a_gpu_that_stands_idle_is_named_unless_the_settings_want_it_so():
 
 
 def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it_is(tmp_path):
-    words = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
-    waiting = row(words, FileHeader(), Offload(PLAN), ground(), loaded=False).model_dump()
+    words = chosen(at_hand(tmp_path, AtHand("builtin:quoter", tmp_path / "quoter.gguf")), "builtin:words")
+    waiting = row(words, FileHeader(), here(), loaded=False).model_dump()
     assert "embedding.model" in waiting["words"]
     assert "--model" not in waiting["words"]
-    before = described(words, FileHeader(), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
+    before = described(words, FileHeader(), here(), loaded=False).model_dump(mode="json")
     path = ensure("builtin:words", tmp_path)
-    made = chosen(at_hand(tmp_path, "builtin:quoter", tmp_path / "quoter.gguf"), "builtin:words")
-    report = described(made, header(path), Offload(PLAN), ground(), gpus=(), loaded=False).model_dump(mode="json")
+    made = chosen(at_hand(tmp_path, AtHand("builtin:quoter", tmp_path / "quoter.gguf")), "builtin:words")
+    report = described(made, header(path), here(), loaded=False).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert before["embedding"] == report["embedding"] == {"dimensions": 256, "window": 2048}
     assert report["context"] is None
