@@ -23,9 +23,9 @@ from report import Row
 
 from codex.archive.archive import Archive
 from codex.searching.search import Search
+from codex.vectors.embedder import Embedder
 from codex.vectors.filling import fill
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Embedder
+from codex.vectors.index import VectorIndex
 from codex.vectors.search import nearest_chunks
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Urgency
@@ -85,7 +85,7 @@ class Running:
 
 def rows(running: Running, file: EmbeddingFile) -> Iterator[Row]:
     folder = build_cache() / "meaning"
-    archive, vectors = Archive(folder / "archive"), LanceVectors(folder / "vectors")
+    archive, vectors = Archive(folder / "archive"), VectorIndex(folder / "vectors")
     question, texts = embedders(running.bridge, file, Refusals(folder / "unembeddable.sqlite3"), "", "")
     asked = questions()
     for package, version in sorted({(one["package"], one["version"]) for one in asked}):
@@ -99,7 +99,7 @@ def rows(running: Running, file: EmbeddingFile) -> Iterator[Row]:
         yield from scored(way, ranked, asked)
 
 
-def ways(archive: Archive, vectors: LanceVectors, question: Embedder) -> dict[str, Ranked]:
+def ways(archive: Archive, vectors: VectorIndex, question: Embedder) -> dict[str, Ranked]:
     words, both = Search(archive), Search(archive, question, vectors)
     return {
         "by words": lambda text, package: [hit.path for hit in words.search(text, package, DEPTH).hits],

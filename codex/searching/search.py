@@ -17,7 +17,8 @@ from codex.archive.chunks import ChunkMatch, ChunkPlace
 from codex.errors import CodexError
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole
-from codex.vectors.port import Embedder, VectorIndex
+from codex.vectors.embedder import Embedder
+from codex.vectors.index import VectorIndex
 from codex.vectors.search import Background, nearest_chunks, stands_out
 from codex.words import Question, asked
 

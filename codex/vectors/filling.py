@@ -5,7 +5,6 @@ archive, an embedder and an index of vectors. The caller decides when it runs.
 """
 
 import hashlib
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,10 @@ from codex.archive.archive import Archive
 from codex.archive.chunks import ChunkPlace
 from codex.errors import CodexError
 from codex.trees.roles import share_of
-from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText, VectorIndex, space_of
+from codex.vectors.embedder import Embedder, EmbeddingFailed, UnembeddableText, checked, space_of
+from codex.vectors.index import VectorIndex
 
 _BATCH = 16  # texts: about three seconds of a small model on one core, so long a stop may wait
-_UNIT = 0.01  # how far from 1 a vector's length may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +110,4 @@ def _embedded(embedder: Embedder, texts: dict[str, str], filled: Filled) -> dict
             f"embedding {filled.codex!r} stopped after {filled.embedded} of {filled.texts} texts: {error}; "
             f"its vectors are kept, and embedding continues there"
         ) from error
-    wrong = fault(vectors, len(texts), embedder.dimensions)
-    if wrong:
-        raise EmbeddingFailed(f"the embedding model {embedder.name!r} {wrong}; it cannot be used")
-    return dict(zip(texts, vectors, strict=True))
-
-
-def fault(vectors: Sequence[Sequence[float]], number: int, dimensions: int) -> str:
-    """What is wrong with an embedder's answer, '' when nothing is."""
-    if len(vectors) != number:
-        return f"gave {len(vectors)} vectors for {number} texts"
-    for vector in vectors:
-        if len(vector) != dimensions:
-            return f"gave a vector of {len(vector)} numbers instead of {dimensions}"
-        length = math.hypot(*vector)
-        if not abs(length - 1) <= _UNIT:  # also false for what is not a number
-            return f"gave a vector of length {length:.3g} instead of 1"
-    return ""
+    return dict(zip(texts, checked(embedder, vectors, len(texts)), strict=True))

@@ -13,8 +13,8 @@ from statistics import median
 
 from codex.archive.archive import Archive
 from codex.archive.chunks import ChunkPlace
-from codex.vectors.filling import fault
-from codex.vectors.port import Embedder, EmbeddingFailed, Space, VectorIndex, space_of
+from codex.vectors.embedder import Embedder, Space, checked, space_of
+from codex.vectors.index import VectorIndex
 
 _SPARE = 1.5  # vectors of texts that an edit has removed stay a while, and take places among the nearest
 FAR = 3.0  # deviations: the usual bound of an outlier
@@ -61,10 +61,7 @@ def nearest_chunks(
     held = vectors.count(codex, space)
     if not held:
         return ()
-    asked = embedder.embed([query])
-    wrong = fault(asked, 1, space.dimensions)
-    if wrong:
-        raise EmbeddingFailed(f"the embedding model {embedder.name!r} {wrong}; it cannot be used")
+    asked = checked(embedder, embedder.embed([query]), 1)
     ask = int(n * _SPARE)
     while True:
         near = vectors.nearest(codex, space, asked[0], ask)
@@ -117,10 +114,7 @@ class Background:
             cached = self._asked.get(embedder.name)
         if cached is not None:
             return cached
-        made = embedder.embed(UNRELATED)
-        wrong = fault(made, len(UNRELATED), embedder.dimensions)
-        if wrong:
-            raise EmbeddingFailed(f"the embedding model {embedder.name!r} {wrong}; it cannot be used")
+        made = checked(embedder, embedder.embed(UNRELATED), len(UNRELATED))
         with self._lock:
             self._asked = {embedder.name: made}
         return made

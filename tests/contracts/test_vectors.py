@@ -11,17 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.memory_vectors import MemoryVectors
 
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Space, VectorIndex
+from codex.vectors.embedder import Space
+from codex.vectors.index import VectorIndex
 
 SPACE = Space("words", 4)
 
 
-@pytest.fixture(params=[LanceVectors, MemoryVectors], ids=["lancedb", "memory"])
+@pytest.fixture(params=[VectorIndex, MemoryVectors], ids=["lancedb", "memory"])
 def vectors(request: pytest.FixtureRequest, tmp_path: Path) -> VectorIndex:
-    make: Callable[[], VectorIndex] = (
-        request.param if request.param is MemoryVectors else lambda: LanceVectors(tmp_path)
-    )
+    make: Callable[[], VectorIndex] = request.param if request.param is MemoryVectors else lambda: VectorIndex(tmp_path)
     return make()
 
 
@@ -127,7 +125,7 @@ def test_the_index_on_disk_finds_what_comparing_all_of_them_finds(tmp_path: Path
     chance = random.Random(seed)
     space, oracle = Space(f"s{seed}", 8), MemoryVectors()
     made = {f"{number:03}": unit(*(chance.gauss(0, 1) for _ in range(8))) for number in range(40)}
-    on_disk = LanceVectors(tmp_path)
+    on_disk = VectorIndex(tmp_path)
     for index in (on_disk, oracle):
         index.add(str(seed), space, made)
     asked = unit(*(chance.gauss(0, 1) for _ in range(8)))

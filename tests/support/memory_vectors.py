@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Collection, Mapping, Sequence
 
-from codex.vectors.port import Space
+from codex.vectors.embedder import Space
 
 
 class MemoryVectors:

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from codex.vectors.port import EmbeddingFailed
+from codex.vectors.embedder import EmbeddingFailed
 from codex.words import stem, words
 
 

@@ -16,8 +16,9 @@ from time import monotonic
 
 from codex.archive.archive import Archive
 from codex.errors import CodexError
+from codex.vectors.embedder import Embedder, UnembeddableText
 from codex.vectors.filling import Filled, fill
-from codex.vectors.port import Embedder, UnembeddableText, VectorIndex
+from codex.vectors.index import VectorIndex
 from orchestrator.wire.replies import EmbeddingProgress
 
 TURN_SECONDS = 60.0  # before a codex lets others have theirs

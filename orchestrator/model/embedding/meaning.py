@@ -16,8 +16,8 @@ from codex.archive.archive import Archive
 from codex.catalog.databases import Renewable
 from codex.errors import CodexError
 from codex.searching.search import Search
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Embedder, EmbeddingFailed, UnembeddableText
+from codex.vectors.embedder import Embedder, EmbeddingFailed, UnembeddableText
+from codex.vectors.index import VectorIndex
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingLost, EmbeddingRefused, Embeddings
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
@@ -186,7 +186,7 @@ class Meaning:
         given: EmbeddingSettings, model: EmbeddingChoice, client: EngineClient, archive: Archive, folder: Path
     ) -> "Meaning":
         """`folder`: where the vectors lie."""
-        bridge, vectors, refusals = Bridge(client), LanceVectors(folder), Refusals(folder.with_name(REFUSALS))
+        bridge, vectors, refusals = Bridge(client), VectorIndex(folder), Refusals(folder.with_name(REFUSALS))
         question: Embedder | None = None
         texts: Embedder | None = None
         if model.file is not None:

@@ -12,8 +12,8 @@ from codex.archive import archive as module
 from codex.archive import chunks, tables
 from codex.archive.archive import Archive, ArchiveDamaged
 from codex.documents import Document, digest_of
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import Space
+from codex.vectors.embedder import Space
+from codex.vectors.index import VectorIndex
 
 
 def document(path: str, text: str) -> Document:
@@ -135,7 +135,7 @@ def test_closed_archives_and_vectors_leave_no_file_open(tmp_path: Path) -> None:
     space = Space("embedder", 2)
     numbers = []
     for number in range(10):
-        archive, vectors = Archive(tmp_path / "archive"), LanceVectors(tmp_path / "vectors")
+        archive, vectors = Archive(tmp_path / "archive"), VectorIndex(tmp_path / "vectors")
         archive.warm("c")
         archive.replace("c", [document("a.py", f"number = {number}\n")])
         archive.optimize("c")

@@ -14,9 +14,9 @@ from support.word_embedder import WordEmbedder
 from codex.archive.archive import Archive, ArchiveDamaged
 from codex.documents import Document, digest_of
 from codex.searching.search import Search
+from codex.vectors.embedder import space_of
 from codex.vectors.filling import fill
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import VectorsDamaged, space_of
+from codex.vectors.index import VectorIndex, VectorsDamaged
 from codex.vectors.search import nearest_chunks
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -40,7 +40,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive.replace("c", documents()[:3])
     archive.optimize("c")
     archive.replace("c", [document("late.py", "def late():\n    return 1\n")])
-    fill(archive, LanceVectors(root / "vectors"), WordEmbedder(), "c")
+    fill(archive, VectorIndex(root / "vectors"), WordEmbedder(), "c")
     archive.close()
     return root
 
@@ -168,11 +168,11 @@ def test_an_older_version_is_not_taken_for_the_newest(root: Path, table: str) ->
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_vectors_are_removed_and_embedded_again(root: Path, part: str, damage: str) -> None:
     archive, embedder = Archive(root / "archive"), WordEmbedder()
-    expected = nearest_chunks(archive, embedder, LanceVectors(root / "vectors"), "shared_7", "c", 5)
+    expected = nearest_chunks(archive, embedder, VectorIndex(root / "vectors"), "shared_7", "c", 5)
     assert expected[0][0].path == "shared_7.py"
     for path in (root / "vectors").glob(f"*/vectors.lance/{part}"):
         DAMAGES[damage](path)
-    vectors = LanceVectors(root / "vectors")
+    vectors = VectorIndex(root / "vectors")
     try:
         assert (
             nearest_chunks(archive, embedder, vectors, "shared_7", "c", 5) == ()
@@ -187,7 +187,7 @@ def test_damage_of_vectors_takes_away_only_the_search_by_meaning(root: Path) -> 
     for path in (root / "vectors").glob("*/vectors.lance/data/*.lance"):
         path.write_bytes(b"\0" * 100)
     archive, embedder = Archive(root / "archive"), WordEmbedder()
-    found = Search(archive, embedder, LanceVectors(root / "vectors")).search("shared_7", "c")
+    found = Search(archive, embedder, VectorIndex(root / "vectors")).search("shared_7", "c")
     assert found.hits == Search(archive).search("shared_7", "c").hits
     assert "will be embedded again" in found.notices[0]
 
@@ -196,15 +196,14 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from support.word_embedder import WordEmbedder
-from codex.archive.archive import ArchiveDamaged, ArchiveError
-from codex.archive.archive import Archive
+from codex.archive.archive import Archive, ArchiveDamaged, ArchiveError
 from codex.documents import Document, digest_of
-from codex.vectors.port import VectorError, VectorsDamaged, space_of
+from codex.vectors.embedder import space_of
 from codex.vectors.filling import fill
-from codex.vectors.lance import LanceVectors
+from codex.vectors.index import VectorError, VectorIndex, VectorsDamaged
 
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
-archive, vectors, embedder = Archive(root / "archive"), LanceVectors(root / "vectors"), WordEmbedder()
+archive, vectors, embedder = Archive(root / "archive"), VectorIndex(root / "vectors"), WordEmbedder()
 held, places = archive.held("c"), archive.digests("c")
 texts = [f"def second_{n}(x):\\n    return x\\n" * 30 for n in range(60)]
 more = [Document(f"b{n}.py", text, digest_of(text.encode()), len(text)) for n, text in enumerate(texts)]

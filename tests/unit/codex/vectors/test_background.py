@@ -10,8 +10,8 @@ from support.word_embedder import WordEmbedder
 
 from codex.documents import Document
 from codex.searching.search import Search
+from codex.vectors.embedder import space_of
 from codex.vectors.filling import fill
-from codex.vectors.port import space_of
 from codex.vectors.search import FAR, UNRELATED, Background, stands_out
 
 # Sixty-fourths, so that moving and stretching them is exact and no rounding decides.

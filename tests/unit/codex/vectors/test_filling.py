@@ -11,9 +11,9 @@ from support.word_embedder import WordEmbedder
 
 from codex.archive.archive import Archive
 from codex.documents import Document, digest_of
+from codex.vectors.embedder import EmbeddingFailed, space_of
 from codex.vectors.filling import Filled, fill
-from codex.vectors.lance import LanceVectors
-from codex.vectors.port import EmbeddingFailed, space_of
+from codex.vectors.index import VectorIndex
 from codex.vectors.search import nearest_chunks
 
 
@@ -73,7 +73,7 @@ def test_a_branch_that_is_checked_out_again_embeds_nothing() -> None:
 
 def test_a_second_codex_of_the_same_tree_embeds_nothing(tmp_path: Path) -> None:
     archive, embedder = Archive(tmp_path / "archive"), WordEmbedder()
-    vectors = LanceVectors(tmp_path / "vectors")
+    vectors = VectorIndex(tmp_path / "vectors")
     stored("one", "two", archive=archive)
     fill(archive, vectors, embedder, "c")
     stored("one", "two", "three", codex="again", archive=archive)
@@ -84,9 +84,9 @@ def test_a_second_codex_of_the_same_tree_embeds_nothing(tmp_path: Path) -> None:
 def test_it_stops_between_batches_and_goes_on_in_another_process(tmp_path: Path) -> None:
     archive, embedder = stored("one", "two", "three"), WordEmbedder()
     stops = iter([False, True])
-    filled = fill(archive, LanceVectors(tmp_path), embedder, "c", stopped=lambda: next(stops), batch=1)
+    filled = fill(archive, VectorIndex(tmp_path), embedder, "c", stopped=lambda: next(stops), batch=1)
     assert (filled.embedded, filled.complete) == (1, False)
-    assert fill(archive, LanceVectors(tmp_path), embedder, "c").complete
+    assert fill(archive, VectorIndex(tmp_path), embedder, "c").complete
     assert len(embedder.asked) == 3
 
 

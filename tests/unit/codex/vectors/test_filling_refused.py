@@ -6,8 +6,8 @@ from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
 from codex.documents import Document, digest_of
+from codex.vectors.embedder import UnembeddableText, space_of
 from codex.vectors.filling import Filled, fill
-from codex.vectors.port import UnembeddableText, space_of
 
 
 class Choosy(WordEmbedder):

@@ -12,7 +12,7 @@ from support.turns import told_turns
 from support.waiting import SOON
 
 from codex.documents import Document
-from codex.vectors.port import EmbeddingFailed
+from codex.vectors.embedder import EmbeddingFailed
 from orchestrator.model.embedding import filling
 from orchestrator.model.embedding.filling import Filling
 

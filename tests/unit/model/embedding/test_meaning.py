@@ -12,7 +12,7 @@ from support.memory_vectors import MemoryVectors
 from support.turns import told_turns
 
 from codex.documents import Document
-from codex.vectors.port import EmbeddingFailed, UnembeddableText, space_of
+from codex.vectors.embedder import EmbeddingFailed, UnembeddableText, space_of
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.messages import Urgency
