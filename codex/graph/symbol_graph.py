@@ -14,7 +14,7 @@ result.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,7 @@ from codex.graph.modules import Modules
 
 _NODES = 1_500  # of a neighbourhood: PageRank over so many takes some milliseconds
 _DAMPING = 0.6  # attention stays near the hits; 0.85 is for the whole web
-_TOKENS_A_LINE = 10
-Cost = Callable[[ChunkPlace], int]
+_TOKENS_A_LINE = 10  # estimated
 _DEFINERS = 5  # a name defined in more places leads nowhere
 _BACK = 0.5
 _WITHIN = 0.3
@@ -120,22 +119,20 @@ class SymbolGraph:
             return []
         return [(self.places[target], weight) for target, weight in self._links_of(at)]
 
-    def expand(
-        self, seeds: Mapping[ChunkPlace, float], *, hops: int = 2, tokens: int = 4_000, cost: Cost | None = None
-    ) -> tuple[Neighbour, ...]:
+    def expand(self, seeds: Mapping[ChunkPlace, float], *, hops: int = 2, tokens: int = 4_000) -> tuple[Neighbour, ...]:
         """The neighbourhood of the seeds without them: best first, within `hops`, as much as fits into `tokens`."""
         found_at = {self.places.at(place): weight for place, weight in seeds.items() if weight > 0}
         start = {at: weight for at, weight in found_at.items() if at is not None}
         reached = self._reached(start, hops)
         ranks = self._attention(start, list(reached))
-        price = cost or estimated_tokens
         found: list[Neighbour] = []
         left = tokens
         for at in sorted(reached.keys() - start.keys(), key=lambda node: (-ranks[node], node)):
-            needed = price(self.places[at])
+            place = self.places[at]
+            needed = (place.end - place.start + 1) * _TOKENS_A_LINE
             if needed <= left:
                 left -= needed
-                found.append(Neighbour(self.places[at], ranks[at], reached[at]))
+                found.append(Neighbour(place, ranks[at], reached[at]))
         return tuple(found)
 
     def _reached(self, start: Mapping[int, float], hops: int) -> dict[int, int]:
@@ -185,11 +182,6 @@ def build_graph(chunks: Iterable[ChunkMatch]) -> SymbolGraph:
     """The graph over these chunks, in any order: about two seconds for 100,000 of them."""
     nodes = gathered(chunks)
     return SymbolGraph(nodes.places, packed(len(nodes.places), links_of(nodes)))
-
-
-def estimated_tokens(place: ChunkPlace) -> int:
-    """Estimated tokens of a chunk: ten a line."""
-    return (place.end - place.start + 1) * _TOKENS_A_LINE
 
 
 def places_of(

@@ -27,10 +27,8 @@ from codex.searching.search import ChunkHit, SearchResult, hit_of
 from codex.words import asked
 
 if TYPE_CHECKING:
-    from codex.graph.symbol_graph import Cost, Neighbour, SymbolGraph
+    from codex.graph.symbol_graph import Neighbour, SymbolGraph
 
-_HOPS = 2
-_TOKENS = 4_000  # of a neighbourhood, without the hits
 _SHARE = 0.5  # of the last hit's score: a neighbour ranks after every hit
 _PATIENCE_S = 0.25  # a graph that took longer than this is rebuilt in the background
 _AT_ONCE = 150_000  # chunks of a graph whose first build a search waits for
@@ -66,10 +64,10 @@ class Neighbourhoods:
         self._at_once = at_once
         self._most_chunks = most_chunks
         self._kept: dict[str, _Built] = {}
-        self._growing: dict[str, Future[_Built]] = {}
+        self._growing: dict[str, Future[None]] = {}
         self._lock = threading.Lock()  # of the maps
         self._building = threading.Lock()  # one at a time: each takes a core and its room
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="codex-graph")
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="codex-graph")
 
     def graph(self, codex: str) -> "SymbolGraph":
         """The graph as the archive now is. Raises what the archive raises."""
@@ -78,11 +76,6 @@ class Neighbourhoods:
             with self._building:
                 built = self._current(codex) or self._build(codex)
         return built.graph
-
-    def forget(self, codex: str) -> None:
-        """Frees a codex's graph."""
-        with self._lock:
-            self._kept.pop(codex, None)
 
     def joined(self, query: str, codex: str, found: SearchResult, n: int) -> SearchResult:
         """At most `n`: the best hits, and in place of the last ones the neighbourhood of the first half.
@@ -114,43 +107,21 @@ class Neighbourhoods:
         known = {ChunkPlace(hit.path, hit.start, hit.end) for hit in found.hits}
         return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
 
-    def around(
-        self,
-        query: str,
-        codex: str,
-        hits: Sequence[ChunkHit],
-        *,
-        hops: int = _HOPS,
-        tokens: int = _TOKENS,
-        cost: "Cost | None" = None,
-    ) -> tuple[ChunkHit, ...]:
-        """Chunks near the hits, best first, within hops and tokens, without the hits. `scores` has `graph` and `hops`.
-
-        Their scores are below every hit's. `cost` gives the tokens of a chunk; without it ten a line are counted.
-        """
-        near = self._read(self.graph(codex), query, codex, hits, None, hops=hops, tokens=tokens, cost=cost)
-        return _behind(hits, near)[len(hits) :]
-
-    # -- inside
-
     def _read(
         self,
         graph: "SymbolGraph",
         query: str,
         codex: str,
         hits: Sequence[ChunkHit],
-        most: int | None,
+        most: int,
         known: Collection[ChunkPlace] = (),
-        *,
-        hops: int = _HOPS,
-        tokens: int = _TOKENS,
-        cost: "Cost | None" = None,
     ) -> list[ChunkHit]:
-        """Neighbours as hits, without those known; scores are shares of one. A chunk that the archive no longer has is
-        left out."""
+        """At most so many neighbours as hits, best first, without those known; scores are shares of one.
+
+        A chunk that the archive no longer has is left out. `scores` has `graph` and `hops`.
+        """
         seeds = {ChunkPlace(hit.path, hit.start, hit.end): hit.score for hit in hits}
-        reached = graph.expand(seeds, hops=hops, tokens=tokens, cost=cost)
-        near = [one for one in reached if one.place not in known][:most]
+        near = [one for one in graph.expand(seeds) if one.place not in known][:most]
         read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
         leading = relations(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
         question = asked(query)
@@ -176,7 +147,8 @@ class Neighbourhoods:
             return kept.graph, ""
         chunks = self._archive.stats(codex).chunks
         if chunks > self._most_chunks:
-            self.forget(codex)
+            with self._lock:
+                self._kept.pop(codex, None)
             return None, too_many(chunks, self._most_chunks)
         if (chunks <= self._at_once) if kept is None else (kept.seconds <= _PATIENCE_S):
             return self.graph(codex), ""
@@ -187,18 +159,16 @@ class Neighbourhoods:
         """Builds in the background. Raises the error of the last try."""
         with self._lock:
             growing = self._growing.get(codex)
-            if growing is None:
-                self._growing[codex] = self._beside.submit(self._build_beside, codex)
-            elif growing.done():
+            if growing is not None and growing.done():
                 del self._growing[codex]
-                growing.result()  # raises its fault for the next question
+                growing.result()
+            elif growing is None:
+                self._growing[codex] = self._background.submit(self._grown, codex)
 
-    def _build_beside(self, codex: str) -> _Built:
-        with self._building:
-            built = self._current(codex) or self._build(codex)
+    def _grown(self, codex: str) -> None:
+        self.graph(codex)
         with self._lock:
             self._growing.pop(codex, None)
-        return built
 
     def _current(self, codex: str) -> _Built | None:
         with self._lock:

@@ -18,7 +18,7 @@ from codex.documents import Document
 from codex.graph import symbol_graph
 from codex.graph.symbol_graph import SymbolGraph, build_graph, places_of
 from codex.searching.neighbourhood import BEHIND, COMING, Neighbourhoods, too_many
-from codex.searching.search import Search
+from codex.searching.search import Search, SearchResult
 
 FILES = {
     "a.py": "from b import middle\n\ndef begin():\n    return middle()\n",
@@ -54,7 +54,7 @@ def test_expansion_keeps_to_its_hops_and_leaves_out_the_hits_themselves() -> Non
 def test_expansion_keeps_to_its_tokens() -> None:
     found = graph().expand({A: 1.0}, tokens=25)
     assert [one.place for one in found] == [C]
-    assert graph().expand({A: 1.0}, tokens=100, cost=lambda place: 101) == ()
+    assert graph().expand({A: 1.0}, tokens=9) == ()
 
 
 def test_chunks_of_one_class_belong_together() -> None:
@@ -84,7 +84,9 @@ def test_the_neighbourhood_of_hits_comes_with_texts_below_them() -> None:
     archive = MemoryArchive()
     archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
     hits = Search(archive).search("begin", "c", 1).hits
-    near = Neighbourhoods(archive).around("begin", "c", hits)
+    found = Neighbourhoods(archive).beside("begin", "c", SearchResult(hits), 4)
+    assert found.hits[:1] == hits
+    near = found.hits[1:]
     assert [(hit.path, hit.scores["hops"]) for hit in near] == [("b.py", 1.0), ("c.py", 2.0)]
     assert near[0].text == FILES["b.py"].rstrip("\n")
     assert all(hit.score <= hits[0].score for hit in near)
