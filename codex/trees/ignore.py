@@ -29,89 +29,39 @@ LORE_IGNORE = ".loreignore"
 GIT_IGNORE = ".gitignore"
 RulesReader = Callable[[str], bytes | None]
 """Bytes of the ignore file at a raw relative path, None when there is none."""
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "_darcs"})
-_VENDORED_FOLDERS = frozenset(
-    {
-        *("node_modules", "bower_components", "jspm_packages", "vendor", "vendored", "third_party", "thirdparty"),
-        *("3rdparty", ".venv", "venv", "virtualenv", "site-packages", "__pycache__", ".tox", ".nox", ".eggs"),
-        *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".gradle", ".terraform", ".next", ".nuxt"),
-        *(
-            ".yarn",
-            ".pnpm-store",
-            ".cargo",
-            ".bundle",
-            "Pods",
-            "Carthage",
-            ".dart_tool",
-            ".cache",
-            ".ipynb_checkpoints",
-        ),
-    }
-)
-_LOCK_FILES = frozenset(
-    {
-        *(
-            "package-lock.json",
-            "npm-shrinkwrap.json",
-            "yarn.lock",
-            "pnpm-lock.yaml",
-            "bun.lock",
-            "bun.lockb",
-            "deno.lock",
-        ),
-        *("poetry.lock", "Pipfile.lock", "uv.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "Cargo.lock"),
-        *("composer.lock", "Gemfile.lock", "go.sum", "go.work.sum", "flake.lock", "mix.lock", "rebar.lock"),
-        *(
-            "pubspec.lock",
-            "Podfile.lock",
-            "Package.resolved",
-            "packages.lock.json",
-            "gradle.lockfile",
-            "buildscript-gradle.lockfile",
-        ),
-        *("MODULE.bazel.lock", ".terraform.lock.hcl", "cabal.project.freeze", "stack.yaml.lock", "Chart.lock"),
-    }
-)
+_VENDORED_FOLDERS = _names("""
+    node_modules bower_components jspm_packages vendor vendored third_party thirdparty 3rdparty .venv venv virtualenv
+    site-packages __pycache__ .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache .hypothesis .gradle .terraform
+    .next .nuxt .yarn .pnpm-store .cargo .bundle Pods Carthage .dart_tool .cache .ipynb_checkpoints
+""")
+_LOCK_FILES = _names("""
+    package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock poetry.lock
+    Pipfile.lock uv.lock pdm.lock pixi.lock conda-lock.yml Cargo.lock composer.lock Gemfile.lock go.sum go.work.sum
+    flake.lock mix.lock rebar.lock pubspec.lock Podfile.lock Package.resolved packages.lock.json gradle.lockfile
+    buildscript-gradle.lockfile MODULE.bazel.lock .terraform.lock.hcl cabal.project.freeze stack.yaml.lock Chart.lock
+""")
 _MINIFIED = re.compile(
     r"([.-]min\.(js|mjs|cjs|css|html))$|\.(bundle|chunk)\.(js|css)$|\.(js|mjs|cjs|css)\.map$", re.IGNORECASE
 )
-_NEVER_TEXT = frozenset(
-    {
-        *("png", "jpg", "jpeg", "gif", "bmp", "tif", "tiff", "ico", "icns", "webp", "avif", "heic", "psd", "xcf"),
-        *("mp3", "mp4", "m4a", "m4v", "avi", "mov", "mkv", "webm", "ogg", "oga", "ogv", "flac", "wav", "aac"),
-        *("zip", "gz", "tgz", "bz2", "xz", "zst", "lz4", "7z", "rar", "tar", "jar", "war", "whl", "egg", "deb", "rpm"),
-        *("so", "o", "a", "dll", "dylib", "exe", "bin", "class", "pyc", "pyo", "pyd", "wasm", "elc", "beam"),
-        *("pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "epub"),
-        *("ttf", "otf", "woff", "woff2", "eot", "db", "sqlite", "sqlite3", "parquet", "arrow", "feather", "npy", "npz"),
-        *("pt", "pth", "onnx", "gguf", "safetensors", "h5", "hdf5", "pkl", "pickle", "mo", "iso", "img", "dmg"),
-    }
-)
+_NEVER_TEXT = _names("""
+    png jpg jpeg gif bmp tif tiff ico icns webp avif heic psd xcf mp3 mp4 m4a m4v avi mov mkv webm ogg oga ogv flac
+    wav aac zip gz tgz bz2 xz zst lz4 7z rar tar jar war whl egg deb rpm so o a dll dylib exe bin class pyc pyo pyd
+    wasm elc beam pdf doc docx xls xlsx ppt pptx odt ods odp epub ttf otf woff woff2 eot db sqlite sqlite3 parquet
+    arrow feather npy npz pt pth onnx gguf safetensors h5 hdf5 pkl pickle mo iso img dmg
+""")
 _SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store"})
-_SECRET_NAMES = frozenset(
-    {
-        *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "ssh_host_rsa_key"),
-        *(
-            "ssh_host_ecdsa_key",
-            "ssh_host_ed25519_key",
-            ".netrc",
-            "_netrc",
-            ".pgpass",
-            ".my.cnf",
-            ".htpasswd",
-            ".pypirc",
-        ),
-        *(
-            ".dockercfg",
-            ".git-credentials",
-            ".vault-token",
-            ".s3cfg",
-            ".boto",
-            ".env",
-            ".envrc",
-            "credentials.tfrc.json",
-        ),
-    }
-)
+_SECRET_NAMES = _names("""
+    id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk ssh_host_rsa_key ssh_host_ecdsa_key
+    ssh_host_ed25519_key .netrc _netrc .pgpass .my.cnf .htpasswd .pypirc .dockercfg .git-credentials .vault-token
+    .s3cfg .boto .env .envrc credentials.tfrc.json
+""")
 _SECRET_ENDINGS = (".pem", ".key", ".p8", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 
@@ -163,37 +113,27 @@ class IgnoreRules:
         self._read = read
         self._patterns: dict[str, list[Pattern]] = {}
         self._folders: dict[str, bool | None] = {"": None}
-        self._ruled: dict[str, bool] = {}
 
     def verdict(self, path: str, *, is_folder: bool = False) -> bool | None:
         """True: ignored. False: a `!` rule takes it. None: no rule speaks of it. `path` is raw and relative."""
-        above = _parent(path)
-        if path == "" or not self._has_rules(above):
-            return None
         if not is_folder:
-            return self._decide(path, above, is_folder=False)
+            return self._decide(path, is_folder=False)
         if path not in self._folders:
-            self._folders[path] = self._decide(path, above, is_folder=True)
+            self._folders[path] = self._decide(path, is_folder=True)
         return self._folders[path]
 
-    def _decide(self, path: str, above: str, *, is_folder: bool) -> bool | None:
-        if self.verdict(above, is_folder=True):
+    def _decide(self, path: str, *, is_folder: bool) -> bool | None:
+        folder: str | None = _parent(path)
+        if self.verdict(_parent(path), is_folder=True):
             return True
-        folder: str | None = above
         while folder is not None:
-            name = os.fsencode(path[len(folder) + 1 :] if folder else path)
-            for pattern in reversed(self._patterns_of(folder)):
+            patterns = self._patterns_of(folder)
+            name = os.fsencode(path[len(folder) + 1 :] if folder else path) if patterns else b""
+            for pattern in reversed(patterns):
                 if pattern.matches(name, is_folder):
                     return bool(pattern.is_exclude)
             folder = _parent(folder) if folder else None
         return None
-
-    def _has_rules(self, folder: str) -> bool:
-        """Whether any ignore file speaks of what lies in the folder; most trees have one, if any, so this saves most."""
-        if folder not in self._ruled:
-            above = folder != "" and self._has_rules(_parent(folder))
-            self._ruled[folder] = above or bool(self._patterns_of(folder))
-        return self._ruled[folder]
 
     def _patterns_of(self, folder: str) -> list[Pattern]:
         if folder not in self._patterns:
@@ -225,16 +165,17 @@ class Selection:
 
     def enters(self, path: str, rules: IgnoreRules | None) -> bool:
         """Whether a walk or a watch has any business in this folder."""
-        if is_version_control(PurePosixPath(path).name):
+        name = PurePosixPath(path).name
+        if name in _VERSION_CONTROL:
             return False
-        if any(name.startswith(path + "/") for name in self._named):
+        if any(named.startswith(path + "/") for named in self._named):
             return True
         if self._exclude is not None and self._exclude.verdict(path, is_folder=True):
             return False
         ruled = None if rules is None else rules.verdict(path, is_folder=True)
         if ruled is not None:
             return not ruled
-        return not (self._walk.skip_vendored and is_vendored_folder(PurePosixPath(path).name))
+        return not (self._walk.skip_vendored and _is_vendored(name))
 
     def _by_globs(self, path: str) -> SkipReason | None:
         if self._exclude is not None and self._exclude.verdict(path):
@@ -246,7 +187,7 @@ class Selection:
     def _by_name(self, path: str, rules: IgnoreRules | None) -> SkipReason | None:
         if path in self._named:
             return None
-        if any(map(is_version_control, path.split("/")[:-1])):
+        if not _VERSION_CONTROL.isdisjoint(path.split("/")[:-1]):
             return SkipReason.VERSION_CONTROL
         if not self._secrets.load_secret_names and is_secret(path):
             return SkipReason.SECRET_NAME
@@ -257,13 +198,14 @@ class Selection:
 
     def _by_heuristics(self, path: str) -> SkipReason | None:
         *folders, name = path.split("/")
-        if self._walk.skip_vendored and any(map(is_vendored_folder, folders)):
+        if self._walk.skip_vendored and any(map(_is_vendored, folders)):
             return SkipReason.VENDORED
-        if self._walk.skip_lock_files and is_lock_file(name):
+        if self._walk.skip_lock_files and name in _LOCK_FILES:
             return SkipReason.LOCK_FILE
-        if self._walk.skip_vendored and is_minified(name):
+        if self._walk.skip_vendored and _MINIFIED.search(name):
             return SkipReason.MINIFIED
-        return SkipReason.BINARY if is_never_text(name) else None
+        never_text = "." in name and name.rpartition(".")[2].lower() in _NEVER_TEXT  # it need not be read to know
+        return SkipReason.BINARY if never_text else None
 
     def _by_size(self, size: int) -> SkipReason | None:
         return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
@@ -296,29 +238,8 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def is_version_control(folder: str) -> bool:
-    """Whether a folder of this name belongs to a version-control system."""
-    return folder in _VERSION_CONTROL
-
-
-def is_vendored_folder(folder: str) -> bool:
-    """Whether a folder of this name holds other people's code, or a tool's leavings."""
+def _is_vendored(folder: str) -> bool:
     return folder in _VENDORED_FOLDERS or folder.endswith((".egg-info", ".dist-info"))
-
-
-def is_lock_file(name: str) -> bool:
-    """Whether a package manager writes a file of this name."""
-    return name in _LOCK_FILES
-
-
-def is_minified(name: str) -> bool:
-    """Whether the name is that of a minified or bundled file."""
-    return _MINIFIED.search(name) is not None
-
-
-def is_never_text(name: str) -> bool:
-    """Whether files with this ending are never text: they need not be read to know."""
-    return "." in name and name.rpartition(".")[2].lower() in _NEVER_TEXT
 
 
 def is_secret(path: str) -> bool:

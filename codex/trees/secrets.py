@@ -12,6 +12,7 @@ it opens no connection, and no secret is tried out.
 import re
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _OWN = Path(__file__).with_name("secret_rules.yml")
 # Values that are marked as examples; the last is the continuation of the best-known sample of a JSON web token.
 _EXAMPLE = re.compile(r"EXAMPLE|example|XXXX|xxxx|0000000000|1234567890|abcdefghij|\.eyJzdWIiOiIxMjM0NTY3ODkw")
+_compiling = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,11 @@ def find_secret(raw: bytes) -> Finding | None:
 
     Raises CodexError where the rules cannot be used on this machine.
     """
+    with _compiling:
+        scanner = _scanner()
     found = [
         Finding(_kind(one.rule_id), one.location["line"])
-        for one in _shared.scanner().scan(raw)
+        for one in scanner.scan(raw)
         if one.visible and not _EXAMPLE.search(one.secret)
     ]
     return min(found, key=lambda one: one.line, default=None)
@@ -51,27 +55,12 @@ def _kind(rule: str) -> str:
     return rule.rpartition(".")[2].rpartition("/")[2].replace("-", " ")
 
 
-class _Shared:
+@cache
+def _scanner() -> "Scanner":
     """The scanner of this process, made when the first file is looked at: most commands look at none."""
-
-    def __init__(self) -> None:
-        self._made: Scanner | None = None
-        self._making = threading.Lock()
-
-    def scanner(self) -> "Scanner":
-        if self._made is None:
-            with self._making:
-                self._made = self._made or _compiled()
-        return self._made
-
-
-def _compiled() -> "Scanner":
     from kingfisher_sdk import Rules, Scanner  # 50 ms and 13 MB
 
     try:
         return Scanner(Rules([_OWN], confidence="high"), base64=False)
     except (OSError, RuntimeError, ValueError) as error:
         raise CodexError(f"files cannot be searched for secrets: {error}; --with-secrets loads without it") from error
-
-
-_shared = _Shared()

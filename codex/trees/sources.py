@@ -22,29 +22,11 @@ from codex.trees.port import labelled_name
 
 _URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 MOUNTS = Path("/proc/self/mounts")
-MADE_UP = frozenset(
-    {
-        "proc",
-        "sysfs",
-        "devtmpfs",
-        "devpts",
-        "cgroup",
-        "cgroup2",
-        "securityfs",
-        "debugfs",
-        "tracefs",
-        "bpf",
-        "pstore",
-        "efivarfs",
-        "configfs",
-        "mqueue",
-        "fusectl",
-        "binfmt_misc",
-        "rpc_pipefs",
-        "nsfs",
-        "selinuxfs",
-    }
-)
+_FILE_SYSTEMS = """
+    proc sysfs devtmpfs devpts cgroup cgroup2 securityfs debugfs tracefs bpf pstore efivarfs configfs mqueue fusectl
+    binfmt_misc rpc_pipefs nsfs selinuxfs
+"""
+MADE_UP = frozenset(_FILE_SYSTEMS.split())  # by the kernel
 DEVICES = Path("/dev")  # in containers an ordinary file system in memory
 
 
