@@ -45,9 +45,9 @@ class Gist:
     generated: bool = False
 
 
-def repo_map(gists: Mapping[str, Gist], budget: int, count: Count, personal: Mapping[str, float] | None = None) -> str:
-    """The map of at most `budget` tokens; '' when nothing fits. `personal`: files that matter more, by path."""
-    ranks = centrality(gists, personal)
+def repo_map(gists: Mapping[str, Gist], budget: int, count: Count) -> str:
+    """The map of at most `budget` tokens; '' when nothing fits."""
+    ranks = centrality(gists)
     weights = {path: ranks[path] * share_of(path, generated=one.generated) for path, one in gists.items()}
     lines = sorted(_lines(gists, weights), key=lambda one: (-one.share, one.path, one.symbol.start))
     files = sorted(gists, key=lambda path: (-weights[path], path))
@@ -109,8 +109,8 @@ def gist(parsed: Outline) -> Gist:
     return Gist(parsed.symbols, plain, parsed.imports, parsed.generated)
 
 
-def centrality(gists: Mapping[str, Gist], personal: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Share of attention by path; all shares add up to 1. `personal`: where attention begins, by path, any scale."""
+def centrality(gists: Mapping[str, Gist]) -> dict[str, float]:
+    """Share of attention by path; all shares add up to 1."""
     if not gists:
         return {}
     paths = sorted(gists)
@@ -120,8 +120,7 @@ def centrality(gists: Mapping[str, Gist], personal: Mapping[str, float] | None =
     graph = rustworkx.PyDiGraph()
     graph.add_nodes_from(paths)
     graph.add_edges_from([(index[a], index[b], weight) for (a, b), weight in sorted(file_links(gists).items())])
-    start = {index[path]: weight for path, weight in (personal or {}).items() if path in index and weight > 0}
-    ranks = rustworkx.pagerank(graph, alpha=_DAMPING, weight_fn=float, personalization=start or None, max_iter=200)
+    ranks = rustworkx.pagerank(graph, alpha=_DAMPING, weight_fn=float, max_iter=200)
     return {paths[at]: rank for at, rank in ranks.items()}
 
 

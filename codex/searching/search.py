@@ -2,8 +2,7 @@
 
     words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
 
-The list begins with the best chunk of each file. Further chunks of the best files follow where there is room, or directly
-after the first with `per_file`. Knows an archive and how code is asked about.
+The list begins with the best chunk of each file. Further chunks of the best files follow where there is room. Knows an archive and how code is asked about.
 """
 
 from collections import Counter
@@ -109,8 +108,8 @@ class Search:
     vectors: VectorIndex | None = None
     near: Background = field(default_factory=Background, compare=False)
 
-    def search(self, query: str, codex: str, n: int = 10, *, per_file: int = 1) -> SearchResult:
-        """At most `n` hits for a question in words or code; up to `per_file` of a file before the next one's.
+    def search(self, query: str, codex: str, n: int = 10) -> SearchResult:
+        """At most `n` hits for a question in words or code, best first.
 
         Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
         archive raises.
@@ -132,7 +131,7 @@ class Search:
 
         def best(generated: Collection[str]) -> list[_Chosen]:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
-            return _chosen(ranked, n, max(1, per_file), by_meaning, exact)
+            return _chosen(ranked, n, by_meaning, exact)
 
         holding = sum(share == 1.0 for share in exact.values())
         return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
@@ -222,11 +221,10 @@ def _placed(one: RankedFile, place: ChunkPlace) -> RankedFile:
 def _chosen(
     ranked: Sequence[RankedFile],
     n: int,
-    per_file: int,
     by_meaning: Mapping[ChunkPlace, float],
     exact: Mapping[ChunkPlace, float],
 ) -> list[_Chosen]:
-    """Which chunks, in order: all that hold what was asked for as it is, then the others; of both `per_file` of each
+    """Which chunks, in order: all that hold what was asked for as it is, then the others; of both the best of each
     file before what is left of the best ones. Scores fall."""
     every: list[tuple[tuple[float, bool, float, ChunkPlace], _Chosen]] = []
     for one in ranked:
@@ -238,7 +236,7 @@ def _chosen(
             if place in by_meaning:
                 scores["vector"] = by_meaning[place]
             score = one.score * _AGAIN**index
-            order = (-exact.get(place, 0.0), index >= per_file, -score, place)
+            order = (-exact.get(place, 0.0), index > 0, -score, place)
             every.append((order, (place, score, scores)))
     every.sort(key=lambda item: item[0])
     falling = accumulate((score for _, (_, score, _) in every[:n]), min)

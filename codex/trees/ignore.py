@@ -7,7 +7,7 @@ The decision for one file, first match wins:
   4 version control's own folders
   5 secret names   unless the settings allow them
   6 `.loreignore`  excludes or includes (a `!` rule also overrules 7)
-  7 heuristics     vendored trees, lock files, minified copies, formats that are never text
+  7 heuristics     hidden files, vendored trees, lock files, minified copies, formats that are never text
   8 loaded, if it is not too large
 
 Globs are written as in a .gitignore. Rules of `.gitignore` itself are git's business (`codex.trees.walk`).
@@ -79,6 +79,7 @@ class SkipReason(StrEnum):
     LOCK_FILE = "lock file"
     MINIFIED = "minified"
     BINARY = "binary"
+    HIDDEN = "hidden"
     TOO_LARGE = "too large"
     LINK = "symbolic link"
     SPECIAL = "not a plain file"
@@ -123,9 +124,10 @@ class IgnoreRules:
         return self._folders[path]
 
     def _decide(self, path: str, *, is_folder: bool) -> bool | None:
-        folder: str | None = _parent(path)
-        if self.verdict(_parent(path), is_folder=True):
+        above = _parent(path)
+        if self.verdict(above, is_folder=True):
             return True
+        folder: str | None = above
         while folder is not None:
             patterns = self._patterns_of(folder)
             name = os.fsencode(path[len(folder) + 1 :] if folder else path) if patterns else b""
@@ -175,7 +177,7 @@ class Selection:
         ruled = None if rules is None else rules.verdict(path, is_folder=True)
         if ruled is not None:
             return not ruled
-        return not (self._walk.skip_vendored and _is_vendored(name))
+        return not (self._walk.skip_vendored and _is_vendored(name)) and (self._walk.hidden or not _is_hidden(name))
 
     def _by_globs(self, path: str) -> SkipReason | None:
         if self._exclude is not None and self._exclude.verdict(path):
@@ -198,6 +200,8 @@ class Selection:
 
     def _by_heuristics(self, path: str) -> SkipReason | None:
         *folders, name = path.split("/")
+        if not self._walk.hidden and any(map(_is_hidden, [*folders, name])):
+            return SkipReason.HIDDEN
         if self._walk.skip_vendored and any(map(_is_vendored, folders)):
             return SkipReason.VENDORED
         if self._walk.skip_lock_files and name in _LOCK_FILES:
@@ -236,6 +240,10 @@ def _is_of_one_name(expression: bytes) -> bool:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 def _is_vendored(folder: str) -> bool:

@@ -55,11 +55,6 @@ def followed(root: object) -> int:
     return len(seen)
 
 
-def test_attention_begins_where_it_is_asked_to() -> None:
-    plain, personal = centrality(gists()), centrality(gists(), {"app/lonely.py": 1.0})
-    assert personal["app/lonely.py"] > plain["app/lonely.py"]
-
-
 def test_links_lead_from_use_to_definition_and_to_what_is_imported() -> None:
     links = file_links(gists())
     assert links["tests/test_one.py", "app/one.py"] > 0

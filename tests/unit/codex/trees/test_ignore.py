@@ -45,6 +45,14 @@ def test_names_alone_decide(path: str, reason: SkipReason | None) -> None:
     assert selection().verdict(path, 10, None) == reason
 
 
+def test_dot_files_are_left_out_where_the_settings_say_so() -> None:
+    only_plain = Selection(WalkSettings(hidden=False), SecretSettings())
+    paths = ("a.py", ".pre-commit-config.yaml", ".github/workflows/ci.yml")
+    assert [only_plain.verdict(path, 1, None) for path in paths] == [None, SkipReason.HIDDEN, SkipReason.HIDDEN]
+    assert (only_plain.enters(".github", None), only_plain.enters("src", None)) == (False, True)
+    assert only_plain.verdict(".editorconfig", 1, rules(top="!.editorconfig\n")) is None
+
+
 def test_a_file_larger_than_the_limit_is_left_out_by_its_size() -> None:
     assert selection().verdict("a.py", 1 << 20, None) is None
     assert selection().verdict("a.py", (1 << 20) + 1, None) == SkipReason.TOO_LARGE
