@@ -2,7 +2,8 @@
 
     words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
 
-The list begins with the best chunk of each file. Further chunks of the best files follow where there is room. Knows an archive and how code is asked about.
+The list begins with the best chunk of each file. Further chunks of the best files follow where there is room.
+Knows an archive and how code is asked about.
 """
 
 from collections import Counter
