@@ -160,10 +160,8 @@ class Answers:
         if isinstance(event, Admitted) and state.admitted is None:
             state.admitted = event
         elif isinstance(event, PrefillProgress):
-            floor = prepared.composed.assembled.floor.tokens
-            phase, codex = "floor" if event.done < floor else "prompt", prepared.codex_state
-            left = prompt_s(self.client.snapshot.counters, event.done, event.total)
-            return Waiting(phase, event.done, event.total, codex.name if codex else "", left)
+            codex = prepared.codex_state.name if prepared.codex_state else ""
+            return waiting_of(event, prepared.composed.assembled.floor.tokens, codex, self.client.snapshot.counters)
         elif isinstance(event, Finished):
             state.finished = event
         elif isinstance(event, Text | Thought | ToolCall):
@@ -278,6 +276,12 @@ def saved(
     except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
         return replace(prepared, not_kept=fault.message)
     return prepared
+
+
+def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping[str, float]) -> Waiting:
+    """What is computed: first the floor, of as many tokens as the codex's report says, then the rest of the prompt."""
+    phase, total = ("floor", floor) if event.done < floor else ("prompt", event.total)
+    return Waiting(phase, event.done, total, codex, prompt_s(counters, event.done, total))
 
 
 def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:

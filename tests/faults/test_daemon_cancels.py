@@ -6,14 +6,27 @@ import pty
 import select
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, begun, codebase, counters, engine_child, hits, living, reply, shown, until
+from support.house import (
+    CODES,
+    ask,
+    begun,
+    codebase,
+    counters,
+    engine_child,
+    hits,
+    living,
+    over_socket,
+    question,
+    reply,
+    shown,
+    until,
+)
 from support.refusals import refusal
 
 from orchestrator.cli.client import unix_connection
@@ -229,10 +242,24 @@ def test_a_floor_that_was_stopped_is_not_computed_by_the_next_start_but_by_the_n
         daemon.stop()
         daemon.start()
         until(lambda: shown(daemon, "background")["tier"])
-        time.sleep(1.0)
+        small = codebase(daemon.folder / "small", functions=1)
+        assert daemon.lore("load", small, "--wait", "--no-watch").returncode == 0  # by then the other would be computed
+        assert counters(daemon)["computed_tokens"] <= shown(daemon, "small")["floor_tokens"]
         assert shown(daemon, "background")["prefill"] is None
-        assert counters(daemon)["computed_tokens"] == 0
-        assert ask(daemon, "zebra")["answer"].strip().startswith(CODES["zebra"])
+        waits, answer = streamed(daemon, question("zebra"), "background")
+        assert answer.strip().startswith(CODES["zebra"])
+        floors = {wait["total"] for wait in waits if wait["phase"] == "floor"}
+        assert floors == {shown(daemon, "background")["floor_tokens"]}
+
+
+def streamed(daemon, asked, codex):
+    """What a streamed question waited for, and its answer."""
+    body = {"model": "lore", "messages": [{"role": "user", "content": asked}], "stream": True, "lore": {"codex": codex}}
+    with over_socket(daemon) as client:
+        lines = client.post("/v1/chat/completions", json=body, timeout=60).text.splitlines()
+    waits = [json.loads(line[1:])["progress"] for line in lines if line.startswith(": {")]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    return waits, "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk.get("choices"))
 
 
 def pressed_until_it_ends(command):

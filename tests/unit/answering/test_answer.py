@@ -8,11 +8,12 @@ from support.small_disk import small_disk
 
 from formatters.context import TurnContext
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.answer import saved
+from orchestrator.answering.answer import saved, waiting_of
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.engine.messages import PrefillProgress
 from orchestrator.errors import LoreError
-from orchestrator.service import Ask, Message, Principal
+from orchestrator.service import Ask, Message, Principal, Waiting
 
 ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), session="plans")
 
@@ -43,6 +44,11 @@ def test_an_answer_whose_session_has_no_room_on_disk_says_that_it_was_not_saved(
         assert kept.session is None
         assert f"no room left for {disk}/sessions.sqlite3" in kept.not_kept
         sessions.close()
+
+
+def test_the_floor_is_waited_for_by_its_own_tokens_and_the_rest_by_those_of_the_prompt() -> None:
+    seen = [waiting_of(PrefillProgress(1, done, 1_350), 1_300, "demo", {}) for done in (512, 1_300)]
+    assert seen == [Waiting("floor", 512, 1_300, "demo"), Waiting("prompt", 1_300, 1_350, "demo")]
 
 
 def fill(disk: Path) -> None:
