@@ -1,33 +1,61 @@
-"""The library: the interface through which the rest of the program loads, lists, reads, follows and drops codices.
+"""The library: the interface through which the rest of the program loads, follows and drops codices; and a load's steps.
 
-Loading, following and dropping block: run them in a thread. All other methods return in milliseconds. `codex.loading`
-passes documents to an index and to a token counter, which the library knows as protocols only.
+    scan, read, store (`codex.ingest`) ─▶ order ─▶ index ─▶ freeze the generation
+
+What is loaded is read in `catalog`. Loading, following and dropping block: run them in a thread. All other methods return
+in milliseconds. Documents are passed to an index that the library knows as a protocol only.
+
+The order of files follows one rule: the more often a file changes, the further right it is, because a prefix is shared up
+to the first difference. The order is frozen with a generation; the next generation keeps it as far as possible.
+
+    old     a  b  c  d  e          c was edited, f is new
+    new     a  b  d  e  c  f       shared: a b
+
+A survey reads some files only, drawn by a hash of their names: as good as random, and the same every time. Each is weighted
+by its size, because an estimate from the sample is a share of all bytes.
 """
 
+import hashlib
+import heapq
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.documents import Document
-from codex.errors import NameTaken, SourceError, UnknownGeneration
+from codex.errors import LoadCancelled, NameTaken, SourceError, UnknownGeneration
 from codex.following.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
-from codex.following.differences import Differences, held_in
-from codex.ingest import Changes
-from codex.loading import CountTokens, Indexer, Loader, LoadJob, LoadResult, SampledFile
+from codex.following.comparing import Differences, Glance, differences, held_in
+from codex.ingest import Changes, Ingest, IngestResult, changes_between
 from codex.locks import load_lock
 from codex.process_memory import gc_pause
-from codex.progress import Cancelled, Report, never, silent
+from codex.progress import Cancelled, Meter, Report, never, silent
 from codex.reload_match import free_name, is_reload, name_from, reloaded_name, spec_of, stored_request, valid_name
 from codex.settings import LibrarySettings
 from codex.trees import opening, sources
 from codex.trees.lore_file import LoreFile
 from codex.trees.opening import MultiRootTree
+from codex.trees.port import TreeState
 from codex.trees.sources import CodexSource, LoadSpec
+
+SAMPLE_FILES = 128
+SAMPLE_BYTES = 8 << 20  # of them; files that are drawn later are left out
+SAMPLE_HEAD = 16_000  # characters of one file: its beginning gives its tokens a byte
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SampledFile:
+    """A file of the sample: its name, its bytes, and its text, None where a load leaves it out."""
+
+    path: str
+    size: int
+    text: str | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +79,54 @@ class FollowResult:
     new: int
 
 
+@dataclass(frozen=True)
+class LoadResult:
+    """What a load did. `read` files were read, the others had not changed."""
+
+    codex: Codex
+    generation: Generation
+    read: int
+    is_new: bool  # False: the files were those of the newest generation
+
+    @property
+    def files(self) -> int:
+        return len(self.generation.entries)
+
+
+class Indexer(Protocol):
+    """An index over the newest documents of each codex (the Archive). Only one load of a codex calls at a time."""
+
+    def held(self, codex: str) -> Mapping[str, str]:
+        """Digest by path of what is indexed and searchable; empty for a codex it does not know.
+
+        The library reads this before each load and keeps no copy, so a load completes an index that was lost, damaged or
+        interrupted.
+        """
+
+    def index(
+        self, codex: str, documents: Iterable[Document], removed: Sequence[str], progress: Callable[[int], None]
+    ) -> None:
+        """Replace what is held of each document's path; forget `removed`. `progress(n)`: n more documents are done.
+
+        `documents` is read once, in order, and is never wholly in memory. May raise CodexError.
+        """
+
+    def drop(self, codex: str) -> None:
+        """Forget the codex; no error when it is not known."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The codex's name, its source, the request, who receives progress, and when to stop."""
+
+    name: str
+    source: CodexSource
+    request: LoadSpec
+    report: Report = silent
+    cancelled: Cancelled = never
+    why: str = ""  # the reason of a load that no user asked for
+
+
 class Library:
     """All codices in one data folder. Methods may be called from any thread; close it when done."""
 
@@ -60,17 +136,18 @@ class Library:
         settings: LibrarySettings | None = None,
         *,
         indexer: Indexer | None = None,
-        count: CountTokens | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`folder` is made when missing. Raises NewerCatalog, CatalogError, DiskFull."""
         self.folder = folder
         self.settings = settings or LibrarySettings()
-        self._catalog = Catalog(folder / "catalog.sqlite")
-        self._loader = Loader(folder, self._catalog, self.settings, indexer, count, clock)
+        self.catalog = Catalog(folder / "catalog.sqlite")
+        self._indexer = indexer
+        self._clock = clock
+        self._clones = folder / "clones"
 
     def close(self) -> None:
-        self._catalog.close()
+        self.catalog.close()
 
     def load(
         self,
@@ -91,49 +168,31 @@ class Library:
         job = replace(self._job(request, report, cancelled), why=why)
         with self._locked(job, asked=asked):
             self._insist_on_free_name(job)
-            if all(one.name != job.name for one in self.codices()):
+            if all(one.name != job.name for one in self.catalog.codices()):
                 self._register(job)
             try:
-                loaded = self._loader.load(job)
+                generation, read, is_new = self._loaded(job)
             except SourceError:
-                if self.codex(job.name).newest is None:
-                    self._catalog.drop(job.name)
+                if self.catalog.codex(job.name).newest is None:
+                    self.catalog.drop(job.name)
                 raise
             self._register(job)  # only now: a load that failed must not change what a reload would do
-            return replace(loaded, codex=self.codex(job.name))
-
-    def reload(self, name: str, report: Report = silent, cancelled: Cancelled = never) -> LoadResult:
-        """Load again what the codex was loaded from. Raises UnknownCodex, and what `load` raises."""
-        return self.load(self.request(name), report, cancelled)
+            return LoadResult(self.catalog.codex(job.name), generation, read, is_new)
 
     def survey(self, request: LoadSpec, cancelled: Cancelled = never) -> Survey:
         """What `load` would store; stores only the clone of a git URL. Raises what `load` raises before reading."""
         job = self._job(request, silent, cancelled)
         self._insist_on_free_name(job)
-        tree = self._loader.open(job)
-        try:
-            scan = tree.scan(cancelled)
-            sample = self._loader.sample(job, tree, scan.candidates)
-        finally:
-            tree.close()
+        with closing(self._open(job)) as tree:
+            scan, ingest = tree.scan(cancelled), self._ingest(job)
+            drawn = draw_sample(scan.candidates, lambda one: one.path, lambda one: one.size)
+            sample = tuple(SampledFile(one.path, one.size, ingest.text_of(tree, one)) for one in drawn)
         size = sum(one.size for one in scan.candidates)
         return Survey(job.name, len(scan.candidates), size, scan.reasons(), scan.notices, sample)
 
-    def codices(self) -> tuple[Codex, ...]:
-        """All codices by name, also those whose first load has not finished (`newest` is None)."""
-        return self._catalog.codices()
-
-    def misplaced(self) -> str:
-        """The fault, and what to do, when the catalog's file was deleted or moved and writes are lost; '' otherwise."""
-        return self._catalog.misplaced()
-
-    def codex(self, name: str) -> Codex:
-        """Raises UnknownCodex."""
-        return self._catalog.codex(name)
-
     def request(self, name: str) -> LoadSpec:
         """How the codex was loaded last. Raises UnknownCodex."""
-        return spec_of(self.codex(name))
+        return spec_of(self.catalog.codex(name))
 
     def name_of(self, request: LoadSpec) -> str:
         """The name that a load of this would have. Raises SourceError, BadName."""
@@ -141,50 +200,7 @@ class Library:
 
     def lore_file(self, name: str) -> LoreFile:
         """The codex's own `.lore.toml`. Raises UnknownCodex, SourceError for a file that cannot be used."""
-        return opening.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self.folder / "clones")
-
-    def generation(self, name: str, number: int | None = None) -> Generation:
-        """The newest generation or an older one that is kept. Raises UnknownCodex, UnknownGeneration."""
-        return self._catalog.generation(name, number)
-
-    def bare_generation(self, name: str, number: int | None = None) -> Generation:
-        """The same without its entries, in microseconds. Raises like `generation`."""
-        return self._catalog.bare_generation(name, number)
-
-    def file_digests(self, name: str, paths: Iterable[str]) -> dict[str, tuple[str, int | None]]:
-        """Digest, and size where it is known, of those of these files that the newest generation and its log hold. The
-        cost grows with the number of paths alone. Raises like `generation`."""
-        return self._catalog.file_digests(name, paths)
-
-    def generations(self, name: str) -> tuple[int, ...]:
-        """Numbers of the generations that are kept, ascending. Raises UnknownCodex."""
-        return self._catalog.generations(name)
-
-    def documents(self, generation: Generation) -> Iterator[Document]:
-        """The generation's documents in its order, as they were when it was made, a page at a time."""
-        return self._catalog.documents(generation.entries)
-
-    def documents_of(self, entries: Sequence[FileEntry]) -> Iterator[Document]:
-        """Documents of some entries of a generation, in the order given, a page at a time."""
-        return self._catalog.documents(entries)
-
-    def document(self, entry: FileEntry) -> Document:
-        """One document. Raises CatalogError when its bytes are no longer kept."""
-        return next(self._catalog.documents([entry]))
-
-    def document_by_digest(self, path: str, digest: str) -> Document:
-        """A document by name and digest, of any generation or log that is kept. Raises CatalogError."""
-        return self._catalog.document_by_digest(path, digest)
-
-    def changes(self, name: str, number: int | None = None, cancelled: Cancelled = never) -> Changes:
-        """What differs on disk from a generation (default: the newest); contents are stored, no generation is made.
-
-        Raises UnknownCodex, UnknownGeneration, LoadRunning, SourceError when the source is gone.
-        """
-        base = self.generation(name, number)
-        job = self._job(self.request(name), silent, cancelled)
-        with self._locked(job, asked=False):
-            return self._loader.changes(job, base)
+        return opening.lore_file_of(sources.resolve(self.request(name), Path.cwd()), self._clones)
 
     def follow(
         self,
@@ -193,50 +209,50 @@ class Library:
         *,
         count: Callable[[str], int],
         changed_definitions: ChangedDefinitions,
-        cancelled: Cancelled = never,
     ) -> FollowResult:
         """Bring index and amendment log of a generation (default: the newest) up to the disk.
 
-        The log is written whole or not at all: after a kill the next call completes both. Raises like `changes`.
+        The log is written whole or not at all: after a kill the next call completes both. Raises UnknownCodex,
+        UnknownGeneration, LoadRunning, SourceError when the source is gone.
         """
-        base = self.generation(name, number)
-        job = self._job(self.request(name), silent, cancelled)
+        base = self.catalog.generation(name, number)
+        job = self._job(self.request(name), silent, never)
         with self._locked(job, asked=False), gc_pause():
-            changes = self._loader.changes(job, base)
-            self._loader.bring_index_up_to(job, changes.current)
-            log = self._catalog.amendments(name, base.number)
+            with closing(self._open(job)) as tree:
+                changes = changes_between(base, self._ingest(job).store_tree(name, tree), tree.state())
+            self._bring_index_up_to(job, changes.current)
+            log = self.catalog.amendments(name, base.number)
             limit = self.settings.amendments.whole_file_tokens
-            writer = AmendmentWriter(self._catalog.document_by_digest, count, changed_definitions, limit)
+            writer = AmendmentWriter(self.catalog.document_by_digest, count, changed_definitions, limit)
             new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, writer)
-            self._catalog.append(name, base.number, new)
-            if self.codex(name).source != job.source.key:
+            self.catalog.append(name, base.number, new)
+            if self.catalog.codex(name).source != job.source.key:
                 self._register(job)  # a link leads elsewhere
         return FollowResult(changes, log + new, len(new))
 
     def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
-        """How the disk differs from the newest generation and its log; nothing is stored. Raises like `changes`."""
-        base = self.generation(name)
+        """How the disk differs from the newest generation and its log; nothing is stored. Raises like `follow`."""
+        base = self.catalog.generation(name)
         with gc_pause():
             job = self._job(self.request(name), silent, cancelled)
-            return self._loader.outside(job, held_in(base, self.amendments(name, base.number)))
-
-    def amendments(self, name: str, number: int | None = None) -> tuple[Amendment, ...]:
-        """The log of a generation (default: the newest). Raises UnknownCodex, UnknownGeneration."""
-        return self._catalog.amendments(name, self.bare_generation(name, number).number)
+            with closing(self._open(job)) as tree:
+                scan = tree.scan(cancelled)
+                glance = Glance(self._ingest(job), tree, self.catalog.known(name), cancelled)
+                held = held_in(base, self.catalog.amendments(name, base.number))
+                return differences(held, scan.candidates, glance.digest)
 
     def tree(self, name: str) -> MultiRootTree:
         """The codex's tree on disk, for a watcher; close it when done. Raises UnknownCodex, SourceError."""
-        return self._loader.open(self._job(self.request(name), silent, never))
+        return self._open(self._job(self.request(name), silent, never))
 
     def histories(self, name: str) -> list[opening.History]:
         """Where git keeps the codex's commits. Raises UnknownCodex, SourceError."""
-        return opening.histories_of(self._job(self.request(name), silent, never).source, self.folder / "clones")
+        return opening.histories_of(self._job(self.request(name), silent, never).source, self._clones)
 
-    def release(self, name: str, keep: frozenset[int] = frozenset()) -> None:
-        """Drop all generations but these and the newest. Raises UnknownCodex."""
-        for number in self.generations(name)[:-1]:
-            if number not in keep:
-                self._catalog.release(name, number)
+    def release(self, name: str) -> None:
+        """Drop all generations but the newest. Raises UnknownCodex."""
+        for number in self.catalog.generations(name)[:-1]:
+            self.catalog.release(name, number)
 
     def take_back(self, before: Codex) -> None:
         """Restore the codex as it was before later loads: its newest generation (None: none) and its request.
@@ -245,50 +261,179 @@ class Library:
         released, LoadRunning.
         """
         name = before.name
-        codex = self.codex(name)
+        codex = self.catalog.codex(name)
         with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots), asked=False):
-            kept = self.generations(name)
+            kept = self.catalog.generations(name)
             if before.newest is not None and before.newest not in kept:
                 raise UnknownGeneration(f"codex {name!r} has no generation {before.newest} any more")
-            self._catalog.register(name, before.source, before.roots, before.request)
+            self.catalog.register(name, before.source, before.roots, before.request)
             for number in kept:
                 if before.newest is None or number > before.newest:
-                    self._catalog.release(name, number)
+                    self.catalog.release(name, number)
 
     def drop(self, name: str) -> None:
         """Drop the codex here and in the index. Raises UnknownCodex, LoadRunning."""
-        codex = self.codex(name)
+        codex = self.catalog.codex(name)
         with load_lock(self.folder / "locks", name, codex.source, ", ".join(codex.roots), asked=False):
-            if self._loader.indexer is not None:
-                self._loader.indexer.drop(name)
-            self._catalog.drop(name)
+            if self._indexer is not None:
+                self._indexer.drop(name)
+            self.catalog.drop(name)
             self._sweep_clones()
 
     def _sweep_clones(self) -> None:
-        used = {clone for one in self.codices() for clone in opening.clones_of(self.request(one.name))}
-        for clone in (self.folder / "clones").glob("*.git"):
+        used = {clone for one in self.catalog.codices() for clone in opening.clones_of(self.request(one.name))}
+        for clone in self._clones.glob("*.git"):
             if clone.name not in used:
                 shutil.rmtree(clone, ignore_errors=True)
 
-    def _job(self, request: LoadSpec, report: Report, cancelled: Cancelled) -> LoadJob:
+    def _job(self, request: LoadSpec, report: Report, cancelled: Cancelled) -> _Job:
         source = sources.resolve(request, Path.cwd())
-        return LoadJob(self._name_for(request, source), source, request, report, cancelled)
+        name = valid_name(request.name) if request.name is not None else self._name_for(source)
+        return _Job(name, source, request, report, cancelled)
 
-    def _locked(self, job: LoadJob, *, asked: bool) -> AbstractContextManager[None]:
+    def _locked(self, job: _Job, *, asked: bool) -> AbstractContextManager[None]:
         folder, source = self.folder / "locks", job.source
         return load_lock(folder, job.name, source.key, source.title, asked=asked, cancelled=job.cancelled)
 
-    def _name_for(self, request: LoadSpec, source: CodexSource) -> str:
-        if request.name is not None:
-            return valid_name(request.name)
-        return reloaded_name(self.codices(), source) or name_from(source.suggested_name)
+    def _name_for(self, source: CodexSource) -> str:
+        return reloaded_name(self.catalog.codices(), source) or name_from(source.suggested_name)
 
-    def _insist_on_free_name(self, job: LoadJob) -> None:
-        taken = {one.name: one for one in self.codices()}
+    def _insist_on_free_name(self, job: _Job) -> None:
+        taken = {one.name: one for one in self.catalog.codices()}
         holder = taken.get(job.name)
         if holder is not None and not is_reload(holder, job.source) and not job.request.take_name:
             raise NameTaken(job.name, ", ".join(holder.roots), free_name(job.name, set(taken)))
 
-    def _register(self, job: LoadJob) -> None:
+    def _register(self, job: _Job) -> None:
         request = stored_request(job.request, job.source, job.name)
-        self._catalog.register(job.name, job.source.key, job.source.places, request)
+        self.catalog.register(job.name, job.source.key, job.source.places, request)
+
+    # -- the steps of a load
+
+    def _open(self, job: _Job) -> MultiRootTree:
+        """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
+        return opening.open_tree(job.source, job.request, self.settings, self._clones, job.cancelled)
+
+    def _loaded(self, job: _Job) -> tuple[Generation, int, bool]:
+        """Store, order, index, freeze: the generation appears last, when all else is done. With it the number of files that
+        were read, and whether it is a new one."""
+        with closing(self._open(job)) as tree:
+            taken = self._ingest(job).store_tree(job.name, tree)
+            if not taken.entries:
+                raise SourceError(_nothing_in(job.source, taken))
+            entries = self._in_order(job.name, taken, tree)
+            taken = replace(taken, candidates=())  # of 100,000 files 40 MB, which indexing does not need
+            self._bring_index_up_to(job, entries)
+            generation, is_new = self._freeze(job, tree.state(), entries, taken)
+        return generation, taken.read, is_new
+
+    def _bring_index_up_to(self, job: _Job, entries: Sequence[FileEntry]) -> None:
+        """Index the entries that the index does not hold with this digest; remove files that are not among them."""
+        if self._indexer is None:
+            return
+        held = self._indexer.held(job.name)
+        missing = [entry for entry in entries if held.get(entry.path) != entry.digest]
+        removed = sorted(held.keys() - {entry.path for entry in entries})
+        meter = Meter("index", len(missing), job.report, self._clock)
+        if missing or removed:
+            documents = _until_cancelled(self.catalog.documents(missing), job.cancelled)
+            self._indexer.index(job.name, documents, removed, meter.advance)
+        meter.finish()
+
+    def _ingest(self, job: _Job) -> Ingest:
+        settings = self.settings
+        if job.request.load_secrets:
+            settings = replace(settings, secrets=replace(settings.secrets, load_secret_contents=True))
+        named = job.source.named(job.request.globs)
+        return Ingest(self.catalog, settings, job.report, job.cancelled, named.__contains__, self._clock)
+
+    def _in_order(self, name: str, taken: IngestResult, tree: MultiRootTree) -> tuple[FileEntry, ...]:
+        entries = {entry.path: entry for entry in taken.entries}
+        volatility = tree.volatility(taken.candidates)
+        newest = self._newest(name)
+        if newest is None:
+            paths = fresh_order(entries, volatility)
+        else:
+            old = [(entry.path, entry.digest) for entry in newest.entries]
+            paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
+        return tuple(entries[path] for path in paths)
+
+    def _freeze(
+        self, job: _Job, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult
+    ) -> tuple[Generation, bool]:
+        newest = self._newest(job.name)
+        if newest is None or newest.entries != entries:
+            return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why), True
+        again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
+        if again != newest:
+            self.catalog.restate(again)
+        return again, False
+
+    def _newest(self, name: str) -> Generation | None:
+        try:
+            return self.catalog.generation(name)
+        except UnknownGeneration:
+            return None
+
+
+def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Iterator[Document]:
+    for document in documents:
+        if cancelled():
+            raise LoadCancelled("the load was cancelled; the next one continues from what was stored")
+        yield document
+
+
+def _nothing_in(source: CodexSource, taken: IngestResult) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
+    why = f"all files were left out ({reasons})" if reasons else "it holds no files"
+    return "\n".join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))
+
+
+# -- the order of files
+
+
+def fresh_order(paths: Iterable[str], volatility: Mapping[str, int]) -> list[str]:
+    """Stable files first, then by path. Without a known volatility a file counts as hardly ever changed."""
+    return sorted(paths, key=lambda path: (volatility.get(path, 0), path))
+
+
+def next_order(old: Sequence[tuple[str, str]], new: Mapping[str, str], volatility: Mapping[str, int]) -> list[str]:
+    """Order of the next generation. `old`: (path, digest) in order; `new`: digest by path.
+
+    Unchanged files keep their order; changed and added ones follow. No order shares a longer prefix with the old one.
+    """
+    kept = [path for path, digest in old if new.get(path) == digest]
+    rest = new.keys() - set(kept)
+    return kept + fresh_order(rest, volatility)
+
+
+# -- the sample of a survey
+
+
+def draw_sample(files: Iterable[T], path: Callable[[T], str], size: Callable[[T], int]) -> list[T]:
+    """At most so many of the files, and of their bytes; at least one where there is any."""
+    chosen: list[T] = []
+    left = SAMPLE_BYTES
+    for one in heapq.nsmallest(SAMPLE_FILES, files, key=lambda each: _lot(path(each))):
+        if not chosen or size(one) <= left:
+            chosen.append(one)
+            left -= size(one)
+    return chosen
+
+
+def sample_head(text: str) -> str:
+    """The beginning of a text, to the end of a line where there is one."""
+    if len(text) <= SAMPLE_HEAD:
+        return text
+    end = text.rfind("\n", 0, SAMPLE_HEAD) + 1
+    return text[: end or SAMPLE_HEAD]
+
+
+def scale_up(shares: Sequence[tuple[int, float]], total_bytes: int) -> int:
+    """What all bytes hold of something. `shares`: of each file of the sample its bytes, and how much one of them holds."""
+    weight = sum(size for size, _ in shares)
+    return round(total_bytes * sum(size * share for size, share in shares) / weight) if weight else 0
+
+
+def _lot(path: str) -> bytes:
+    return hashlib.sha256(path.encode("utf-8", "surrogatepass")).digest()

@@ -20,13 +20,11 @@ from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveU
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.faults import translated
-from orchestrator.codices.floors import Floors
-from orchestrator.codices.freshness import FreshnessGauge
-from orchestrator.codices.identities import IdentityFiles, ServingIdentities
-from orchestrator.codices.loading import CodexLoader
-from orchestrator.codices.loads import Loads
-from orchestrator.codices.state_store import CodexStateStore
-from orchestrator.codices.watching import CodexWatchers
+from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
+from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.report import CodexReports
+from orchestrator.codices.state import CodexStateStore
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.embedding.meaning import Meaning
@@ -57,25 +55,42 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         archive = Archive(paths.archive)
         meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
         storage = storage_of(settings, paths, ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget))
-    codices = codices_of(settings, paths, host, storage, model_ready, loads)
-    watchers = CodexWatchers(storage.library, storage.library.settings.watch, codices.changed, on=settings.codex.watch)
-    upkeep = ArchiveUpkeep(storage.library, archive, codices.disk, meaning.filling.wanted)
-    freshness = FreshnessGauge(codices, loads, upkeep, watchers)
+    library, floors = storage.library, Floors(host.client)
+    codices = codices_of(settings, paths, host, storage, model_ready, loads, floors)
+    watchers = CodexWatchers(library, library.settings.watch, codices.changed, on=settings.codex.watch)
+    upkeep = ArchiveUpkeep(library, archive, codices.disk, meaning.filling.wanted)
+    freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
+    reports = CodexReports(host.client, floors, freshness)
     blind = (freshness.blind, meaning.filling.blind)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)
     answerer = cache(partial(answerer_of, searcher, model_ready))
     return Program(
-        answers=answers_of(settings, host, storage, codices, freshness, searcher, answerer, model_ready),
-        about=about_of(paths, host, registry, codices),
-        loader=CodexLoader(codices, host.machine, host.client, watchers, upkeep, freshness, model_ready),
+        answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
+        about=about_of(paths, host, registry, codices, floors),
+        library=library,
+        states=storage.states,
+        loads=loads,
+        loader=CodexLoader(
+            library,
+            codices,
+            loads,
+            floors,
+            storage.states,
+            host.machine,
+            host.client,
+            watchers,
+            upkeep,
+            reports,
+            model_ready,
+        ),
         resident=codices,
+        reports=reports,
         searcher=searcher,
         session_store=storage.sessions,
         machine=host.machine,
         client=host.client,
         watchers=watchers,
         upkeep=upkeep,
-        freshness=freshness,
         meaning=meaning,
         model_ready=model_ready,
         exchange=exchange,
@@ -112,7 +127,13 @@ def storage_of(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Sto
 
 
 def codices_of(
-    settings: Settings, paths: Paths, host: Host, storage: Storage, model_ready: AwaitedModel, loads: Loads
+    settings: Settings,
+    paths: Paths,
+    host: Host,
+    storage: Storage,
+    model_ready: AwaitedModel,
+    loads: Loads,
+    floors: Floors,
 ) -> Codices:
     coverage, forced = parts.tier(settings), settings.strategy.tier
     return Codices(
@@ -128,9 +149,9 @@ def codices_of(
         ),
         ServingIdentities(IdentityFiles(paths.identities), storage.states, model_ready.identifying),
         host.machine,
-        Floors(host.client),
-        loads,
+        floors,
         storage.states,
+        loads.far,
         None if forced == "auto" else coverage_named(forced),
         host.governor.pressure,
     )
@@ -141,6 +162,7 @@ def answers_of(
     host: Host,
     storage: Storage,
     codices: Codices,
+    floors: Floors,
     freshness: FreshnessGauge,
     searcher: ArchiveSearch,
     answerer: Callable[[], "Answerer"],
@@ -148,6 +170,7 @@ def answers_of(
 ) -> Answers:
     preparer = Preparer(
         codices,
+        storage.library,
         Conversations(storage.sessions),
         host.machine,
         searcher,
@@ -160,6 +183,7 @@ def answers_of(
         preparer,
         answerer,
         host.client,
+        floors,
         EngineInference(host.client, host.machine),
         model_ready,
         host.model.setting,
@@ -175,7 +199,7 @@ def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer
     return Answerer(SearchArchive(searcher, model_ready))
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, codices: Codices) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, codices: Codices, floors: Floors) -> About:
     return About(
         host.model,
         host.machine,
@@ -184,7 +208,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: Codices) -> 
         host.offload,
         host.governor,
         VERSION,
-        partial(prefill_of, codices),
+        partial(prefill_of, codices, floors),
         registry.failures,
     )
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from codex.catalog.generations import Codex
+from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
 from orchestrator.answering.conversations import SessionStore, report
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
-from orchestrator.codices.codices import Codices
-from orchestrator.codices.faults import refusal, translated
-from orchestrator.codices.freshness import FreshnessGauge
-from orchestrator.codices.identities import LoadedModel
-from orchestrator.codices.loading import CodexLoader
-from orchestrator.codices.report import bare_report, codex_report
-from orchestrator.codices.state import CodexState
-from orchestrator.codices.watching import CodexWatchers
+from orchestrator.codices.codices import Codices, refusal
+from orchestrator.codices.faults import translated
+from orchestrator.codices.floors import LoadedModel
+from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.report import CodexReports
+from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady
@@ -96,15 +96,18 @@ class Program:
 
     answers: Answers
     about: About
+    library: Library
+    states: CodexStateStore
+    loads: Loads
     loader: CodexLoader
     resident: Codices
+    reports: CodexReports
     searcher: ArchiveSearch
     session_store: SessionStore
     machine: Machine
     client: EngineClient
     watchers: CodexWatchers
     upkeep: ArchiveUpkeep
-    freshness: FreshnessGauge
     meaning: Meaning
     model_ready: AwaitedModel
     exchange: Callable[[str], AsyncIterator[ModelEvent]]
@@ -121,7 +124,7 @@ class Program:
         """Returns when questions can be taken; the model goes on loading."""
         await self.machine.start(self.resident.reconsider, self.meaning.rest)
         self.client.start()
-        codices = await asyncio.to_thread(self.resident.library.codices)
+        codices = await asyncio.to_thread(self.library.catalog.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
         for codex in codices:
             self.upkeep.begin(codex.name)
@@ -141,7 +144,8 @@ class Program:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.watchers.stop()
-        await self.resident.stop(why)
+        await self.loads.stop(why)
+        await self.resident.stop()
         await self.upkeep.stop()
         await self.machine.stop()
         await self.client.stop(why)
@@ -150,7 +154,7 @@ class Program:
     def close(self) -> None:
         """The files of it; nobody may be asking any more."""
         self.session_store.close()
-        self.resident.library.close()
+        self.library.close()
         for one in self.closing:
             one()
 
@@ -188,7 +192,7 @@ class Program:
         """All that was loaded, also where no model can be used: searches need none."""
         for codex in codices:
             if codex.newest is not None:
-                wishes = await asyncio.to_thread(self.resident.ledger.wishes, codex.name)
+                wishes = await asyncio.to_thread(self.states.wishes, codex.name)
                 self.watchers.follow(codex.name, wishes.watch)
 
     # -- asking
@@ -212,45 +216,40 @@ class Program:
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        if not self.resident.loading(name) and await self.resident.halt(name):
+        if self.loads.find(name) is None and await self.resident.halt(name):
             return Cancelled(cancelled=name, what="floor")
-        await self.resident.loads.cancel(name)
+        await self.loads.cancel(name)
         return Cancelled(cancelled=name, what="load")
 
     # -- codices
 
-    def codex_report(self, standing: CodexState) -> CodexReport:
-        per_token = self.client.info.kv_bytes_per_token if self.client.info else 0.0
-        name = standing.name
-        told = codex_report(standing, per_token, self.freshness.of(name), self.resident.floors.figures(name))
-        embedding = self.meaning.filling.report(name) if self.meaning.model.file else None
-        return told.model_copy(update={"identity": self.resident.identity(standing), "embedding": embedding})
+    def codex_report(self, codex: CodexState) -> CodexReport:
+        embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
+        more = {"identity": self.resident.identity(codex), "embedding": embedding}
+        return self.reports.of(codex).model_copy(update=more)
 
     async def codices(self, principal: Principal) -> list[CodexReport]:
         del principal
-        found: list[CodexReport] = []
         with translated():
-            codices = await asyncio.to_thread(self.resident.library.codices)
-        for codex in codices:
-            standing = self.resident.seen(codex.name)
-            bare = bare_report(codex, self.freshness.of(codex.name, stands=codex.newest is not None))
-            found.append(self.codex_report(standing) if standing else bare)
-        return found
+            codices = await asyncio.to_thread(self.library.catalog.codices)
+        states = [(codex, self.resident.get(codex.name)) for codex in codices]
+        return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
         del principal
         with translated():
-            codex = await asyncio.to_thread(self.resident.library.codex, name)
+            codex = await asyncio.to_thread(self.library.catalog.codex, name)
         if codex.newest is None:
-            raise refusal(codex, self.resident.loads.far(name))
+            raise refusal(codex, self.loads.far(name))
         await asyncio.shield(self.model_ready())
-        seen = self.resident.seen(name)  # one that waits for its new generation is told as it is
-        return self.codex_report(seen or await self.resident.standing(name))
+        state = self.resident.get(name)  # one that waits for its new generation is reported as it is
+        return self.codex_report(state or await self.resident.ensure_built(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
         del principal
         self.watchers.forget(name)
         await self.resident.drop(name)
+        self.loads.forget(name)
         self.upkeep.forget(name)
 
     async def search(
@@ -267,10 +266,10 @@ class Program:
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
-        standing = self.resident.seen(name)
-        if standing is not None:
-            return standing.now().state.branch
-        return (await asyncio.to_thread(self.resident.library.generation, name)).state.branch
+        state = self.resident.get(name)
+        if state is not None:
+            return state.now().state.branch
+        return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
 
     async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
         del principal

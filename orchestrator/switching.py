@@ -92,7 +92,7 @@ class ModelSwitch:
         found = await asyncio.to_thread(self._check, wanted)
         if found.states == old.about.model.states and (await old.ready())[0]:
             return ModelChange(model=named(old), changed=False, cold=())
-        if loads := old.resident.loads.names():
+        if loads := old.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
         cold = await old.floors()
         await self._end(old, steps)

@@ -229,14 +229,11 @@ class Catalog:
         """A document by name and digest. Raises CatalogError when its bytes are not here."""
         return self._document(FileEntry(path, digest, 0), self._bodies([digest]).get(digest))
 
-    def amendments(self, name: str, number: int) -> tuple[Amendment, ...]:
-        """The log of a generation, in order."""
+    def amendments(self, name: str, number: int | None = None) -> tuple[Amendment, ...]:
+        """The log of a generation (default: the newest), in order. Raises UnknownCodex, UnknownGeneration."""
         rows = self._rows(
-            "SELECT amendment.number, path, told, digest, text, whole, amendment.source FROM amendment "
-            "JOIN generation ON generation.id = amendment.generation JOIN codex ON codex.id = generation.codex "
-            "WHERE name = ? AND generation.number = ? ORDER BY amendment.number",
-            name,
-            number,
+            "SELECT number, path, told, digest, text, whole, source FROM amendment WHERE generation = ? ORDER BY number",
+            self._bare(name, number)[0],
         )
         return tuple(
             Amendment(row[0], row[1], ChangeKind(row[2]), row[3], row[4], bool(row[5]), row[6]) for row in rows

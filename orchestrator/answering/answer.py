@@ -21,6 +21,7 @@ from orchestrator.answering.grounding import AnswerSources, citations_of, used_o
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor
 from orchestrator.answering.report import plan_report
+from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.messages import Admitted, InferenceJob, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
@@ -52,6 +53,7 @@ class Answers:
     preparer: Preparer
     answerer: Callable[[], "Answerer"]  # made when it is first asked for: the agent's framework is large
     client: EngineClient
+    floors: Floors
     inference: EngineInference
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str
@@ -97,7 +99,7 @@ class Answers:
         if prepared.ask.wait:
             return
         prompt = prepared.composed.assembled
-        with self.preparer.codices.floors.held(prompt.floor, prepared.floor_key, asked=False):
+        with self.floors.held(prompt.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
         if matched.length < prompt.floor.tokens and prepared.codex_state is not None:
             raise NotReady(
@@ -113,7 +115,7 @@ class Answers:
         state = RunState()
         ids: dict[str, bytes] = {}
         model = self._model(prepared, chat_model, ids)
-        with self.preparer.codices.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
+        with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
             async with aclosing(self.answerer().answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
                     events, deadline, lambda: state.first_token > 0, lambda: self.client.reason
@@ -243,7 +245,7 @@ class Answers:
         chat_model = await self._ready_model(deadline_of(ask, time.monotonic()))
         prepared = await self.preparer.prepare(ask, chat_model)
         assembled = prepared.composed.assembled
-        with self.preparer.codices.floors.held(assembled.floor, prepared.floor_key, asked=False):
+        with self.floors.held(assembled.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
         lore = self._lore(prepared, matched.reuse)
         text = prepared.composed.text if prompt else ""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from codex.library import Library
 from formatters.context import AttachmentView, IdentityView, SigilView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
@@ -24,8 +25,8 @@ from orchestrator.answering.conversations import (
 from orchestrator.answering.grounding import Passage, Pointed, pointed
 from orchestrator.codices.building import one_line
 from orchestrator.codices.codices import Codices
+from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
-from orchestrator.codices.identities import ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, NotFound
@@ -90,6 +91,7 @@ class Preparer:
     built-in one, whose answers are not drawn by chance."""
 
     codices: Codices
+    library: Library
     conversations: Conversations
     machine: Machine
     searcher: Searcher
@@ -157,7 +159,7 @@ class Preparer:
             name = None  # nothing is loaded: the bare model answers, and the footer says so
         else:
             name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
-        codex_state = await self.codices.standing(name) if name is not None else None
+        codex_state = await self.codices.ensure_built(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)
         return session, codex_state
@@ -198,7 +200,7 @@ class Preparer:
         )
 
     def _text_now(self, path: str, digest: str) -> str:
-        return self.codices.library.document_by_digest(path, digest).text
+        return self.library.catalog.document_by_digest(path, digest).text
 
     # -- how
 

@@ -124,7 +124,7 @@ class ArchiveUpkeep:
     # -- in a thread
 
     def _put_in_order(self, name: str, work: _Work) -> None:
-        codex = next((one for one in self._library.codices() if one.name == name), None)
+        codex = next((one for one in self._library.catalog.codices() if one.name == name), None)
         if codex is None or codex.newest is None:
             return
         self._index(name, work)
@@ -134,8 +134,8 @@ class ArchiveUpkeep:
             self._index(name, work)
 
     def _index(self, name: str, work: _Work) -> None:
-        generation = self._library.generation(name)
-        now = effective(generation.digests(), self._library.amendments(name, generation.number))
+        generation = self._library.catalog.generation(name)
+        now = effective(generation.digests(), self._library.catalog.amendments(name, generation.number))
         held = self._archive.held(name)
         missing = [FileEntry(path, digest, 0) for path, digest in sorted(now.items()) if held.get(path) != digest]
         removed = sorted(held.keys() - now.keys())
@@ -148,7 +148,7 @@ class ArchiveUpkeep:
         log.info("the archive of %s was put in order: %s in %.1f s", name, plural(work.mended), took)
 
     def _until_stopped(self, entries: list[FileEntry]) -> Iterator[Document]:
-        for document in self._library.documents_of(entries):
+        for document in self._library.catalog.documents(entries):
             if self._stopping.is_set():
                 return  # what is left is found missing by the next start
             yield document

@@ -10,6 +10,7 @@ restart an unchanged codex is built from what is remembered. Changes on disk are
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from codex.archive.prepare import BytesCache
 from codex.catalog.generations import Generation
@@ -18,8 +19,7 @@ from codex.documents import Document, lines
 from codex.errors import CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
-from codex.library import Library
-from codex.loading import SampledFile, draw_sample
+from codex.library import Library, SampledFile, draw_sample
 from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
@@ -27,8 +27,7 @@ from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityVie
 from orchestrator.codices.coverages import CoverageDrafter, CoverageDrafts, chosen, churn_of, whole_tokens
 from orchestrator.codices.faults import mended, translated
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
-from orchestrator.codices.state import CodexState
-from orchestrator.codices.state_store import CodexStateStore
+from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.composing import Floor
@@ -51,20 +50,6 @@ HOPELESS = 32
 
 
 @dataclass(frozen=True)
-class BuildRequest:
-    """What to raise: the room there is, the coverage that a person or a setting forces, or a decision to keep.
-
-    `strict`: a forced tier that does not fit is refused; else what fits stands instead, with a notice.
-    """
-
-    name: str
-    room: FloorRoom
-    forced: Coverage | None = None
-    keep: CoverageDecision | None = None
-    strict: bool = False
-
-
-@dataclass(frozen=True)
 class CodexBuilder:
     """Builds codex states. `model` gives the loaded chat model and raises NotReady before; `clock` gives seconds for rates,
     `chunks` how much of a codex the archive holds."""
@@ -74,17 +59,30 @@ class CodexBuilder:
     settings: CoverageSettings
     clock: Callable[[], float]
     remembered: BytesCache
-    ledger: CodexStateStore
+    store: CodexStateStore
     chunks: Callable[[str], int]
 
-    async def raised(self, wanted: BuildRequest, identity: IdentityView, report: Report) -> CodexState:
-        """The newest generation, with the coverage for this room or the one to keep. Raises CodexError and LoreError."""
-        name = wanted.name
-        codex = await asyncio.to_thread(self.library.codex, name)
-        generation = await asyncio.to_thread(self.library.generation, name)
+    async def built(
+        self,
+        name: str,
+        room: FloorRoom,
+        identity: IdentityView,
+        report: Report,
+        forced: Coverage | None = None,
+        keep: CoverageDecision | None = None,
+        *,
+        strict: bool = False,
+    ) -> CodexState:
+        """The newest generation, with the coverage for this room, the one that a user or a setting forces, or a decision to
+        keep. `strict`: a forced coverage that does not fit is refused; else what fits is taken, with a notice.
+
+        Raises CodexError and LoreError.
+        """
+        codex = await asyncio.to_thread(self.library.catalog.codex, name)
+        generation = await asyncio.to_thread(self.library.catalog.generation, name)
         own, notices = await asyncio.to_thread(self._own, name)
         settings = settings_of(own, self.settings)
-        forced = None if wanted.keep else wanted.forced or own_tier(own)
+        forced = None if keep else forced or own_tier(own)
         empty = CodexView(
             name=codex.name,
             root=codex.roots[0],
@@ -92,17 +90,18 @@ class CodexBuilder:
             branch=generation.state.branch or "",
             revision=generation.state.revision or "",
         )
-        whole = await self._whole(empty, generation, wanted.room, settings, forced)
+        whole = await self._whole(empty, generation, room, settings, forced)
         full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
-        made = await self._drafts(generation, wanted.room, settings, forced, report)
+        made = await self._drafts(generation, room, settings, forced, report)
         sizes = CoverageSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
-        decision, why_not = decided(wanted, sizes, settings, forced)
+        decision, why_not = (keep, ()) if keep else decided(sizes, room, settings, forced, strict=strict)
         view, tokens = whole, full
         if decision.coverage is not Coverage.FULL or view is None:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
-            view = empty.model_copy(update={"tier": _word(decision.coverage), "pieces": pieces})
+            tier = "skeleton" if decision.coverage is Coverage.SKELETON else decision.coverage.value
+            view = empty.model_copy(update={"tier": tier, "pieces": pieces})
             tokens = await self._count(view, identity, quiet)
-        standing = CodexState(
+        state = CodexState(
             name=name,
             roots=codex.roots,
             generation=generation,
@@ -116,7 +115,34 @@ class CodexBuilder:
             rebase_share=own.numbers.get("rebase_share"),
             forced=None if why_not else forced,
         )
-        return await self.amended(standing, await asyncio.to_thread(self.library.amendments, name, generation.number))
+        return await self.amended(
+            state, await asyncio.to_thread(self.library.catalog.amendments, name, generation.number)
+        )
+
+    async def with_changes(self, name: str, state: CodexState | None) -> tuple[CodexState | None, int]:
+        """What changed on disk, in the codex's log, its archive and its state; and how many entries of the log are new.
+        None for a codex that is not built yet: it will be, with this log. The codex's `disk` lock is held meanwhile.
+
+        Raises CodexError, Conflict while another process loads it.
+        """
+        number = None if state is None else state.generation.number
+        follow = partial(self.library.follow, name, number, count=self._tokens_of, changed_definitions=changed_parts)
+        with translated():
+            followed = await mended(follow)
+            chunks = await asyncio.to_thread(self.chunks, name) if state is not None else 0
+        if state is None:
+            return None, 0
+        now = replace(state, tree=followed.changes.state)
+        if followed.new:
+            now = await self.amended(replace(now, chunks=chunks), followed.log)
+        return now, followed.new
+
+    def _tokens_of(self, text: str) -> int:
+        """In a worker thread; about, before the model is known."""
+        try:
+            return self.model().count_in_thread([text])[0]
+        except NotReady:
+            return len(text) // CHARACTERS
 
     async def floor(self, codex: CodexView, identity: IdentityView) -> Floor:
         """What the prompts of all questions about it begin with, taken from a question that nobody asked."""
@@ -128,7 +154,7 @@ class CodexBuilder:
         moved = moved_heads(standing.view.pieces, log)
         told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
         counts = await self.model().tokens.count([one.text for one in told])
-        files = Files(Lines(effective(standing.generation.digests(), log), self.library.document_by_digest))
+        files = Files(Lines(effective(standing.generation.digests(), log), self.library.catalog.document_by_digest))
         view = standing.view.model_copy(update={"amendments": told})
         return replace(standing, view=view, log=log, files=files, amended=sum(counts))
 
@@ -154,13 +180,13 @@ class CodexBuilder:
         hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
         if hopeless and forced is not Coverage.FULL:
             return None
-        documents = await asyncio.to_thread(lambda: list(self.library.documents(generation)))
+        documents = await asyncio.to_thread(lambda: list(self.library.catalog.documents(generation.entries)))
         return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
 
     def _about(self, generation: Generation) -> int:
         """Tokens of a codex that is too large to be counted, from a sample of its files."""
         chosen = draw_sample(generation.entries, lambda one: one.path, lambda one: one.size)
-        documents = self.library.documents_of(chosen)
+        documents = self.library.catalog.documents(chosen)
         sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
         return whole_tokens(sample, len(generation.entries), generation.bytes, self.model().count_in_thread)
 
@@ -185,8 +211,10 @@ class CodexBuilder:
         forced: Coverage | None,
         report: Report,
     ) -> CoverageDrafts:
-        drafting = CoverageDrafter(self.library.documents_of, self.model().count_in_thread, self.remembered, settings)
-        frozen = await asyncio.to_thread(self.ledger.frozen, generation.codex, generation.number)
+        drafting = CoverageDrafter(
+            self.library.catalog.documents, self.model().count_in_thread, self.remembered, settings
+        )
+        frozen = await asyncio.to_thread(self.store.frozen, generation.codex, generation.number)
         return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
 
     def _pieces(
@@ -199,7 +227,7 @@ class CodexBuilder:
             return ()
         whole = set(self._hot(generation, made, decision.hot_tokens))
         bodies = {
-            one.path: one for one in self.library.documents_of([e for e in generation.entries if e.path in whole])
+            one.path: one for one in self.library.catalog.documents([e for e in generation.entries if e.path in whole])
         }
         return tuple(
             CodexPiece(path=one_line(entry.path), text=bodies[entry.path].text)
@@ -211,11 +239,11 @@ class CodexBuilder:
     def _hot(self, generation: Generation, made: CoverageDrafts, budget: int) -> tuple[str, ...]:
         """Frozen with the generation, as long as there is room for it."""
         name, count = generation.codex, self.model().count_in_thread
-        frozen = self.ledger.frozen(name, generation.number)
+        frozen = self.store.frozen(name, generation.number)
         if frozen is not None and self._extra(generation, made, frozen) <= budget:
             return frozen
         churn = self._churn(name)
-        touched = self.ledger.touched(name)
+        touched = self.store.touched(name)
         hot = chosen(
             generation,
             made.skeletons,
@@ -224,16 +252,16 @@ class CodexBuilder:
             touched,
             budget,
             count,
-            lambda entries: list(self.library.documents_of(entries)),
+            lambda entries: list(self.library.catalog.documents(entries)),
         )
-        self.ledger.freeze(name, generation.number, hot)
+        self.store.freeze(name, generation.number, hot)
         return hot
 
     def _extra(self, generation: Generation, made: CoverageDrafts, paths: Sequence[str]) -> int:
         """Tokens of these files' bodies beyond their skeletons."""
         wanted = set(paths)
         entries = [entry for entry in generation.entries if entry.path in wanted]
-        bodies = self.model().count_in_thread([one.text for one in self.library.documents_of(entries)])
+        bodies = self.model().count_in_thread([one.text for one in self.library.catalog.documents(entries)])
         shown = self.model().count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
         return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
 
@@ -244,30 +272,25 @@ class CodexBuilder:
             return {}
 
 
-def tokens_of(text: str, builder: CodexBuilder) -> int:
-    """In a worker thread; about, before the model is known."""
-    try:
-        return builder.model().count_in_thread([text])[0]
-    except NotReady:
-        return len(text) // CHARACTERS
-
-
 def quiet(progress: CodexProgress) -> None:
     """A report nobody reads."""
 
 
 def decided(
-    wanted: BuildRequest, sizes: CoverageSizes, settings: CoverageSettings, forced: Coverage | None
+    sizes: CoverageSizes,
+    room: FloorRoom,
+    settings: CoverageSettings,
+    forced: Coverage | None = None,
+    *,
+    strict: bool = False,
 ) -> tuple[CoverageDecision, tuple[str, ...]]:
-    """The tier, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
-    if wanted.keep is not None:
-        return wanted.keep, ()
+    """The coverage, and why it is not the one that was forced. Raises OverBudget, InvalidRequest where that is strict."""
     try:
-        return decide_coverage(sizes, wanted.room, settings, forced), ()
+        return decide_coverage(sizes, room, settings, forced), ()
     except (OverBudget, InvalidRequest) as fault:
-        if wanted.strict:
+        if strict:
             raise
-        return decide_coverage(sizes, wanted.room, settings), (fault.message,)
+        return decide_coverage(sizes, room, settings), (fault.message,)
 
 
 def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
@@ -308,17 +331,10 @@ def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
     return AmendmentView(number=entry.number, path=entry.path, text=told)
 
 
-def _word(tier: Coverage) -> str:
-    return "skeleton" if tier is Coverage.SKELETON else tier.value
-
-
-Read = Callable[[str, str], Document]
-
-
 class Lines(Mapping[str, int]):
     """Lines by path, counted when a file is cited. `digests`: of files as they are; `read` gives a document."""
 
-    def __init__(self, digests: Mapping[str, str], read: Read) -> None:
+    def __init__(self, digests: Mapping[str, str], read: Callable[[str, str], Document]) -> None:
         self._digests = digests
         self._read = read
         self._counted: dict[str, int] = {}
@@ -340,34 +356,3 @@ class Lines(Mapping[str, int]):
 
     def __contains__(self, path: object) -> bool:
         return path in self._digests
-
-
-@dataclass(frozen=True)
-class AppliedChanges:
-    """The codex with what was found, and how many entries of its log are new."""
-
-    state: CodexState
-    new: int
-
-
-async def apply_changes(builder: CodexBuilder, name: str, state: CodexState | None) -> AppliedChanges | None:
-    """What changed on disk, in the codex's log, its archive and its state. None for a codex that is not built yet: it will
-    be, with this log. The codex's `disk` lock is held meanwhile.
-
-    Raises CodexError, Conflict while another process loads it.
-    """
-    number = None if state is None else state.generation.number
-    with translated():
-        followed = await mended(
-            lambda: builder.library.follow(
-                name, number, count=lambda text: tokens_of(text, builder), changed_definitions=changed_parts
-            )
-        )
-    if state is None:
-        return None
-    with translated():
-        chunks = await asyncio.to_thread(builder.chunks, name)
-    now = replace(state, tree=followed.changes.state)
-    if not followed.new:
-        return AppliedChanges(now, 0)
-    return AppliedChanges(await builder.amended(replace(now, chunks=chunks), followed.log), followed.new)

@@ -21,7 +21,7 @@ from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
 from codex.graph.repomap import Gist, centrality, gist, repo_map
-from codex.loading import SampledFile, sample_head, scale_up
+from codex.library import SampledFile, sample_head, scale_up
 from codex.outline.coverage import Heat, hot, skeleton
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, outline

@@ -1,40 +1,232 @@
-"""Floors in the engine: which are resident, which are being computed, which may go.
+"""Floors: which version of an identity a codex is asked under, and which floors the engine has of it.
+
+A floor is made of a version of an identity and a generation of a codex. A version is named by its text and its tools. A
+change of its file, of the shipped text or of the tools makes a new version, and with it a new floor: the resident one
+answers until the new one is computed (`transitions`). The text of the resident version outlasts a restart, so that its
+floor can be restored.
 
     put ─▶ current of a codex ─▶ earlier (a conversation may still use it) ─▶ dropped
 
 A floor is computed in the background as soon as its codex is built; a question that comes earlier computes it itself or
 shares the computation. Dropping a floor ends what runs on it and deletes its checkpoints; so a floor is dropped only when
-nobody uses it, a newer one is resident, and some earlier ones are kept. Knows floors by name and key, not what they say.
+nobody uses it, a newer one is resident, and some earlier ones are kept. `Floors` knows floors by name and key, not what
+they say.
 """
 
 import asyncio
+import hashlib
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from orchestrator.codices.state import FloorKey
+from formatters.context import CodexView, IdentityView, ToolView
+from orchestrator.codices.state import CodexStateStore, FloorKey, ResidentIdentity
+from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
-    Admitted,
     Completion,
     InferenceJob,
     Outcome,
     PrefillProgress,
     Reason,
-    Tier,
     Urgency,
 )
-from orchestrator.errors import EngineFailed, LoreError, OverBudget
+from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotFound, OverBudget, instead
 from orchestrator.prompt.composing import Floor
+from orchestrator.wire.lore import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
 
 OnProgress = Callable[[int, int], None]
 MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: those of conversations that go on
+
+DEFAULT = "lorekeep"
+MOST_BYTES = 256 * 1024
+SHIPPED = (
+    "You answer questions about the codebase that follows. Rest every statement on what stands there and cite it as "
+    "path:line. When the text does not say, say so.\n"
+)
+
+Tools = tuple[ToolView, ...]
+Stamp = tuple[int, int, int]
+LoadedModel = tuple[str, Tools]  # its fingerprint and the tools that it can call
+
+
+# -- identities: Markdown files in the configuration's `identities/`, and the one that ships
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a file said when it had this stamp, and the newest version made of it."""
+
+    stamp: Stamp | None
+    view: IdentityView
+
+
+class IdentityFiles:
+    """Looks at the files anew at each call, for a person edits them while the daemon runs; reads those that changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, _Read] = {}
+
+    def names(self) -> tuple[str, ...]:
+        found = {path.stem for path in self._folder.glob("*.md")} if self._folder.is_dir() else set()
+        return tuple(sorted(found | {DEFAULT}))
+
+    def get(self, name: str | None = None, tools: Tools = ()) -> IdentityView:
+        """The newest version. Raises NotFound with those there are, InvalidRequest for a file that cannot be used."""
+        wanted = name or DEFAULT
+        path = self._folder / f"{wanted}.md"
+        try:
+            stamp = self._stamp(wanted, path)
+            known = self._read.get(wanted)
+            if known is None or known.stamp != stamp or known.view.tools != tools:
+                known = _Read(stamp, identity_of(wanted, SHIPPED if stamp is None else _text_of(path), tools))
+                self._read[wanted] = known
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"identity {wanted!r} cannot be read: {error}", f"mend or remove {path}") from error
+        return known.view
+
+    def _stamp(self, name: str, path: Path) -> Stamp | None:
+        """None for the one that ships, where no file takes its place. Raises NotFound, OSError."""
+        is_plain = "/" not in name and "\0" not in name
+        if is_plain and os.path.lexists(path):
+            found = path.stat()
+            return found.st_ino, found.st_size, found.st_mtime_ns
+        if name == DEFAULT:
+            return None
+        known = instead(name, self.names(), "", f"ls {self._folder}")
+        raise NotFound(f"no identity named {name!r}", f"{known}; they lie in {self._folder}")
+
+
+def _text_of(path: Path) -> str:
+    if path.stat().st_size > MOST_BYTES:
+        raise InvalidRequest(f"{path} is larger than {MOST_BYTES // 1024} KiB", "shorten the identity")
+    return path.read_text("utf-8")
+
+
+def identity_of(name: str, text: str, tools: Tools) -> IdentityView:
+    """A version of it, named by what it says: 12 hex digits of a digest over text and tools."""
+    material = repr((text, [tool.model_dump_json() for tool in tools]))
+    version = hashlib.sha256(material.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return IdentityView(name=name, version=version, text=text, tools=tools)
+
+
+# -- which version a codex is asked under
+
+
+@dataclass(frozen=True)
+class ServingIdentity:
+    """`view` answers now. `coming`: the newest version, while its floor is not resident; `fault`: why the newest cannot be
+    read."""
+
+    view: IdentityView
+    coming: IdentityView | None = None
+    fault: str = ""
+
+    @property
+    def notice(self) -> str:
+        """What whoever reads an answer should know of it."""
+        if self.fault:
+            return f"{self.fault}; version {self.view.version} of it, which could be read last, answers"
+        if self.coming is not None:
+            return (
+                f"identity {self.view.name} has changed: version {self.view.version} answers until the prefix of "
+                f"{self.coming.version} is computed"
+            )
+        return ""
+
+    def state(self) -> IdentityState:
+        coming = self.coming.version if self.coming else None
+        return IdentityState(name=self.view.name, version=self.view.version, preparing=coming, fault=self.fault)
+
+
+class ServingIdentities:
+    """`model` gives the fingerprint of the loaded model, which floors depend on, and the tools that identities name. It
+    raises NotReady before that is loaded, and so does what needs it."""
+
+    def __init__(self, identities: IdentityFiles, store: CodexStateStore, model: Callable[[], LoadedModel]) -> None:
+        self._identities = identities
+        self._store = store
+        self._model = model
+        # By codex and identity; the bare identity's codex is ''.
+        self._resident: dict[tuple[str, str], ResidentIdentity | None] = {}
+
+    def now(self, codex: CodexView | None, name: str | None = None) -> ServingIdentity:
+        """Table, first match wins:
+
+        1  the newest version cannot be read         what was resident last; raises InvalidRequest without
+        2  the bare identity, or nothing resident    the newest: there is nothing to wait for
+        3  the newest itself was resident last       the newest
+        4  that was another generation or model      the newest: a floor must be computed in any case
+        5  otherwise                                 what was resident last, and the newest is coming
+
+        Raises NotFound.
+        """
+        wanted = name or DEFAULT
+        last = self._last(codex.name if codex else "", wanted)
+        try:
+            newest = self._identities.get(wanted, self._model()[1])
+        except InvalidRequest as fault:
+            if last is None:
+                raise
+            return ServingIdentity(last.view, fault=fault.message)
+        if codex is None or last is None or last.view.version == newest.version or last.base != self._base(codex):
+            return ServingIdentity(newest)
+        return ServingIdentity(last.view, newest)
+
+    def newest(self, codex: str) -> IdentityView:
+        """The default identity, whatever is resident; where it cannot be read, what was resident last. Raises
+        InvalidRequest."""
+        try:
+            return self._identities.get(DEFAULT, self._model()[1])
+        except InvalidRequest:
+            last = self._last(codex, DEFAULT)
+            if last is None:
+                raise
+            return last.view
+
+    def coming(self, codex: CodexView) -> IdentityView | None:
+        """A version that waits for its floor: of the default identity before those that were asked by name."""
+        named = [identity for of_codex, identity in self._resident if of_codex == codex.name and identity != DEFAULT]
+        for name in (DEFAULT, *named):
+            try:
+                served = self.now(codex, name)
+            except LoreError:
+                continue  # its file is gone, or cannot be read: whoever asks for it is told
+            if served.coming is not None:
+                return served.coming
+        return None
+
+    def now_resident(self, key: FloorKey) -> None:
+        """This floor is resident: its version answers until the next one is."""
+        resident = ResidentIdentity(self._base(key), key.identity)
+        if self._last(key.codex, key.identity.name) != resident:
+            self._resident[key.codex, key.identity.name] = resident
+            if key.codex:
+                self._store.now_resident(key.codex, resident)
+
+    def forget(self, codex: str) -> None:
+        self._resident = {key: resident for key, resident in self._resident.items() if key[0] != codex}
+
+    def _last(self, codex: str, name: str) -> ResidentIdentity | None:
+        key = codex, name
+        if key not in self._resident:
+            self._resident[key] = self._store.last_resident(*key) if codex else None
+        return self._resident[key]
+
+    def _base(self, codex: CodexView | FloorKey) -> str:
+        return f"{codex.generation} {codex.tier} {self._model()[0]}"
+
+
+# -- floors in the engine
 
 
 @dataclass
@@ -61,7 +253,7 @@ class HeldFloor:
     """A floor that the engine knows, and how many questions run on it. `leaving`: it goes with the last."""
 
     floor: Floor
-    place: FloorKey
+    key: FloorKey
     users: int = 0
     leaving: bool = False
 
@@ -70,49 +262,49 @@ class Floors:
     """Which codex has which floor in the engine now. One event loop calls all of it."""
 
     def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
+        self.client = client
         self._current: dict[str, str] = {}
         self._kept: OrderedDict[str, HeldFloor] = OrderedDict()
         self._warming: dict[str, FloorPrefill] = {}
-        self._heard: dict[str, set[OnProgress]] = {}
+        self._listeners: dict[str, set[OnProgress]] = {}
         self.questions = Questions(clock)
 
     # -- a codex's floor
 
-    def warm(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> "asyncio.Task[bool]":
+    def warm(self, floor: Floor, key: FloorKey, *, to_stay: bool = False) -> "asyncio.Task[bool]":
         """Makes this its codex's floor and computes it in the background; the task says whether it was computed.
         `to_stay`: what its key replaces goes."""
-        codex = place.codex
+        codex = key.codex
         warming = self._warming.get(codex) if self._current.get(codex) == floor.name else None
         if warming is not None:
             if to_stay:
-                self._leave(place)
+                self._leave(key)
             return warming.task
-        self.take(floor, place, to_stay=to_stay)
-        task = asyncio.create_task(self._warm(floor, place), name=f"floor of {codex}")
+        self.take(floor, key, to_stay=to_stay)
+        task = asyncio.create_task(self._warm(floor, key), name=f"floor of {codex}")
         self._warming[codex] = FloorPrefill(task, 0, floor.tokens)
         return task
 
-    def take(self, floor: Floor, place: FloorKey, *, to_stay: bool = False) -> None:
+    def take(self, floor: Floor, key: FloorKey, *, to_stay: bool = False) -> None:
         """Makes this its codex's floor without computing it: the first question does."""
         if to_stay:
-            self._leave(place)
-        self._stop(place.codex)
-        self._put(floor, place).leaving = False
-        self._current[place.codex] = floor.name
+            self._leave(key)
+        self._stop(key.codex)
+        self._put(floor, key).leaving = False
+        self._current[key.codex] = floor.name
 
     def settle(self, codex: str) -> None:
-        """The codex's floor is that of its generation for good: earlier ones go when nobody uses them and it stands."""
+        """The codex's floor is to stay: earlier ones go when nobody uses them and it is computed."""
         kept = self._kept.get(self._current.get(codex, ""))
         if kept is not None:
-            self._leave(kept.place)
+            self._leave(kept.key)
             if self.progress(codex) is None:
-                self._tidy(kept.place)
+                self._tidy(kept.key)
 
-    def replace(self, place: FloorKey) -> None:
-        """A floor stands here that is to stay: what its place replaces goes, as soon as nobody uses it."""
-        self._leave(place)
-        self._tidy(place)
+    def replace(self, key: FloorKey) -> None:
+        """This floor is resident and is to stay: what it replaces goes, as soon as nobody uses it."""
+        self._leave(key)
+        self._tidy(key)
 
     def halt(self, codex: str) -> bool:
         """Stops the background prefill of a codex, whose next question computes the rest; False where none runs."""
@@ -120,42 +312,31 @@ class Floors:
         self._stop(codex)
         return runs
 
-    async def grow(self, floor: Floor, place: FloorKey) -> None:
+    async def grow(self, floor: Floor, key: FloorKey) -> None:
         """Computes a floor beside the current one. Cancelling keeps what was computed.
 
         Raises OverBudget where it is larger than all that is granted, EngineUnavailable and EngineFailed where the engine
         ended: what was computed may be there when it is back.
         """
-        with self.held(floor, place, asked=False):
+        with self.held(floor, key, asked=False):
             ended = await self._prefill("", floor)
         if ended.outcome is Outcome.REFUSED and ended.reason in (Reason.CELLS, Reason.WINDOW):
             raise OverBudget(ended.detail)
         if ended.outcome is not Outcome.DONE:
             raise EngineFailed(ended.detail or f"the floor was not computed: {ended.reason}")
 
-    async def is_kept(self, floor: Floor, place: FloorKey) -> bool:
-        """Whether most of a floor stands, or lies in the tiers and stands from now on. Raises EngineUnavailable."""
-        with self.held(floor, place, asked=False):
-            job = InferenceJob(0, floor.name, b"", owner=0, max_tokens=0)
-            async with aclosing(self._client.run(job)) as events:
-                async for event in events:
-                    if isinstance(event, Admitted):
-                        computed = sum(one.end - one.start for one in event.reuse if one.tier is Tier.COMPUTED)
-                        return 2 * computed < event.prompt
-        return False
-
-    async def stands(self, codex: str, heard: OnProgress) -> None:
-        """Waits until the background prefill of a codex has ended, one way or the other; tells how far it is meanwhile."""
+    async def ended(self, codex: str, report: OnProgress) -> None:
+        """Returns when the background prefill of a codex has ended, well or not; reports how far it is meanwhile."""
         warming = self._warming.get(codex)
         if warming is None:
             return
-        listeners = self._heard.setdefault(codex, set())
-        listeners.add(heard)
-        heard(warming.done, warming.total)
+        listeners = self._listeners.setdefault(codex, set())
+        listeners.add(report)
+        report(warming.done, warming.total)
         try:
             await asyncio.wait([warming.task])
         finally:
-            listeners.discard(heard)
+            listeners.discard(report)
 
     def progress(self, codex: str) -> tuple[int, int] | None:
         """Tokens done and in all while a floor is being computed, else None."""
@@ -163,34 +344,34 @@ class Floors:
         return (warming.done, warming.total) if warming and not warming.task.done() else None
 
     def figures(self, codex: str) -> FloorFigures | None:
-        """What everybody is told of a codex's floor; None where it has none yet."""
+        """What everybody reports of a codex's floor; None where it has none yet."""
         floor = self.of(codex)
         if floor is None:
             return None
         done, _ = self.progress(codex) or (None, 0)
-        left = None if done is None else prompt_s(self._client.snapshot.counters, done, floor.tokens)
+        left = None if done is None else prompt_s(self.client.snapshot.counters, done, floor.tokens)
         return FloorFigures(floor.tokens, done, None if left is None else round(left, 1))
 
     def codex_of(self, name: str) -> str:
         """The codex of a floor by the floor's name; "" where it is none that is kept, or the bare identity's."""
         kept = self._kept.get(name)
-        return kept.place.codex if kept else ""
+        return kept.key.codex if kept else ""
 
     def of(self, codex: str) -> Floor | None:
         kept = self._kept.get(self._current.get(codex, ""))
         return kept.floor if kept else None
 
-    def is_of_another(self, place: FloorKey) -> bool:
+    def is_of_another(self, key: FloorKey) -> bool:
         """Whether the codex's floor is made of another version of this identity."""
-        kept = self._kept.get(self._current.get(place.codex, ""))
-        mine = kept.place.identity if kept else place.identity
-        return mine.name == place.identity.name and mine.version != place.identity.version
+        kept = self._kept.get(self._current.get(key.codex, ""))
+        mine = kept.key.identity if kept else key.identity
+        return mine.name == key.identity.name and mine.version != key.identity.version
 
     def drop(self, codex: str) -> None:
         """Everything of a dropped codex goes; what still runs on its floors is cancelled by the engine."""
         self._stop(codex)
         self._current.pop(codex, None)
-        mine = [name for name, kept in self._kept.items() if kept.place.codex == codex]
+        mine = [name for name, kept in self._kept.items() if kept.key.codex == codex]
         for name in mine:
             if name not in self._current.values():
                 self._forget(name)
@@ -201,67 +382,63 @@ class Floors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def engine(self) -> None:
-        """Returns when there is an engine to compute them. Raises EngineUnavailable where there will be none."""
-        await self._client.ensure_ready()
-
     # -- who uses one
 
     @contextmanager
-    def held(self, floor: Floor, place: FloorKey, *, asked: bool = True) -> Iterator[None]:
+    def held(self, floor: Floor, key: FloorKey, *, asked: bool = True) -> Iterator[None]:
         """The engine knows this floor until the block ends. `asked`: a question runs on it, the machine is not idle."""
-        kept = self._put(floor, place)
+        kept = self._put(floor, key)
         kept.users += 1
-        if not place.codex:
-            self._leave(place)  # of a bare identity there is nothing to wait for: its newest version is asked at once
+        if not key.codex:
+            self._leave(key)  # of a bare identity there is nothing to wait for: its newest version is asked at once
         self.questions.count(asked)
         try:
             yield
         finally:
             kept.users -= 1
             self.questions.count(-asked)
-            self._tidy(place)
+            self._tidy(key)
 
     # -- inside
 
-    def _put(self, floor: Floor, place: FloorKey) -> HeldFloor:
+    def _put(self, floor: Floor, key: FloorKey) -> HeldFloor:
         kept = self._kept.get(floor.name)
         if kept is None:
-            self._client.put_floor(floor.name, floor.ids, pool=place.pool)
-            kept = self._kept[floor.name] = HeldFloor(floor, place)
+            self.client.put_floor(floor.name, floor.ids, pool=key.pool)
+            kept = self._kept[floor.name] = HeldFloor(floor, key)
         self._kept.move_to_end(floor.name)
         return kept
 
-    def _tidy(self, place: FloorKey) -> None:
+    def _tidy(self, key: FloorKey) -> None:
         """Drops what nobody uses of a codex: floors that are leaving, and of this pool the earliest beyond a few."""
         current = set(self._current.values())
         unused = [
             (name, kept)
             for name, kept in self._kept.items()
-            if kept.place.codex == place.codex and not kept.users and name not in current
+            if kept.key.codex == key.codex and not kept.users and name not in current
         ]
         leaving = [name for name, kept in unused if kept.leaving]
-        staying = [name for name, kept in unused if not kept.leaving and kept.place.pool == place.pool]
+        staying = [name for name, kept in unused if not kept.leaving and kept.key.pool == key.pool]
         for name in (*leaving, *staying[: max(0, len(staying) - MOST_EARLIER)]):
             self._forget(name)
 
-    def _leave(self, place: FloorKey) -> None:
+    def _leave(self, key: FloorKey) -> None:
         for kept in self._kept.values():
-            kept.leaving = kept.leaving or place.replaces(kept.place)
+            kept.leaving = kept.leaving or key.replaces(kept.key)
 
     def _forget(self, name: str) -> None:
         del self._kept[name]
-        self._client.drop_floor(name)
+        self.client.drop_floor(name)
 
     def _stop(self, codex: str) -> None:
         warming = self._warming.pop(codex, None)
         if warming is not None:
             warming.task.cancel()
 
-    async def _warm(self, floor: Floor, place: FloorKey) -> bool:
-        computed = await self._computed(place.codex, floor)
+    async def _warm(self, floor: Floor, key: FloorKey) -> bool:
+        computed = await self._computed(key.codex, floor)
         if floor.name in self._kept:
-            self._tidy(place)
+            self._tidy(key)
         return computed
 
     async def _computed(self, codex: str, floor: Floor) -> bool:
@@ -277,59 +454,17 @@ class Floors:
     async def _prefill(self, codex: str, floor: Floor) -> Completion:
         """Raises EngineUnavailable."""
         job = InferenceJob(0, floor.name, b"", owner=0, max_tokens=0, urgency=Urgency.BACKGROUND)
-        async with aclosing(self._client.run(job)) as events:
+        async with aclosing(self.client.run(job)) as events:
             async for event in events:
                 if isinstance(event, PrefillProgress):
-                    self._tell(codex, event.done, event.total)
+                    self._report(codex, event.done, event.total)
                 elif isinstance(event, Completion):
                     return event
-        raise EngineFailed("the engine told no end of a floor")
+        raise EngineFailed("the engine reported no end of a floor")
 
-    def _tell(self, codex: str, done: int, total: int) -> None:
+    def _report(self, codex: str, done: int, total: int) -> None:
         warming = self._warming.get(codex)
         if warming is not None:
             warming.done, warming.total = done, total
-        for heard in tuple(self._heard.get(codex, ())):
-            heard(done, total)
-
-
-class Questions:
-    """Counts those that run. `clock` gives seconds. One event loop calls all of it."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._running = 0
-        self._last = clock()
-        self._busy = asyncio.Event()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-
-    def count(self, more: int) -> None:
-        """So many more run now, or, below zero, so many have ended."""
-        if not more:
-            return
-        self._running += more
-        if self._running:
-            self._busy.set()
-            self._quiet.clear()
-        else:
-            self._last = self._clock()
-            self._busy.clear()
-            self._quiet.set()
-
-    async def asked(self) -> None:
-        """Returns as soon as a question runs."""
-        await self._busy.wait()
-
-    async def idle(self, seconds: float) -> None:
-        """Returns when no question has run for so long."""
-        while True:
-            await self._quiet.wait()
-            left = self._last + seconds - self._clock()
-            if left <= 0:
-                return
-            try:
-                async with asyncio.timeout(left):
-                    await self._busy.wait()
-            except TimeoutError:
-                continue
+        for report in tuple(self._listeners.get(codex, ())):
+            report(done, total)

@@ -1,9 +1,14 @@
-"""Loads that run, each in a task of its own: whoever started one may leave, others may come and watch.
+"""Loads: from a request to a codex that is served, with progress for whoever watches.
 
-RUNNING ──last step done──▶ COMMITTED
-   │ a person                  │
-   ▼                           │ the program ends
-CANCELLED ─────────────────▶ CUT ◀── also from RUNNING
+    name ─▶ read and index (library) ─▶ wait for the model ─▶ build, compute the floor (`Codices`) ─▶ committed
+
+Each runs in a task of its own. Leaving the stream leaves the load running; others may come and watch. A watcher that
+applies changes holds the same lock; a load waits for it.
+
+    RUNNING ──last step done──▶ COMMITTED
+       │ a user                    │
+       ▼                           │ the program ends
+    CANCELLED ─────────────────▶ CUT ◀── also from RUNNING
 
 A cancelled load leaves the codex as it was: `StateBeforeLoad` is what it goes back to. What was read of its files stays in
 the catalog, unseen; the next load continues from there.
@@ -11,34 +16,235 @@ the catalog, unseen; the next load continues from there.
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from threading import Event
 from typing import TypeVar
 
-from codex.catalog.generations import Codex
-from codex.errors import CodexError, LoadCancelled, UnknownCodex
-from codex.library import Library
-from orchestrator.codices.state import CodexState
-from orchestrator.codices.state_store import CodexStateStore, Wishes
-from orchestrator.errors import Conflict, LoreError, NotFound, NotReady
+from codex.errors import LoadCancelled
+from codex.library import Library, LoadResult, SampledFile, sample_head
+from codex.progress import CodexProgress, Report, progress_at
+from codex.trees.ignore import Globs
+from codex.trees.sources import LoadSpec
+from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.coverages import surveyed
+from orchestrator.codices.faults import mended, translated
+from orchestrator.codices.floors import Floors
+from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.report import CodexReports, progress_event, tokens_of
+from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, NotPermitted, NotReady, OverBudget
+from orchestrator.machine.machine import Machine
+from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
+from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
 from orchestrator.racing import unless
-from orchestrator.service import LoadEvent
-from orchestrator.wire.replies import ProgressEvent
+from orchestrator.service import LoadEvent, Principal
+from orchestrator.wire.places import is_url
+from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent
+from orchestrator.wire.requests import LoadBody
 
 T = TypeVar("T")
-Emit = Callable[[LoadEvent], None]
 
 log = logging.getLogger("lorekeep.codices")
+
+
+@dataclass(frozen=True)
+class CodexLoader:
+    """`model_ready` gives a future that is done when the chat model is."""
+
+    library: Library
+    codices: Codices
+    loads: "Loads"
+    floors: Floors
+    store: CodexStateStore
+    machine: Machine
+    client: EngineClient
+    watchers: CodexWatchers
+    upkeep: ArchiveUpkeep
+    reports: CodexReports
+    model_ready: Callable[[], "asyncio.Future[ChatModel]"]
+
+    async def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
+        """Loads or updates a codex. Raises LoreError; Conflict while the same name is being loaded."""
+        wanted = library_request(principal, request)
+        if request.tier is not None and request.tier != "auto":
+            coverage_named(request.tier)
+        with translated():
+            name = await asyncio.to_thread(self.library.name_of, wanted)
+        if request.dry_run:
+            if not self.model_ready().done():
+                yield progress_event(progress_at("model", int(WHOLE * self.client.loaded), WHOLE, 0.0))
+            yield await self._survey(wanted)
+            return
+        load = self.loads.begin(name, lambda load: self._load(wanted, request, load))
+        async with aclosing(load.watch()) as events:
+            async for event in events:
+                yield event
+
+    async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
+        """Loads a codex again from where it came. Raises NotFound, Conflict."""
+        with translated():
+            wanted = await asyncio.to_thread(self.library.request, name)
+        request = LoadBody(path=wanted.sources[0], name=name, more=tuple(wanted.sources[1:]))
+        for place in wanted.sources:
+            readable(principal, place)
+        load = self.loads.begin(name, lambda load: self._load(wanted, request, load))
+        async with aclosing(load.watch()) as events:
+            async for event in events:
+                yield event
+
+    async def _load(self, wanted: LoadSpec, request: LoadBody, load: "RunningLoad") -> None:
+        """A load that is cancelled or refused leaves the codex as it was."""
+        name = load.name
+        try:
+            was = await self.codices.load_began(name)
+            with translated():
+                await asyncio.to_thread(self.store.resume, name)
+            try:
+                with translated():
+                    state = await self._loaded(wanted, request, load)
+                    load.commit()
+                await self.codices.settled(was)
+            except LoreError as fault:
+                if load.state is LoadState.CANCELLED:
+                    raise await self._gone_back(was) from fault
+                if load.state is LoadState.RUNNING and isinstance(fault, (OverBudget, InvalidRequest)):
+                    await self._go_back(was)
+                raise
+            self.upkeep.forget(name)
+            load.emit(LoadedEvent(event="loaded", codex=self.reports.of(state, loading=False)))
+        finally:
+            self.codices.load_ended(name)
+            # One that ended early has left an archive ahead of what is served.
+            self.upkeep.begin(name, doubted=load.state is not LoadState.COMMITTED)
+
+    async def _loaded(self, wanted: LoadSpec, request: LoadBody, load: "RunningLoad") -> CodexState:
+        """Raises LoreError; LoadCancelled wherever it finds that it was."""
+        name = load.name
+        async with load.holding(self.codices.disk(name)):
+            await load.in_thread(self._read(wanted, load))
+        load.check()
+        await asyncio.to_thread(self.store.wish, name, request.tier, request.watch)
+        await load.unless_cancelled(self._model(load))
+        state = await self._built(name, request.tier, load)
+        load.check()
+        self.watchers.follow(name, (await asyncio.to_thread(self.store.wishes, name)).watch)
+        if request.wait:
+            await load.unless_cancelled(self._floor(load))
+        return self.codices.get(name) or state
+
+    async def _read(self, wanted: LoadSpec, load: "RunningLoad") -> LoadResult:
+        report = load.report_of_thread()
+        with translated():
+            return await mended(lambda: self.library.load(wanted, report, load.cancelled.is_set))
+
+    async def _model(self, load: "RunningLoad") -> None:
+        async for percent in arriving(self.model_ready(), self.client):
+            load.report(progress_at("model", percent, WHOLE, 0.0))
+        await asyncio.shield(self.model_ready())
+
+    async def _built(self, name: str, tier: str | None, load: "RunningLoad") -> CodexState:
+        """Raises OverBudget, InvalidRequest where this load itself asks for a coverage that cannot be; one that an earlier
+        load, the settings or the codex ask for gives way, with a notice."""
+        strict = tier not in (None, "auto")
+        try:
+            return await self.codices.build(name, load.report_of_thread(load.check), strict=strict, settle=False)
+        except (OverBudget, InvalidRequest) as fault:
+            fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
+            raise
+
+    async def _floor(self, load: "RunningLoad") -> None:
+        began = time.monotonic()
+        await self.floors.ended(
+            load.name, lambda done, total: load.report(progress_at("prefill", done, total, time.monotonic() - began))
+        )
+
+    async def _gone_back(self, was: StateBeforeLoad) -> LoreError:
+        """The fault of a cancelled load, with the codex as it was."""
+        await self._go_back(was)
+        if was.number is None:
+            return LoreError("the load was cancelled", "load again: what was read of its files is not read again")
+        return LoreError(f"the load was cancelled: {was.name} is as it was before")
+
+    async def _go_back(self, was: StateBeforeLoad) -> None:
+        await self.codices.go_back(was)
+        if was.number is not None:
+            self.watchers.follow(was.name, was.wishes.watch)
+
+    async def _survey(self, wanted: LoadSpec) -> LoadEvent:
+        """What a load would take; nothing of it is in the catalog."""
+        with translated():
+            found = await asyncio.to_thread(self.library.survey, wanted)
+        chat_model = await asyncio.shield(self.model_ready())
+        room = self.machine.room(0)
+        map_tokens = share(room.window, SHIPPED.map_share)
+        sizes = await asyncio.to_thread(
+            surveyed, found.sample, found.files, found.bytes, chat_model.count_in_thread, map_tokens
+        )
+        decision = decide_coverage(sizes, room)
+        report = CodexReport(
+            name=found.name,
+            root=wanted.sources[0],
+            roots=wanted.sources,
+            generation=0,
+            files=found.files,
+            skipped=dict(found.skipped),
+            notices=found.notices,
+            tokens=tokens_of(sizes),
+            estimated=sizes.estimated,
+            tier=decision.coverage.value,
+            reason=f"{decision.reason}; {known_from(found.sample, found.files)}",
+            hint=decision.hint,
+            kv_bytes=round(decision.tokens * self.reports.kv_bytes_per_token),
+            indexed_chunks=0,
+        )
+        return LoadedEvent(event="loaded", codex=report)
+
+
+def known_from(sample: Sequence[SampledFile], files: int) -> str:
+    """How a survey knows its figures: a sample may leave out files, and the ends of long ones."""
+    if len(sample) < files:
+        return f"estimated from {len(sample):,} of {files:,} files"
+    whole = all(sample_head(one.text or "") == (one.text or "") for one in sample)
+    return "all its files were read" if whole else f"estimated from the beginnings of all {files:,} files"
+
+
+def library_request(principal: Principal, request: LoadBody) -> LoadSpec:
+    """What the library is asked for. Raises NotPermitted."""
+    return LoadSpec(
+        sources=tuple(readable(principal, place) for place in (request.path, *request.more)),
+        name=request.name,
+        globs=Globs(include=request.include, exclude=request.exclude),
+        revision=request.revision,
+        load_secrets=request.secrets,
+        take_name=request.replace,
+    )
+
+
+def readable(principal: Principal, place: str) -> str:
+    """A daemon reads a path, or asks a URL, only with the peer's rights. Raises NotPermitted."""
+    if principal.uid == os.geteuid():
+        return place
+    what = "ask" if is_url(place) else "read"
+    raise NotPermitted(
+        f"uid {principal.uid} may not have the daemon of uid {os.geteuid()} {what} {place}",
+        "load it as the daemon's user",
+    )
+
+
+# -- those that run
 
 
 class LoadState(StrEnum):
     RUNNING = "running"
     COMMITTED = "committed"  # nobody can cancel it any more
-    CANCELLED = "cancelled"  # it goes back to what stood before
+    CANCELLED = "cancelled"  # it goes back to what was before
     CUT = "cut"  # it leaves what it has, and the next load continues
 
 
@@ -54,8 +260,8 @@ class RunningLoad:
     """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at: it is set
     once a person or the program wants it to end."""
 
-    def __init__(self, name: str, before: str = "") -> None:
-        """`before`: why the last one of this name ended early."""
+    def __init__(self, name: str, work: Callable[["RunningLoad"], Awaitable[None]], before: str = "") -> None:
+        """Begins the work. `before`: why the last one of this name ended early."""
         self.name = name
         self._before = before
         self.cancelled = Event()
@@ -65,13 +271,10 @@ class RunningLoad:
         self._unwanted = asyncio.Event()  # once it is CANCELLED
         self._cut = ""  # why it is CUT
         self._watchers: set[asyncio.Queue[LoadEvent | LoreError | None]] = set()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, work: Callable[[Emit], Awaitable[None]]) -> None:
-        self._task = asyncio.create_task(self._run(work), name=f"load of {self.name}")
+        self._task = asyncio.create_task(self._run(work), name=f"load of {name}")
 
     def running(self) -> bool:
-        return self._task is not None and not self._task.done()
+        return not self._task.done()
 
     async def watch(self) -> AsyncGenerator[LoadEvent]:
         """Events from now on. Raises the load's fault."""
@@ -84,6 +287,24 @@ class RunningLoad:
                 yield event
         finally:
             self._watchers.discard(queue)
+
+    def emit(self, event: LoadEvent) -> None:
+        """To all who watch."""
+        self.latest = event
+        self._send(event)
+
+    def report(self, progress: CodexProgress) -> None:
+        self.emit(progress_event(progress, self.name))
+
+    def report_of_thread(self, check: Callable[[], None] = lambda: None) -> Report:
+        """`report` for a worker thread. What `check` raises ends the work that reports."""
+        loop = asyncio.get_running_loop()
+
+        def report(progress: CodexProgress) -> None:
+            check()
+            loop.call_soon_threadsafe(self.report, progress)
+
+        return report
 
     @property
     def far(self) -> str:
@@ -136,12 +357,11 @@ class RunningLoad:
             self._enter(LoadState.CANCELLED)
             self.cancelled.set()
             self._unwanted.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        await asyncio.wait([self._task])
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
-        """Ends it: at once, but where a thread takes in, at the next file."""
-        if self._task is None or self._task.done():
+        """Ends it: at once, but where a thread reads files, at the next one."""
+        if self._task.done():
             return
         if self.state is not LoadState.CUT:
             self._enter(LoadState.CUT)
@@ -154,9 +374,9 @@ class RunningLoad:
         assert state in ALLOWED[self.state], f"load of {self.name}: {self.state} → {state}"
         self.state = state
 
-    async def _run(self, work: Callable[[Emit], Awaitable[None]]) -> None:
+    async def _run(self, work: Callable[["RunningLoad"], Awaitable[None]]) -> None:
         try:
-            await work(self._emit)
+            await work(self)
         except LoreError as fault:
             self._fail(self._ended() or fault)
         except BaseException as fault:  # whoever watches must not take the end of the stream for that of the load
@@ -171,7 +391,7 @@ class RunningLoad:
             self._send(None)
 
     def _ended(self) -> LoreError | None:
-        """What is told of a load that the program ended."""
+        """The fault of a load that the program ended."""
         if self.state is not LoadState.CUT:
             return None
         return NotReady(f"the load of {self.name} was cut off: {self._cut}", "load again: it continues")
@@ -180,10 +400,6 @@ class RunningLoad:
         # One that is refused because of others, such as whose name it is, says nothing of the codex that has it.
         self.failed = self._before if isinstance(fault, Conflict) else fault.message
         self._send(fault)
-
-    def _emit(self, event: LoadEvent) -> None:
-        self.latest = event
-        self._send(event)
 
     def _send(self, event: LoadEvent | LoreError | None) -> None:
         for queue in tuple(self._watchers):
@@ -196,10 +412,13 @@ class Loads:
     def __init__(self) -> None:
         self._last: dict[str, RunningLoad] = {}
 
-    def begin(self, name: str, work: Callable[[RunningLoad, Emit], Awaitable[None]]) -> RunningLoad:
-        load = RunningLoad(name, self.failed(name))
-        self._last[name] = load
-        load.start(lambda emit: work(load, emit))
+    def begin(self, name: str, work: Callable[[RunningLoad], Awaitable[None]]) -> RunningLoad:
+        """Raises Conflict while a load of that name runs."""
+        if self.find(name) is not None:
+            raise Conflict(
+                f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
+            )
+        self._last[name] = load = RunningLoad(name, work, self.failed(name))
         return load
 
     def find(self, name: str) -> RunningLoad | None:
@@ -243,60 +462,3 @@ class Loads:
     async def stop(self, why: str = "the daemon is stopping") -> None:
         for load in list(self._last.values()):
             await load.stop(why)
-
-
-@dataclass(frozen=True)
-class StateBeforeLoad:
-    """`codex` as the catalog had it, with the generation that stood as its newest; None: it was not known. `began`: when
-    the load did."""
-
-    name: str
-    codex: Codex | None
-    standing: CodexState | None
-    wishes: Wishes
-    hot: tuple[str, ...] | None
-    began: float = field(default_factory=time.time)
-
-    @property
-    def number(self) -> int | None:
-        """The generation that stood."""
-        return self.codex.newest if self.codex else None
-
-
-def state_before(library: Library, ledger: CodexStateStore, name: str, standing: CodexState | None) -> StateBeforeLoad:
-    """`standing`: the codex as it stands, None when it was not raised. Raises CodexError."""
-    try:
-        codex = library.codex(name)
-    except UnknownCodex:
-        return StateBeforeLoad(name, None, None, Wishes(), None)
-    if standing is not None:
-        codex = replace(codex, newest=standing.generation.number)
-    hot = ledger.frozen(name, codex.newest) if codex.newest is not None else None
-    return StateBeforeLoad(name, codex, standing, ledger.wishes(name), hot)
-
-
-def take_back(library: Library, ledger: CodexStateStore, was: StateBeforeLoad) -> None:
-    """Raises CodexError. One that was not known stays, if it got so far, as one that was never loaded to its end."""
-    found = was.codex or next((replace(one, newest=None) for one in library.codices() if one.name == was.name), None)
-    if found is None:
-        return
-    library.take_back(found)
-    ledger.rewish(was.name, was.wishes)
-    if was.number is not None and was.hot is not None:
-        ledger.freeze(was.name, was.number, was.hot)
-
-
-def note_compared(ledger: CodexStateStore, was: StateBeforeLoad) -> None:
-    """A load has ended well: from when it began on, changes on disk are seen by whoever follows them."""
-    try:
-        ledger.compared(was.name, was.began)
-    except CodexError as fault:
-        log.warning("when %s was loaded was not kept: %s", was.name, fault)
-
-
-def compared_at(ledger: CodexStateStore, name: str) -> float | None:
-    """When the last load that ended well began, in seconds since 1970; None where that is not known."""
-    try:
-        return ledger.compared_at(name)
-    except CodexError:
-        return None

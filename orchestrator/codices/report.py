@@ -1,101 +1,81 @@
-"""What people and scripts read of a codex: what `load --json` and `codex show` print. Pure."""
+"""What users and scripts read of a codex: what `load --json` and `codex show` print."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from codex.catalog.generations import Codex
 from codex.progress import CodexProgress
-from orchestrator.codices.floors import FloorFigures
-from orchestrator.codices.freshness import Freshness
+from orchestrator.codices.floors import Floors
+from orchestrator.codices.freshness import FreshnessGauge
 from orchestrator.codices.state import CodexState
-from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.prompt.coverage import CoverageSizes
 from orchestrator.wire.replies import CodexReport, FloorProgress, ProgressEvent, TierTokens
 
 
-def codex_report(
-    standing: CodexState,
-    kv_bytes_per_token: float,
-    fresh: Freshness,
-    floor: FloorFigures | None,
-) -> CodexReport:
-    """`fresh` says how true it is to its files; `floor` how large its floor is and how far."""
-    generation, decision, state = standing.now(), standing.decision, standing.state()
-    return CodexReport(
-        name=standing.name,
-        root=standing.roots[0],
-        roots=tuple(standing.roots),
-        generation=generation.number,
-        generation_reason=generation.why,
-        branch=generation.state.branch,
-        revision=generation.state.revision,
-        state=generation.label(),
-        files=len(generation.entries),
-        skipped=dict(generation.skipped),
-        notices=tuple(standing.notices),
-        tokens=tokens_of(standing.sizes),
-        estimated=tuple(standing.sizes.estimated),
-        tier=decision.coverage.value,
-        tier_tokens=standing.tokens,
-        floor_tokens=floor.tokens if floor else 0,
-        reason=decision.reason,
-        hint=decision.hint,
-        kv_bytes=round(standing.tokens * kv_bytes_per_token),
-        disk_bytes=generation.bytes,
-        indexed_chunks=standing.chunks,
-        amendments=len(standing.log),
-        changed_files=tuple(state.amendments),
-        removed_files=tuple(state.removed),
-        amended_tokens=standing.amended,
-        fresh=fresh.word,
-        fresh_notice=fresh.notice,
-        unseen=fresh.blind,
-        prefill=FloorProgress(done=floor.done, total=floor.tokens, left_s=floor.left_s)
-        if floor and floor.done is not None
-        else None,
-    )
+@dataclass(frozen=True)
+class CodexReports:
+    client: EngineClient
+    floors: Floors
+    gauge: FreshnessGauge
 
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """0.0 before the model is known."""
+        info = self.client.info
+        return info.kv_bytes_per_token if info else 0.0
 
-def bare_report(codex: Codex, fresh: Freshness) -> CodexReport:
-    """A codex without a state: not raised yet, or never loaded to its end."""
-    return CodexReport(
-        name=codex.name,
-        root=codex.roots[0],
-        roots=tuple(codex.roots),
-        generation=codex.newest,
-        tier=None,
-        fresh=fresh.word,
-        fresh_notice=fresh.notice,
-        unseen=fresh.blind,
-    )
+    def of(self, codex: CodexState, *, loading: bool = True) -> CodexReport:
+        """`loading`: a load that runs is reported."""
+        generation, decision, state = codex.now(), codex.decision, codex.state()
+        fresh, floor = self.gauge.of(codex.name), self.floors.figures(codex.name)
+        fresh = fresh if loading else replace(fresh, loading="")
+        return CodexReport(
+            name=codex.name,
+            root=codex.roots[0],
+            roots=codex.roots,
+            generation=generation.number,
+            generation_reason=generation.why,
+            branch=generation.state.branch,
+            revision=generation.state.revision,
+            state=generation.label(),
+            files=len(generation.entries),
+            skipped=dict(generation.skipped),
+            notices=codex.notices,
+            tokens=tokens_of(codex.sizes),
+            estimated=codex.sizes.estimated,
+            tier=decision.coverage.value,
+            tier_tokens=codex.tokens,
+            floor_tokens=floor.tokens if floor else 0,
+            reason=decision.reason,
+            hint=decision.hint,
+            kv_bytes=round(codex.tokens * self.kv_bytes_per_token),
+            disk_bytes=generation.bytes,
+            indexed_chunks=codex.chunks,
+            amendments=len(codex.log),
+            changed_files=state.amendments,
+            removed_files=state.removed,
+            amended_tokens=codex.amended,
+            fresh=fresh.word,
+            fresh_notice=fresh.notice,
+            unseen=fresh.blind,
+            prefill=FloorProgress(done=floor.done, total=floor.tokens, left_s=floor.left_s)
+            if floor and floor.done is not None
+            else None,
+        )
 
-
-def survey_report(
-    name: str,
-    roots: tuple[str, ...],
-    files: int,
-    skipped: Mapping[str, int],
-    notices: tuple[str, ...],
-    sizes: CoverageSizes,
-    decision: CoverageDecision,
-    kv_bytes_per_token: float,
-    how: str,
-) -> CodexReport:
-    """What a load would take; nothing of it is in the catalog."""
-    return CodexReport(
-        name=name,
-        root=roots[0],
-        roots=tuple(roots),
-        generation=0,
-        files=files,
-        skipped=dict(skipped),
-        notices=tuple(notices),
-        tokens=tokens_of(sizes),
-        estimated=tuple(sizes.estimated),
-        tier=decision.coverage.value,
-        reason=f"{decision.reason}; {how}",
-        hint=decision.hint,
-        kv_bytes=round(decision.tokens * kv_bytes_per_token),
-        indexed_chunks=0,
-    )
+    def bare(self, codex: Codex) -> CodexReport:
+        """A codex without a state: not built yet, or never loaded to its end."""
+        fresh = self.gauge.of(codex.name, loaded=codex.newest is not None)
+        return CodexReport(
+            name=codex.name,
+            root=codex.roots[0],
+            roots=codex.roots,
+            generation=codex.newest,
+            tier=None,
+            fresh=fresh.word,
+            fresh_notice=fresh.notice,
+            unseen=fresh.blind,
+        )
 
 
 def tokens_of(sizes: CoverageSizes) -> TierTokens:

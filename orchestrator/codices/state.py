@@ -1,10 +1,29 @@
-"""A codex as it is now: one generation in one coverage, with what its floor says; and the key of a floor. Pure."""
+"""A codex as it is now, the key of a floor, and what of both outlasts a restart.
 
+`CodexState` is one generation in one coverage, with what its floor says. Pure.
+
+`CodexStateStore` is one small SQLite file beside the generations: what users asked for, hot files, what questions used,
+and the identity that a floor was made of. Hot files are frozen with their generation, and the text of the identity is
+kept: a floor that is built again after a restart must be the same prefix, though git, memory, questions and identity files
+have changed since. A damaged file is begun again, also when the damage shows late: hot files are then chosen anew, and a
+coverage must be named again.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
 
-from codex.catalog.generations import Generation
+from codex.catalog.databases import Renewable
+from codex.catalog.generations import Codex, Generation
 from codex.citations import Files
+from codex.errors import CatalogError, UnknownCodex
 from codex.following.amendments import Amendment
+from codex.library import Library
 from codex.trees.port import TreeState
 from formatters.context import CodexView, IdentityView
 from orchestrator.prompt.coverage import (
@@ -16,8 +35,35 @@ from orchestrator.prompt.coverage import (
     FloorRoom,
     available,
 )
-from orchestrator.prompt.strategy import FloorCoverage as FloorStanding
+from orchestrator.prompt.strategy import FloorCoverage
 from orchestrator.wire.lore import CodexInAnswer
+
+log = logging.getLogger("lorekeep.codices")
+
+SCHEMA = (
+    """
+    CREATE TABLE touched (codex TEXT NOT NULL, path TEXT NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (codex, path));
+    CREATE TABLE frozen (codex TEXT PRIMARY KEY, generation INTEGER NOT NULL, paths TEXT NOT NULL);
+    """,
+    """
+    CREATE TABLE wished (codex TEXT PRIMARY KEY, tier TEXT, watch INTEGER);
+    """,
+    """
+    CREATE TABLE compared (codex TEXT PRIMARY KEY, at REAL NOT NULL);
+    """,
+    """
+    CREATE TABLE asked (codex TEXT PRIMARY KEY, at REAL NOT NULL);
+    CREATE TABLE stood (
+        codex TEXT NOT NULL, identity TEXT NOT NULL, base TEXT NOT NULL, view TEXT NOT NULL,
+        PRIMARY KEY (codex, identity)
+    );
+    """,
+    """
+    CREATE TABLE halted (codex TEXT PRIMARY KEY);
+    """,
+)
+TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted")
+_MOST = 1 << 20  # a count beyond says nothing more
 
 
 @dataclass(frozen=True)
@@ -41,15 +87,15 @@ class CodexState:
     forced: Coverage | None = None
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
-    def floor(self) -> FloorStanding:
-        return FloorStanding(self.decision.coverage, self.sizes.full, self.tokens)
+    def floor(self) -> FloorCoverage:
+        return FloorCoverage(self.decision.coverage, self.sizes.full, self.tokens)
 
     def now(self) -> Generation:
         """The generation with the state that the code is in now: a branch may be left without a file being changed."""
         return self.generation if self.tree is None else replace(self.generation, state=self.tree)
 
     def behind(self, before: "CodexState") -> "CodexState":
-        """This, with what was known of the same generation; a load that told its state anew has seen the disk itself."""
+        """This, with what was known of the same generation; a load that found another state has seen the disk itself."""
         if before.generation.number != self.generation.number:
             return self
         same = before.generation.state == self.generation.state
@@ -118,3 +164,253 @@ def pool_parts(pool: str) -> tuple[str, str, str]:
     whole, _, codex = pool.partition("/")
     name, _, version = whole.rpartition("@")
     return name, version, codex
+
+
+@dataclass(frozen=True)
+class ResidentIdentity:
+    """A version of an identity whose floor was resident, and of what: equal bases are the same codex in the same model."""
+
+    base: str
+    view: IdentityView
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What loads asked for, until another load says otherwise. None: nothing."""
+
+    tier: str | None = None
+    watch: bool | None = None
+
+
+class CodexStateStore:
+    """Methods may be called from any thread. `wish`, `rewish`, `halt` and `resume` raise DiskFull."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
+        self._unkept: dict[str, tuple[int, tuple[str, ...]]] = {}  # frozen, and there was no room for it
+        self._owed: set[str] = set()  # codices that are forgotten, and there was no room to say so
+
+    def close(self) -> None:
+        self._file.close()
+
+    # -- what users asked for
+
+    def wish(self, codex: str, tier: str | None = None, watch: bool | None = None) -> None:
+        """Remembers what a load asked for; 'auto' takes an earlier tier back, None leaves what was wished before."""
+
+        def write(database: Connection) -> None:
+            database.execute("INSERT OR IGNORE INTO wished (codex) VALUES (?)", (codex,))
+            if tier is not None:
+                kept = None if tier == "auto" else tier
+                database.execute("UPDATE wished SET tier = ? WHERE codex = ?", (kept, codex))
+            if watch is not None:
+                database.execute("UPDATE wished SET watch = ? WHERE codex = ?", (watch, codex))
+
+        if tier is not None or watch is not None:
+            self._write(codex, write)
+
+    def rewish(self, codex: str, wishes: Wishes) -> None:
+        """These alone, whatever was wished since."""
+        self._write(
+            codex,
+            lambda database: database.execute(
+                "INSERT OR REPLACE INTO wished (codex, tier, watch) VALUES (?, ?, ?)",
+                (codex, wishes.tier, wishes.watch),
+            ),
+        )
+
+    def wishes(self, codex: str) -> Wishes:
+        rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
+        return Wishes(rows[0][0], None if rows[0][1] is None else bool(rows[0][1])) if rows else Wishes()
+
+    def halt(self, codex: str) -> None:
+        """A person has stopped the computing of its floor: it is not begun again before a question or a load."""
+        self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO halted VALUES (?)", (codex,)))
+
+    def resume(self, codex: str) -> None:
+        """The end of that."""
+        if self.halted(codex):
+            self._write(codex, lambda database: database.execute("DELETE FROM halted WHERE codex = ?", (codex,)))
+
+    def halted(self, codex: str) -> bool:
+        return bool(self._read("SELECT 1 FROM halted WHERE codex = ?", codex))
+
+    # -- when it was as on disk
+
+    def compared(self, codex: str, at: float) -> None:
+        """A load that began then (seconds since 1970) has ended well."""
+        row = (codex, at)
+        try:
+            self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO compared VALUES (?, ?)", row))
+        except CatalogError as fault:
+            log.warning("when %s was loaded was not kept: %s", codex, fault)
+
+    def compared_at(self, codex: str) -> float | None:
+        """When the last load that ended well began; None where that is not known."""
+        return self._time("compared", codex)
+
+    # -- what questions used
+
+    def asked(self, codex: str, paths: Iterable[str], at: float | None = None) -> None:
+        """One question more, asked then (seconds since 1970, default: now), whose answer used these files. Where it cannot
+        be written it is done without: the question is answered."""
+        rows = [(codex, path, _MOST) for path in dict.fromkeys(paths)]
+
+        def write(database: Connection) -> None:
+            database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?)", (codex, time.time() if at is None else at))
+            database.execute("DELETE FROM halted WHERE codex = ?", (codex,))
+            database.executemany(
+                "INSERT INTO touched (codex, path, times) VALUES (?, ?, 1) "
+                "ON CONFLICT (codex, path) DO UPDATE SET times = min(times + 1, ?)",
+                rows,
+            )
+
+        try:
+            self._write(codex, write)
+        except CatalogError as fault:
+            log.warning("which files a question about %s used was not kept: %s", codex, fault)
+
+    def used(self, codex: str) -> float:
+        """When it was asked about last, in seconds since 1970; 0.0 where that is not known."""
+        return self._time("asked", codex) or 0.0
+
+    def _time(self, table: str, codex: str) -> float | None:
+        try:
+            rows = self._read(f"SELECT at FROM {table} WHERE codex = ?", codex)  # noqa: S608 - one of the schema's
+        except CatalogError:
+            return None
+        return float(rows[0][0]) if rows else None
+
+    def touched(self, codex: str) -> Mapping[str, int]:
+        """Questions by path."""
+        return dict(self._read("SELECT path, times FROM touched WHERE codex = ?", codex))
+
+    # -- what floors were made of
+
+    def freeze(self, codex: str, generation: int, hot: Iterable[str]) -> None:
+        """From now on these are the hot files of this generation; older generations' are forgotten.
+
+        Where they cannot be written they hold until the program ends: a question needs no more, and must not fail.
+        """
+        paths = tuple(hot)
+        row = (codex, generation, json.dumps(paths))
+        insert = "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)"
+        try:
+            self._write(codex, lambda database: database.execute(insert, row))
+            self._unkept.pop(codex, None)
+        except CatalogError as fault:
+            self._unkept[codex] = (generation, paths)
+            log.warning("the hot files of %s are chosen anew after a restart: %s", codex, fault)
+
+    def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
+        """The hot files of this generation, None while nothing was frozen."""
+        number, unkept = self._unkept.get(codex, (None, ()))
+        if number == generation:
+            return unkept
+        rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
+        return tuple(json.loads(rows[0][0])) if rows else None
+
+    def now_resident(self, codex: str, what: ResidentIdentity) -> None:
+        """The codex's floor of this version was resident last. Where it cannot be written, a restart computes the newest
+        version while somebody waits."""
+        row = (codex, what.view.name, what.base, what.view.model_dump_json())
+        try:
+            self._write(
+                codex, lambda database: database.execute("INSERT OR REPLACE INTO stood VALUES (?, ?, ?, ?)", row)
+            )
+        except CatalogError as fault:
+            log.warning("which identity the floor of %s is made of was not kept: %s", codex, fault)
+
+    def last_resident(self, codex: str, identity: str) -> ResidentIdentity | None:
+        """None where none is known, or it cannot be read: also as another version of the program wrote it."""
+        try:
+            rows = self._read("SELECT base, view FROM stood WHERE codex = ? AND identity = ?", codex, identity)
+            return ResidentIdentity(rows[0][0], IdentityView.model_validate_json(rows[0][1])) if rows else None
+        except (CatalogError, ValueError) as fault:
+            log.warning("which identity the floor of %s was made of cannot be read: %s", codex, fault)
+            return None
+
+    # -- what is dropped
+
+    def forget(self, codex: str) -> None:
+        """Nothing is known of it from now on. Where the disk refuses, its rows go with the next of its name that are
+        written, or with the next start: what is dropped must be gone also when there is no room to write that."""
+        self._unkept.pop(codex, None)
+        self._owed.add(codex)
+        try:
+            self._file.write(lambda database: clear(database, codex))
+            self._owed.discard(codex)
+        except CatalogError as fault:
+            log.warning("what was noted of %s is taken out of its file later: %s", codex, fault)
+
+    def noted(self) -> frozenset[str]:
+        """Codices of which anything is noted; also dropped ones, where a kill or a full disk has left that."""
+        tables = (self._file.read(f"SELECT DISTINCT codex FROM {table}") for table in TABLES)  # noqa: S608
+        return frozenset(row[0] for rows in tables for row in rows) - self._owed
+
+    def _write(self, codex: str, work: Callable[[Connection], object]) -> None:
+        """In one transaction with the end of what is owed of it."""
+        owed = codex in self._owed
+
+        def write(database: Connection) -> None:
+            if owed:
+                clear(database, codex)
+            work(database)
+
+        self._file.write(write)
+        if owed:
+            self._owed.discard(codex)
+
+    def _read(self, query: str, codex: str, *values: object) -> list[Any]:
+        return [] if codex in self._owed else self._file.read(query, codex, *values)
+
+
+def clear(database: Connection, codex: str) -> None:
+    for table in TABLES:
+        database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - those of the schema
+
+
+# -- what a cancelled load takes back
+
+
+@dataclass(frozen=True)
+class StateBeforeLoad:
+    """What a cancelled load goes back to. `codex` as the catalog had it, with the generation that was resident as its
+    newest; None: it was not known. `began`: when the load did."""
+
+    name: str
+    codex: Codex | None
+    state: CodexState | None
+    wishes: Wishes
+    hot: tuple[str, ...] | None
+    began: float = field(default_factory=time.time)
+
+    @property
+    def number(self) -> int | None:
+        """The generation that was resident."""
+        return self.codex.newest if self.codex else None
+
+
+def state_before(library: Library, store: CodexStateStore, name: str, state: CodexState | None) -> StateBeforeLoad:
+    """`state`: None where the codex was not built. Raises CodexError."""
+    try:
+        codex = library.catalog.codex(name)
+    except UnknownCodex:
+        return StateBeforeLoad(name, None, None, Wishes(), None)
+    if state is not None:
+        codex = replace(codex, newest=state.generation.number)
+    hot = store.frozen(name, codex.newest) if codex.newest is not None else None
+    return StateBeforeLoad(name, codex, state, store.wishes(name), hot)
+
+
+def take_back(library: Library, store: CodexStateStore, was: StateBeforeLoad) -> None:
+    """Raises CodexError. One that was not known stays, if it got so far, as one that was never loaded to its end."""
+    found = was.codex or next(
+        (replace(one, newest=None) for one in library.catalog.codices() if one.name == was.name), None
+    )
+    if found is None:
+        return
+    library.take_back(found)
+    store.rewish(was.name, was.wishes)
+    if was.number is not None and was.hot is not None:
+        store.freeze(was.name, was.number, was.hot)

@@ -1,18 +1,30 @@
 """Next floors of codices, made in the background: applies the effects that `transitions` decides on.
 
-Each effect is a task, and its end is an event. One event loop calls all of it. Knows neither disk nor engine: the work of
-the steps is handed in.
+Each step is a task, and its end is an event. One event loop calls all of it. Knows neither disk nor engine: the work of the
+steps is handed in.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from codex.errors import CodexError
-from orchestrator.codices import transitions
-from orchestrator.codices.floors import Questions
-from orchestrator.codices.transitions import CodexFacts, DueFloor, Effect, Event, StepEnded, SuccessorPhase, TableState
+from orchestrator.codices.transitions import (
+    RESTING,
+    BeginStep,
+    CancelStep,
+    CodexFacts,
+    DueFloor,
+    Event,
+    IdentityChanged,
+    QuestionBegan,
+    QuietBegan,
+    StepEnded,
+    SuccessorPhase,
+    TableState,
+    decide,
+)
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotReady
 
@@ -23,8 +35,49 @@ LOOK_S = 1.0  # between two looks whether an identity has changed, where nobody 
 AGAIN_S = 1.0  # after an attempt that the engine's end, or memory that cannot be planned, has ended
 PATIENCE_S = 60.0  # that a question waits for such a one: the model is loaded again in that time
 PASSING = (EngineUnavailable, EngineFailed, NotReady)
-Work = Callable[[], Awaitable[None]]
 Made = TypeVar("Made")
+
+
+class Questions:
+    """Counts those that run. `clock` gives seconds. One event loop calls all of it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._running = 0
+        self._last = clock()
+        self._busy = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def count(self, more: int) -> None:
+        """So many more run now, or, below zero, so many have ended."""
+        if not more:
+            return
+        self._running += more
+        if self._running:
+            self._busy.set()
+            self._quiet.clear()
+        else:
+            self._last = self._clock()
+            self._busy.clear()
+            self._quiet.set()
+
+    async def asked(self) -> None:
+        """Returns as soon as a question runs."""
+        await self._busy.wait()
+
+    async def idle(self, seconds: float) -> None:
+        """Returns when no question has run for so long."""
+        while True:
+            await self._quiet.wait()
+            left = self._last + seconds - self._clock()
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._busy.wait()
+            except TimeoutError:
+                continue
 
 
 class FloorWork(Protocol[Made]):
@@ -44,7 +97,7 @@ class FloorWork(Protocol[Made]):
 
 
 class Successors(Generic[Made]):
-    """`questions` tells when somebody asks and when nobody has for long enough."""
+    """`questions` says when somebody asks and when nobody has for long enough."""
 
     def __init__(
         self,
@@ -78,10 +131,15 @@ class Successors(Generic[Made]):
     def report(self, event: Event) -> None:
         """An event: what follows from it begins."""
         before = self._state
-        self._state, effects = transitions.decide(before, event)
-        self._tell(before)
+        self._state, effects = decide(before, event)
+        log_changes(before, self._state)
         for effect in effects:
-            self._apply(effect)
+            task = self._tasks.get(effect.name)
+            if isinstance(effect, BeginStep):
+                step = self._step(effect, task)
+                self._tasks[effect.name] = asyncio.create_task(step, name=f"next floor of {effect.name}")
+            elif isinstance(effect, CancelStep) and task is not None:
+                task.cancel()
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -102,7 +160,7 @@ class Successors(Generic[Made]):
 
     def under_way(self, name: str) -> bool:
         """Whether a next floor waits for its moment or is being made."""
-        return self._state.of(name).phase is not SuccessorPhase.RESTING
+        return self._state.of(name).phase is not RESTING
 
     def due(self, name: str) -> DueFloor:
         """What was due of a codex by the last event."""
@@ -125,80 +183,59 @@ class Successors(Generic[Made]):
             passed = asyncio.get_running_loop().time() - began
             waited = waited + passed if self.fault(name) else 0.0
 
-    # -- effects
+    # -- steps
 
-    def _apply(self, effect: Effect) -> None:
-        name = effect.name
-        match effect:
-            case transitions.PrepareFloor(_, attempt, due):
-                self._begin(name, attempt, lambda: self._prepare(name, due))
-            case transitions.ComputeFloor(_, attempt):
-                self._begin(name, attempt, lambda: self._compute(name))
-            case transitions.CommitFloor(_, attempt):
-                self._begin(name, attempt, lambda: self._work.commit(self._made.pop(name)))
-            case transitions.AwaitEngine(_, attempt):
-                self._begin(name, attempt, lambda: self._engine(name, attempt), waits=True)
-            case transitions.CancelStep():
-                if (task := self._tasks.get(name)) is not None:
-                    task.cancel()
-
-    def _begin(self, name: str, attempt: int, work: Work, *, waits: bool = False) -> None:
-        """`waits`: it reports its own end, and what fails it will not pass."""
-        step = self._step(name, attempt, work, self._tasks.get(name), waits=waits)
-        self._tasks[name] = asyncio.create_task(step, name=f"next floor of {name}")
-
-    async def _step(
-        self, name: str, attempt: int, work: Work, before: asyncio.Task[None] | None, *, waits: bool
-    ) -> None:
+    async def _step(self, step: BeginStep, before: asyncio.Task[None] | None) -> None:
         """Done once the step before has ended: the one that led to it, or one that was cancelled."""
         if before is not None:
             await asyncio.wait([before])
+        name, attempt = step.name, step.attempt
         try:
-            await work()
+            await self._work_of(step)
         except (CodexError, LoreError, EngineUnavailable) as fault:
-            passing = isinstance(fault, PASSING) and not waits
-            self.report(StepEnded(name, attempt, str(fault) or type(fault).__name__, passing))
+            self.report(StepEnded(name, attempt, str(fault) or type(fault).__name__, isinstance(fault, PASSING)))
         except Exception as fault:  # of ours: the codex goes on being served, and is not called busy for ever
             log.error("the next floor of %s was not made", name, exc_info=fault)
             self.report(StepEnded(name, attempt, f"{type(fault).__name__}: {fault}"))
         else:
-            if not waits:
-                self.report(StepEnded(name, attempt, facts=self._work.facts().get(name, CodexFacts())))
+            self.report(StepEnded(name, attempt, facts=self._work.facts().get(name, CodexFacts())))
 
-    async def _prepare(self, name: str, due: DueFloor) -> None:
-        self._made[name] = await self._work.prepare(name, due)
-
-    async def _compute(self, name: str) -> None:
-        self._made[name] = await self._work.compute(self._made[name])
-
-    async def _engine(self, name: str, attempt: int) -> None:
-        await self._work.engine()
-        await asyncio.sleep(self._again_s)
-        self.report(transitions.EngineAnswers(name, attempt))
+    async def _work_of(self, step: BeginStep) -> None:
+        name = step.name
+        match step.phase:
+            case SuccessorPhase.PREPARING:
+                self._made[name] = await self._work.prepare(name, step.due)
+            case SuccessorPhase.COMPUTING:
+                self._made[name] = await self._work.compute(self._made[name])
+            case SuccessorPhase.COMMITTING:
+                await self._work.commit(self._made.pop(name))
+            case SuccessorPhase.STALLED:
+                await self._work.engine()
+                await asyncio.sleep(self._again_s)
 
     # -- what nobody reports
 
     async def _listen(self) -> None:
         while True:
             await self._questions.idle(self._idle_s)
-            self.report(transitions.QuietBegan())
+            self.report(QuietBegan())
             await self._questions.asked()
-            self.report(transitions.QuestionBegan())
+            self.report(QuestionBegan())
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.report(transitions.IdentityChanged(self._work.facts()))
+            self.report(IdentityChanged(self._work.facts()))
 
-    def _tell(self, before: TableState) -> None:
-        """The log's lines of what has changed."""
-        for name, codex in self._state.codices.items():
-            was = before.of(name)
-            if was.phase is SuccessorPhase.RESTING and codex.phase is not SuccessorPhase.RESTING:
-                what = "generation" if codex.facts.due.files else "identity"
-                log.info("codex %s gets a new %s when idle: %s", name, what, codex.facts.due.reason)
-            if codex.fault and codex.fault != was.fault:
-                if codex.phase is SuccessorPhase.RESTING:
-                    log.warning("codex %s stays as it is: %s", name, codex.fault)
-                else:
-                    log.info("codex %s: its new floor is tried again: %s", name, codex.fault)
+
+def log_changes(before: TableState, after: TableState) -> None:
+    for name, codex in after.codices.items():
+        was, due = before.of(name), codex.facts.due
+        if was.phase is RESTING and codex.phase is not RESTING:
+            what = "coverage" if due.coverage else "generation" if due.files else "identity"
+            log.info("codex %s gets a new %s%s: %s", name, what, "" if due.urgent else " when idle", due.reason)
+        if codex.fault and codex.fault != was.fault:
+            if codex.phase is not RESTING:
+                log.info("codex %s: its new floor is tried again: %s", name, codex.fault)
+            else:
+                log.warning("codex %s stays as it is: %s", name, codex.fault)

@@ -1,7 +1,8 @@
 """When a codex gets its next floor: one table from events to effects. Pure: no clock, task, disk or engine.
 
-Another floor is due when the log of changes has grown too long (`files`) or when an identity has changed (`identity`).
-Both are prepared, computed and switched to in the same way. The resident floor serves until then.
+Another floor is due when memory allows or demands another coverage (`coverage`), when the log of changes has grown too long
+(`files`), or when an identity has changed (`identity`). All are prepared, computed and committed by the same steps. The
+resident floor serves until then.
 
     RESTING ─due─▶ WAITING ─idle, its turn─▶ PREPARING ─▶ COMPUTING ─▶ COMMITTING ─▶ RESTING
                     ▲    ▲                                    │ a question comes: what was computed stays
@@ -10,42 +11,44 @@ Both are prepared, computed and switched to in the same way. The resident floor 
 
 Rules for one codex; the first match wins and is applied until none matches:
 
-    1  it is held: a load runs, or another coverage is built     cancel; RESTING
+    1  it is held: a load runs                                cancel; RESTING
     2  the step has ended well
-       2a  prepared, and urgent                                  commit: the engine computes the floor for who asks
-       2b  prepared, while a question runs                       WAITING
-       2c  prepared                                              compute the floor beside the resident one
-       2d  computed                                              commit
-       2e  committed                                             RESTING
+       2a  prepared, and urgent                               COMMITTING: the engine computes the floor for who asks
+       2b  prepared, and not quiet                            WAITING
+       2c  prepared                                           COMPUTING, beside the resident floor
+       2d  computed                                           COMMITTING
+       2e  committed                                          RESTING
+       2f  the engine answers                                 WAITING
     3  the step has failed
-       3a  by what passes                                        STALLED; wait for the engine
-       3b  otherwise                                             RESTING; not again for the same cause until news of it
-    4  nothing is due any more, before COMMITTING                cancel; RESTING
-    5  RESTING, and what is due has not failed                   WAITING
-    6  COMPUTING, and a question has begun                       cancel; WAITING
-    7  COMPUTING, and it has become urgent                       cancel; WAITING
-    8  WAITING, and urgent                                       prepare: it waits neither for an idle moment nor its turn
-    9  WAITING, nobody asks, nothing is at work, and of those that wait it was asked about last      prepare
+       3a  by what passes, and it was not STALLED             STALLED: wait for the engine
+       3b  otherwise                                          RESTING; not again for the same cause until news of it
+    4  nothing is due any more, before COMMITTING             cancel; RESTING
+    5  RESTING, and what is due has not failed                WAITING
+    6  COMPUTING, and no longer quiet                         cancel; WAITING
+    7  COMPUTING, and it has become urgent                    cancel; WAITING
+    8  COMPUTING, and another identity is due than is made    cancel; WAITING
+    9  WAITING, and urgent                                    PREPARING: it waits neither for quiet nor its turn
+   10  WAITING, quiet, nothing is at work, and of those that wait it was asked about last      PREPARING
 
-A floor is urgent when no conversation fits behind the resident one: nobody can ask before it is replaced.
+A floor is urgent when the resident one must go: no conversation fits behind it, or memory is scarce.
 
-    event               reported when                                            news of a failed one
-    LoadBegan           a load or a build of another coverage begins             -
-    LoadEnded           it has ended, well or not                                yes
-    DiskChanged         changed files are in the log                             yes
-    QuestionBegan       questions run, where none did                            -
-    QuestionEnded       a question about the codex was answered, or has to wait  yes
-    QuietBegan          nobody has asked for long enough                         -
-    IdentityChanged     identity files were looked at, changed or not            no
-    GrantChanged        the memory that may be used is another                   yes
-    CodexForgotten           the codex is gone                                        -
-    StepEnded           an effect has ended, well or not                         -
-    EngineAnswers       a stalled codex may be tried again                       -
+    event             reported when                                             news of a failed one
+    LoadBegan         a load begins                                             -
+    LoadEnded         it has ended, well or not                                 yes
+    DiskChanged       changed files are in the log                              yes
+    QuestionBegan     questions run, where none did                             -
+    QuestionEnded     a question about the codex was answered, or has to wait   yes
+    QuietBegan        nobody has asked for long enough                          -
+    IdentityChanged   identity files were looked at, changed or not             no
+    GrantChanged      the memory that may be used is another                    yes
+    CodexForgotten    the codex is gone                                         -
+    StepEnded         an effect has ended, well or not                          -
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 
 class SuccessorPhase(StrEnum):
@@ -57,25 +60,27 @@ class SuccessorPhase(StrEnum):
     STALLED = "stalled"
 
 
-AT_WORK = frozenset({SuccessorPhase.PREPARING, SuccessorPhase.COMPUTING, SuccessorPhase.COMMITTING})
-RUNNING = AT_WORK | {SuccessorPhase.STALLED}
+RESTING, WAITING, PREPARING, COMPUTING, COMMITTING, STALLED = SuccessorPhase
+AT_WORK = frozenset({PREPARING, COMPUTING, COMMITTING})
+RUNNING = AT_WORK | {STALLED}
 
 
 @dataclass(frozen=True)
 class DueFloor:
-    """What the next floor is made of anew, and why in words: the next generation of the files, or, where `files` is '',
-    the newest version of an identity. Both '': nothing is due."""
+    """Why a next floor is due, in words; all '': none is. Of several causes one is named: a new coverage or generation is
+    made under the newest identity anyway."""
 
     files: str = ""
     identity: str = ""
+    coverage: str = ""
     urgent: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.identity)
+        return bool(self.reason)
 
     @property
     def reason(self) -> str:
-        return self.files or self.identity
+        return self.coverage or self.files or self.identity
 
 
 @dataclass(frozen=True)
@@ -88,24 +93,25 @@ class CodexFacts:
 
 @dataclass(frozen=True)
 class SuccessorState:
-    """A codex in the table. `held`: loads and builds that run. `fault`: why the last step failed, until one ends well;
-    `failed`: what was due then. `attempt` counts the steps begun: the end of an earlier one is ignored."""
+    """A codex in the table. `held`: loads that run. `fault`: why the last step failed, until one ends well; `failed`: what
+    was due then. `made`: what the steps were begun for. `attempt` counts the steps begun: the end of an earlier one is
+    ignored."""
 
-    phase: SuccessorPhase = SuccessorPhase.RESTING
+    phase: SuccessorPhase = RESTING
     facts: CodexFacts = field(default_factory=CodexFacts)
     held: int = 0
     fault: str = ""
     failed: DueFloor | None = None
+    made: DueFloor = field(default_factory=DueFloor)
     attempt: int = 0
     ended: "StepEnded | None" = None  # of the step that the phase names; consumed by rules 2 and 3
 
 
 @dataclass(frozen=True)
 class TableState:
-    """`asking`: questions run. `quiet`: nobody has asked for long enough."""
+    """`quiet`: nobody has asked for long enough."""
 
     codices: Mapping[str, SuccessorState] = field(default_factory=dict)
-    asking: bool = False
     quiet: bool = False
 
     def of(self, name: str) -> SuccessorState:
@@ -124,15 +130,30 @@ class LoadBegan:
 
 
 @dataclass(frozen=True)
-class LoadEnded:
-    name: str
-    facts: CodexFacts
+class FactsReported:
+    """What is due of some codices now, by name."""
+
+    facts: Mapping[str, CodexFacts]
 
 
-@dataclass(frozen=True)
-class DiskChanged:
-    name: str
-    facts: CodexFacts
+class LoadEnded(FactsReported):
+    pass
+
+
+class DiskChanged(FactsReported):
+    pass
+
+
+class QuestionEnded(FactsReported):
+    pass
+
+
+class IdentityChanged(FactsReported):
+    pass
+
+
+class GrantChanged(FactsReported):
+    pass
 
 
 @dataclass(frozen=True)
@@ -141,24 +162,8 @@ class QuestionBegan:
 
 
 @dataclass(frozen=True)
-class QuestionEnded:
-    name: str
-    facts: CodexFacts
-
-
-@dataclass(frozen=True)
 class QuietBegan:
     pass
-
-
-@dataclass(frozen=True)
-class IdentityChanged:
-    facts: Mapping[str, CodexFacts]
-
-
-@dataclass(frozen=True)
-class GrantChanged:
-    facts: Mapping[str, CodexFacts]
 
 
 @dataclass(frozen=True)
@@ -174,74 +179,39 @@ class StepEnded:
     attempt: int
     fault: str = ""
     passing: bool = False
-    facts: CodexFacts | None = None  # behind a commit
+    facts: CodexFacts | None = None
 
 
-@dataclass(frozen=True)
-class EngineAnswers:
-    name: str
-    attempt: int
-
-
-Event = (
-    LoadBegan
-    | LoadEnded
-    | DiskChanged
-    | QuestionBegan
-    | QuestionEnded
-    | QuietBegan
-    | IdentityChanged
-    | GrantChanged
-    | CodexForgotten
-    | StepEnded
-    | EngineAnswers
-)
+Event = LoadBegan | FactsReported | QuestionBegan | QuietBegan | CodexForgotten | StepEnded
 
 
 # -- effects
 
 
 @dataclass(frozen=True)
-class PrepareFloor:
-    """Build what the next floor holds; it changes nothing that serves."""
+class BeginStep:
+    """Do what the phase names, and report its end.
+
+    PREPARING   build what the next floor holds; changes nothing that serves
+    COMPUTING   compute the prepared floor beside the resident one
+    COMMITTING  have the codex served on the prepared floor, and release older ones
+    STALLED     wait until the engine can compute again
+    """
 
     name: str
     attempt: int
+    phase: SuccessorPhase
     due: DueFloor
 
 
 @dataclass(frozen=True)
-class ComputeFloor:
-    """ComputeFloor the prepared floor beside the resident one."""
-
-    name: str
-    attempt: int
-
-
-@dataclass(frozen=True)
-class CommitFloor:
-    """The codex is served on the prepared floor from now on, and older ones are released."""
-
-    name: str
-    attempt: int
-
-
-@dataclass(frozen=True)
-class AwaitEngine:
-    """Report `EngineAnswers` when the engine can compute again."""
-
-    name: str
-    attempt: int
-
-
-@dataclass(frozen=True)
 class CancelStep:
-    """End the effect that runs for this codex."""
+    """End the step that runs for this codex."""
 
     name: str
 
 
-Effect = PrepareFloor | ComputeFloor | CommitFloor | AwaitEngine | CancelStep
+Effect = BeginStep | CancelStep
 
 
 # -- the decision
@@ -251,112 +221,84 @@ def decide(state: TableState, event: Event) -> tuple[TableState, tuple[Effect, .
     """The state behind an event, and what is to be done, in this order."""
     before, state = state, noted(state, event)
     effects: list[Effect] = []
-    if isinstance(event, CodexForgotten) and before.of(event.name).phase not in (
-        SuccessorPhase.RESTING,
-        SuccessorPhase.WAITING,
-    ):
+    if isinstance(event, CodexForgotten) and before.of(event.name).phase in RUNNING:
         effects.append(CancelStep(event.name))
-    while (found := next(_matches(state), None)) is not None:
-        name, codex, effect = found
-        state = state.with_codex(name, codex)
-        effects += effect
+    while (found := _first_match(state)) is not None:
+        name, now = found
+        was = state.of(name)
+        if now.attempt != was.attempt:
+            effects.append(BeginStep(name, now.attempt, now.phase, now.made))
+        elif was.phase in RUNNING and was.ended is None:
+            effects.append(CancelStep(name))
+        state = state.with_codex(name, now)
     return state, tuple(effects)
 
 
 def noted(state: TableState, event: Event) -> TableState:
     """The state with what the event reports in it; nothing is decided."""
     match event:
-        case QuestionBegan():
-            return replace(state, asking=True, quiet=False)
-        case QuietBegan():
-            return replace(state, asking=False, quiet=True)
+        case QuestionBegan() | QuietBegan():
+            return replace(state, quiet=isinstance(event, QuietBegan))
         case LoadBegan(name):
             codex = state.of(name)
             return state.with_codex(name, replace(codex, held=codex.held + 1, fault="", failed=None))
         case CodexForgotten(name):
             return replace(state, codices={one: codex for one, codex in state.codices.items() if one != name})
-        case StepEnded() | EngineAnswers():
-            return _ended_or_back(state, event)
-        case IdentityChanged(facts):
-            return _with_facts(state, facts, news=False)
-        case GrantChanged(facts):
-            return _with_facts(state, facts)
-        case DiskChanged(name, one) | QuestionEnded(name, one):
-            return _with_facts(state, {name: one})
-        case LoadEnded(name, one):
+        case StepEnded(name, attempt):
             codex = state.of(name)
-            return _with_facts(state.with_codex(name, replace(codex, held=max(0, codex.held - 1))), {name: one})
+            if codex.attempt != attempt or codex.phase not in RUNNING:
+                return state  # of a step that was cancelled when it had just ended
+            return state.with_codex(name, replace(codex, ended=event, facts=event.facts or codex.facts))
+        case FactsReported(facts):
+            for name, one in facts.items():
+                codex = state.of(name)
+                failed = codex.failed if isinstance(event, IdentityChanged) else None
+                held = max(0, codex.held - 1) if isinstance(event, LoadEnded) else codex.held
+                state = state.with_codex(name, replace(codex, facts=one, failed=failed, held=held))
+            return state
 
 
-def _with_facts(state: TableState, facts: Mapping[str, CodexFacts], *, news: bool = True) -> TableState:
-    """`news`: what failed may be tried again."""
-    for name, one in facts.items():
-        codex = state.of(name)
-        state = state.with_codex(name, replace(codex, facts=one, failed=None if news else codex.failed))
-    return state
+def _first_match(state: TableState) -> tuple[str, SuccessorState] | None:
+    """The first codex that a rule matches, and what becomes of it."""
+    after = ((name, _after(state, name, codex)) for name, codex in state.codices.items())
+    return next(((name, now) for name, now in after if now is not None), None)
 
 
-def _ended_or_back(state: TableState, event: StepEnded | EngineAnswers) -> TableState:
-    """Unchanged by what is reported of a step that was cancelled when it had just ended."""
-    name, codex = event.name, state.of(event.name)
-    if codex.attempt != event.attempt or codex.phase not in RUNNING:
-        return state
-    if isinstance(event, StepEnded):
-        return state.with_codex(name, replace(codex, ended=event, facts=event.facts or codex.facts))
-    return state.with_codex(name, replace(codex, phase=SuccessorPhase.WAITING))
-
-
-Match = tuple[str, SuccessorState, list[Effect]]
-
-
-def _matches(state: TableState) -> Iterator[Match]:
-    """What the rules change, for the first codex that one of them matches."""
-    for name, codex in state.codices.items():
-        found = _held(name, codex) or _stepped(state, name, codex) or _due(state, name, codex)
-        if found is not None:
-            yield found
-
-
-def _held(name: str, codex: SuccessorState) -> Match | None:
-    if codex.held and codex.phase is not SuccessorPhase.RESTING:
-        return _ended(name, codex)  # 1
-    return None
-
-
-def _stepped(state: TableState, name: str, codex: SuccessorState) -> Match | None:
-    ended = codex.ended
-    if ended is None:
-        return None
-    codex = replace(codex, ended=None)
-    if ended.fault and ended.passing:
-        stalled = replace(codex, phase=SuccessorPhase.STALLED, fault=ended.fault)
-        return name, stalled, [AwaitEngine(name, codex.attempt)]  # 3a
-    if ended.fault:
-        return name, replace(codex, phase=SuccessorPhase.RESTING, fault=ended.fault, failed=codex.facts.due), []  # 3b
-    if codex.phase is SuccessorPhase.COMMITTING:
-        return name, replace(codex, phase=SuccessorPhase.RESTING, fault=""), []  # 2e
-    if codex.phase is SuccessorPhase.PREPARING and not codex.facts.due.urgent:
-        if state.asking:
-            return name, replace(codex, phase=SuccessorPhase.WAITING), []  # 2b
-        return _step(name, codex, SuccessorPhase.COMPUTING)  # 2c
-    return _step(name, codex, SuccessorPhase.COMMITTING)  # 2a, 2d
-
-
-def _due(state: TableState, name: str, codex: SuccessorState) -> Match | None:
-    due, phase = codex.facts.due, codex.phase
+def _after(state: TableState, name: str, codex: SuccessorState) -> SuccessorState | None:
+    phase, due = codex.phase, codex.facts.due
     if codex.held:
-        return None
-    if phase is SuccessorPhase.RESTING:
-        return (
-            (name, replace(codex, phase=SuccessorPhase.WAITING, fault=""), []) if due and due != codex.failed else None
-        )  # 5
-    if not due and phase is not SuccessorPhase.COMMITTING:
-        return _ended(name, codex)  # 4
-    if phase is SuccessorPhase.COMPUTING and (state.asking or due.urgent):
-        return name, replace(codex, phase=SuccessorPhase.WAITING), [CancelStep(name)]  # 6, 7
-    if phase is SuccessorPhase.WAITING and (due.urgent or _is_next(state, name)):
-        return _step(name, codex, SuccessorPhase.PREPARING)  # 8, 9
+        return None if phase is RESTING else _entered(codex, RESTING)  # 1
+    if codex.ended is not None:
+        return _after_step(state, codex, codex.ended)
+    if phase is RESTING:
+        return _entered(codex, WAITING, fault="") if due and due != codex.failed else None  # 5
+    if not due and phase is not COMMITTING:
+        return _entered(codex, RESTING)  # 4
+    if phase is COMPUTING and (not state.quiet or due.urgent or due.identity != codex.made.identity):
+        return _entered(codex, WAITING)  # 6, 7, 8
+    if phase is WAITING and (due.urgent or _is_next(state, name)):
+        return _entered(codex, PREPARING, made=due)  # 9, 10
     return None
+
+
+def _after_step(state: TableState, codex: SuccessorState, ended: StepEnded) -> SuccessorState:
+    phase, due = codex.phase, codex.facts.due
+    if ended.fault and ended.passing and phase is not STALLED:
+        return _entered(codex, STALLED, fault=ended.fault)  # 3a
+    if ended.fault:
+        return _entered(codex, RESTING, fault=ended.fault, failed=due)  # 3b
+    if phase is STALLED:
+        return _entered(codex, WAITING)  # 2f
+    if phase is COMMITTING:
+        return _entered(codex, RESTING, fault="")  # 2e
+    if phase is COMPUTING or due.urgent:
+        return _entered(codex, COMMITTING)  # 2a, 2d
+    return _entered(codex, COMPUTING if state.quiet else WAITING)  # 2b, 2c
+
+
+def _entered(codex: SuccessorState, phase: SuccessorPhase, **changes: Any) -> SuccessorState:
+    attempt = codex.attempt + 1 if phase in RUNNING else codex.attempt
+    return replace(codex, phase=phase, ended=None, attempt=attempt, **changes)
 
 
 def _is_next(state: TableState, name: str) -> bool:
@@ -369,23 +311,5 @@ def _is_next(state: TableState, name: str) -> bool:
 
 def _waits(codex: SuccessorState) -> bool:
     """Also one that rule 5 has not reached yet."""
-    resting = codex.phase is SuccessorPhase.RESTING and codex.facts.due != codex.failed
-    return not codex.held and bool(codex.facts.due) and (codex.phase is SuccessorPhase.WAITING or resting)
-
-
-def _step(name: str, codex: SuccessorState, phase: SuccessorPhase) -> Match:
-    attempt = codex.attempt + 1
-    begun = replace(codex, phase=phase, attempt=attempt)
-    if phase is SuccessorPhase.PREPARING:
-        return name, begun, [PrepareFloor(name, attempt, codex.facts.due)]
-    return (
-        name,
-        begun,
-        [ComputeFloor(name, attempt) if phase is SuccessorPhase.COMPUTING else CommitFloor(name, attempt)],
-    )
-
-
-def _ended(name: str, codex: SuccessorState) -> Match:
-    """No step of it runs any more."""
-    runs = codex.phase is not SuccessorPhase.WAITING
-    return name, replace(codex, phase=SuccessorPhase.RESTING, ended=None), [CancelStep(name)] if runs else []
+    resting = codex.phase is RESTING and codex.facts.due != codex.failed
+    return not codex.held and bool(codex.facts.due) and (codex.phase is WAITING or resting)

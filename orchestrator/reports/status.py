@@ -13,6 +13,7 @@ from governor.readings import GpuReading, memory_of
 from governor.readings import SensorSnapshot as Sensed
 from governor.settings import GovernorSettings, size
 from orchestrator.codices.codices import Codices
+from orchestrator.codices.floors import Floors
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
@@ -212,23 +213,20 @@ def gpu_sensors(gpu: GpuReading) -> GpuSensors:
     return GpuSensors.model_validate({**vars(gpu), "used": gpu.used, "others": gpu.others, "clock_reasons": reasons})
 
 
-def prefill_of(shelf: Codices, floor: str) -> PrefillReport | None:
+def prefill_of(codices: Codices, floors: Floors, floor: str) -> PrefillReport | None:
     """None where nothing is computed: a floor without a name. Tokens are known of a codex's own prefill alone."""
     if not floor:
         return None
-    codex = shelf.floors.codex_of(floor)
-    standing = shelf.seen(codex)
-    current = shelf.floors.of(codex)
-    if (
-        standing is None or current is None or current.name != floor
-    ):  # a generation that grows beside the one that stands
+    codex = floors.codex_of(floor)
+    state, current = codices.get(codex), floors.of(codex)
+    if state is None or current is None or current.name != floor:  # it is computed beside the resident one
         return PrefillReport(floor=floor, codex=codex, tier=None, generation=None, done=None, total=None)
-    done, total = shelf.floors.progress(codex) or (None, None)
+    done, total = floors.progress(codex) or (None, None)
     return PrefillReport(
         floor=floor,
         codex=codex,
-        tier=standing.decision.coverage.value,
-        generation=standing.generation.number,
+        tier=state.decision.coverage.value,
+        generation=state.generation.number,
         done=done,
         total=total,
     )

@@ -76,7 +76,7 @@ async def taken_in(made):
 
 async def test_a_search_before_the_comparison_says_so_and_after_it_finds_what_stands(left):
     async with program(*left, held=True) as (made, lock):
-        assert made.freshness.of("vaults").word == "being compared with the disk"
+        assert made.reports.gauge.of("vaults").word == "being compared with the disk"
         assert any(COMPARED in notice for notice in (await found(made)).notices)
         lock.release()
         await taken_in(made)
@@ -89,7 +89,7 @@ async def test_an_answer_that_is_asked_for_before_the_comparison_knows_what_chan
     async with program(*left, held=True) as (made, lock):
         question = Ask(OWNER, (Message("user", "The access code of vault zebra is"),), codex="vaults", max_tokens=8)
         asked = asyncio.ensure_future(events_of(made.ask(question)))
-        assert COMPARED in made.freshness.of("vaults").blind
+        assert COMPARED in made.reports.gauge.of("vaults").blind
         lock.release()
         lore = (await asked)[-1].lore
         told = any(COMPARED in action for action in lore.governor.actions)
@@ -103,7 +103,7 @@ async def events_of(events):
 async def test_codices_are_followed_where_no_model_can_be_loaded(left):
     async with program(*left, spoilt=True) as (made, _):
         await taken_in(made)
-        assert made.freshness.of("vaults").word == "watched"
+        assert made.reports.gauge.of("vaults").word == "watched"
         report = await found(made)
         assert [hit.path for hit in report.hits] == ["zebra.py"]
         assert report.notices == ()

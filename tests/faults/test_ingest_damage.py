@@ -23,7 +23,7 @@ def test_a_damaged_page_of_the_catalog_is_never_a_wrong_answer(tmp_path: Path, p
     path.write_bytes(raw)
     try:
         library = Library(tmp_path / "data")
-        told = {one.path: one.text for one in library.documents(library.generation("it"))}
+        told = {one.path: one.text for one in library.catalog.documents(library.catalog.generation("it").entries)}
     except CatalogError:
         return
     assert told == {f"{number:04}.py": f"x = {number}\n" * 50 for number in range(50)}
@@ -35,8 +35,8 @@ def test_bytes_that_were_changed_in_the_catalog_are_not_told(tmp_path: Path) -> 
     with sqlite3.connect(tmp_path / "data" / "catalog.sqlite") as database:
         database.execute("UPDATE content SET body = ? WHERE digest = ?", (b"junk", generation.entries[1].digest))
         database.execute("UPDATE content SET body = ? WHERE digest = ?", (pack(b"other"), generation.entries[2].digest))
-    assert library.document(generation.entries[0]).text.startswith("x = 0")
+    assert next(library.catalog.documents([generation.entries[0]])).text.startswith("x = 0")
     for entry in generation.entries[1:]:
         with pytest.raises(CatalogError, match="no longer holds"):
-            library.document(entry)
+            next(library.catalog.documents([entry]))
     library.close()

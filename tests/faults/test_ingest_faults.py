@@ -54,7 +54,7 @@ def test_a_load_that_is_killed_leaves_a_whole_catalog_and_the_next_one_goes_on(t
     library = Library(tmp_path / "data", SMALL_BATCHES)
     stored = len(library._catalog.known("it"))
     loaded = library.load(request(root))
-    assert [one.text.split("\n")[0] for one in library.documents(loaded.generation)] == [
+    assert [one.text.split("\n")[0] for one in library.catalog.documents(loaded.generation.entries)] == [
         f"x = {number}" for number in range(400)
     ]
     assert stored % 8 == 0
@@ -104,8 +104,8 @@ def test_a_full_disk_is_told_and_what_was_loaded_before_stays(tmp_path: Path) ->
     assert out.startswith("FULL: no room left for "), err
     assert "it continues" in out
     library = Library(tmp_path / "data")
-    assert len(library.generation("it").entries) == 50
-    assert len(list(library.documents(library.generation("it")))) == 50
+    assert len(library.catalog.generation("it").entries) == 50
+    assert len(list(library.catalog.documents(library.catalog.generation("it").entries))) == 50
     assert library.load(request(root)).files == 250
     library.close()
 
@@ -118,7 +118,7 @@ def test_a_tiny_file_system_that_is_full_is_told(tmp_path: Path) -> None:
         library = Library(small / "data")
         with pytest.raises(DiskFull, match="no room left"):
             library.load(request(root))
-        assert library.codex("it").newest is None
+        assert library.catalog.codex("it").newest is None
         library.close()
 
 

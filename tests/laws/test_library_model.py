@@ -11,8 +11,7 @@ from support.prefixes import shared_prefix
 
 from codex.documents import digest_of
 from codex.following.amendments import effective
-from codex.library import Library
-from codex.loading import next_order
+from codex.library import Library, next_order
 from codex.trees.sources import LoadSpec
 
 PATHS = st.sampled_from(["a.py", "b.py", "deep/c.py", "deep/er/d.py", "grün.md", "e\udcff.py"])
@@ -64,9 +63,9 @@ class FilesAgainstLibrary(RuleBasedStateMachine):
     @precondition(lambda self: self.generations)
     @rule()
     def the_log_leads_to_the_disk(self) -> None:
-        before = self.library.amendments("it")
+        before = self.library.catalog.amendments("it")
         followed = self.library.follow("it", count=len, changed_definitions=lambda old, new: None)
-        base = self.library.generation("it").digests()
+        base = self.library.catalog.generation("it").digests()
         assert followed.log[: len(before)] == before
         assert effective(base, followed.log) == {
             path.replace("\udcff", "\\xff"): digest_of(text.encode()) for path, text in self.disk.items()
@@ -81,14 +80,14 @@ class FilesAgainstLibrary(RuleBasedStateMachine):
     @rule()
     def every_generation_is_told_as_it_was(self) -> None:
         for number, files in self.generations.items():
-            told = self.library.documents(self.library.generation("it", number))
+            told = self.library.catalog.documents(self.library.catalog.generation("it", number).entries)
             assert {one.path: one.text for one in told} == files
 
     def _told_disk(self) -> dict[str, str]:
         return {path.replace("\udcff", "\\xff"): text.replace("\r\n", "\n") for path, text in self.disk.items()}
 
     def _entries(self, number: int) -> list[tuple[str, str]]:
-        return [(one.path, one.digest) for one in self.library.generation("it", number).entries]
+        return [(one.path, one.digest) for one in self.library.catalog.generation("it", number).entries]
 
     def teardown(self) -> None:
         if hasattr(self, "library"):

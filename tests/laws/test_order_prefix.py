@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.prefixes import shared_prefix
 
-from codex.loading import fresh_order, next_order
+from codex.library import fresh_order, next_order
 
 DIGESTS = st.dictionaries(st.sampled_from("abcde"), st.sampled_from("123"), max_size=5)
 STEPS = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 3))

@@ -4,14 +4,12 @@ Also over a restart, for several codices, with a file that cannot be read, and w
 """
 
 import os
-import shutil
 import signal
 
 import pytest
 from support.house import (
     CODES,
     ask,
-    blocks,
     cached_whole,
     codebase,
     counters,
@@ -192,19 +190,6 @@ def test_what_changed_while_no_daemon_ran_is_prepared_behind_the_first_answer(st
     assert cached_whole(answer["lore"], "identity", "codex")
     assert settled(stopped) == answer["lore"]["identity"]["preparing"]
     assert cached_whole(ask(stopped, "zebra")["lore"], "identity", "codex")
-
-
-def test_where_the_cache_was_deleted_meanwhile_the_new_one_is_computed_and_not_both(stopped):
-    persona(stopped).write_text(BRIEF)
-    shutil.rmtree(stopped.folder / "cache" / "lorekeep" / "kv")
-    stopped.start()
-    answer = ask(stopped, "walrus")
-    assert right(answer, "walrus")
-    assert answer["lore"]["identity"]["version"] != stopped.answered["lore"]["identity"]["version"]
-    assert answer["lore"]["identity"]["preparing"] is None
-    until(lambda: not shown(stopped, "vaults")["prefill"])
-    floor = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("identity", "codex"))
-    assert counters(stopped)["computed_tokens"] < 2 * floor
 
 
 def test_a_broken_file_found_at_the_start_leaves_the_old_one_answering(stopped):

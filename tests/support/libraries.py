@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from codex.documents import Document
+from codex.ingest import Changes
 from codex.library import Library
 from codex.trees.sources import LoadSpec
 
@@ -53,5 +54,10 @@ def request(*sources: Path | str, **more: object) -> LoadSpec:
     return LoadSpec(tuple(map(str, sources)), **more)  # type: ignore[arg-type]
 
 
+def changes_of(library: Library, name: str) -> Changes:
+    """What differs on disk from the newest generation; it is in the log then."""
+    return library.follow(name, count=len, changed_definitions=lambda before, now: None).changes
+
+
 def texts(library: Library, name: str, number: int | None = None) -> dict[str, str]:
-    return {one.path: one.text for one in library.documents(library.generation(name, number))}
+    return {one.path: one.text for one in library.catalog.documents(library.catalog.generation(name, number).entries)}

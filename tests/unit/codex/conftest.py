@@ -16,9 +16,7 @@ def index() -> MemoryIndex:
 
 @pytest.fixture
 def library(tmp_path: Path, index: MemoryIndex) -> Iterator[Library]:
-    opened = Library(
-        tmp_path / "data", indexer=index, count=lambda documents: sum(len(one.text.split()) for one in documents)
-    )
+    opened = Library(tmp_path / "data", indexer=index)
     yield opened
     opened.close()
 

@@ -57,7 +57,7 @@ class Work:
         self.words = Words()
         self.parsed = 0
         self._store = TokenStore(folder / "tokens.sqlite3")
-        self.library = Library(folder / "data", indexer=Indexed(self.archive), count=self._count)
+        self.library = Library(folder / "data", indexer=Indexed(self.archive))
         put = SqliteBytesCache.put
 
         def noted(one: SqliteBytesCache, entries: Sequence[tuple[str, bytes]]) -> None:
@@ -69,15 +69,13 @@ class Work:
     def done(self, root: Path) -> tuple[int, int]:
         """A load's work: (files parsed, texts tokenised)."""
         parsed, tokenised = self.parsed, self.words.texts
-        self.library.load(LoadSpec((str(root),), "it"))
+        entries = self.library.load(LoadSpec((str(root),), "it")).generation.entries
+        self._store.counts(self.words, [one.text for one in self.library.catalog.documents(entries)])
         return self.parsed - parsed, self.words.texts - tokenised
 
     def close(self) -> None:
         self.library.close()
         self._store.close()
-
-    def _count(self, documents: Sequence[Document]) -> int:
-        return sum(self._store.counts(self.words, [one.text for one in documents]))
 
 
 @pytest.fixture

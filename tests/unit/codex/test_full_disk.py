@@ -14,7 +14,7 @@ from codex.catalog.databases import SqliteBytesCache, open_database
 from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
 from orchestrator.answering.conversations import opened
-from orchestrator.codices.state_store import CodexStateStore, Wishes
+from orchestrator.codices.state import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.embedding.meaning import Refusals
 
@@ -131,7 +131,7 @@ def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(di
     ledger.freeze("a", 2, paths)
     assert (ledger.frozen("a", 2), ledger.frozen("a", 1)) == (tuple(paths), ("old.py",))
     with pytest.raises(DiskFull, match="no room left"):
-        ledger.touch("a", paths)
+        ledger.wish("a", tier="map")
     empty(disk)
     ledger.freeze("a", 3, ["new.py"])
     assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == (None, ("new.py",))
@@ -142,7 +142,7 @@ def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_
     ledger = CodexStateStore(disk / "ledger.sqlite3")
     for name in ("a", "b"):
         ledger.wish(name, tier="map")
-        ledger.touch(name, ["x.py"])
+        ledger.asked(name, ["x.py"])
         ledger.freeze(name, 1, ["x.py"])
     fill(disk)
     for name in ("a", "b"):

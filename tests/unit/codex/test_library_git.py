@@ -42,7 +42,7 @@ def test_a_commit_without_a_change_of_files_keeps_the_generation_and_tells_the_r
     after = library.load(request(project))
     assert (before.generation.state.revision, after.generation.number, after.is_new) == (None, 1, False)
     assert after.generation.state.revision is not None
-    assert library.generation("project") == after.generation
+    assert library.catalog.generation("project") == after.generation
 
 
 def test_a_git_url_is_loaded_at_a_revision(library: Library, project: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_git_url_is_loaded_at_a_revision(library: Library, project: Path) -> N
     assert (new.codex.name, texts(library, "project")["src/a.py"]) == ("project", "a = 10\n")
     fill(project, {"src/a.py": "a = 1100\n"})
     git(project, "commit", "-qam", "three")
-    assert library.reload("project").read == 1
+    assert library.load(library.request("project")).read == 1
     assert texts(library, "project")["src/a.py"] == "a = 1100\n"
 
 
@@ -84,7 +84,7 @@ def test_a_repository_or_revision_that_is_not_there_is_refused(library: Library,
     git(project, "commit", "-qm", "one")
     with pytest.raises(GitError):
         library.load(request(f"file://{project}{bad}"))
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
 
 
 def test_two_revisions_of_one_url_can_be_loaded_at_once(library: Library, project: Path) -> None:
@@ -100,7 +100,7 @@ def test_two_revisions_of_one_url_can_be_loaded_at_once(library: Library, projec
     assert [one.result().files for one in loads] == [2, 2]
     assert [one.suffix for one in (library.folder / "clones").iterdir() if one.is_dir()] == [".git"]
     library.drop("v1")
-    assert library.reload("main").files == 2
+    assert library.load(library.request("main")).files == 2
     library.drop("main")
     assert not list((library.folder / "clones").glob("*.git"))
 
@@ -121,7 +121,7 @@ def test_what_git_keeps_for_itself_is_refused_with_the_way_out(library: Library,
     (project / inside).mkdir(exist_ok=True)
     with pytest.raises(SourceError, match="name the working tree it belongs to"):
         library.load(request(project / inside))
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
 
 
 def test_a_state_of_a_repository_may_be_named_by_its_git_folder(library: Library, project: Path) -> None:

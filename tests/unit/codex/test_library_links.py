@@ -36,8 +36,8 @@ def test_a_link_that_is_pointed_elsewhere_is_followed_there(library: Library, li
     library.load(request(link))
     repoint(link, "releases/2")
     assert follow(library, "current") == ("a.py",)
-    assert library.codex("current").roots == (str(link.resolve()),)
-    assert library.reload("current").is_new
+    assert library.catalog.codex("current").roots == (str(link.resolve()),)
+    assert library.load(library.request("current")).is_new
     assert texts(library, "current") == {"a.py": "a = 2\n"}
 
 
@@ -50,7 +50,7 @@ def test_loading_the_link_again_is_an_update_whether_or_not_it_was_followed(
     if followed:
         follow(library, "live")
     assert library.load(request(link)).codex.name == "live"
-    assert [one.name for one in library.codices()] == ["live"]
+    assert [one.name for one in library.catalog.codices()] == ["live"]
     assert texts(library, "live") == {"a.py": "a = 2\n"}
 
 

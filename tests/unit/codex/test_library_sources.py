@@ -38,7 +38,7 @@ def test_several_roots_and_files_share_one_name(library: Library, tmp_path: Path
     fill(tmp_path, {"one/lib/a.py": "a\n", "two/lib/a.py": "b\n", "notes/todo.md": "c\n", "notes/other.md": "d\n"})
     loaded = library.load(request(tmp_path / "one/lib", tmp_path / "two/lib", tmp_path / "notes/todo.md", name="all"))
     assert texts(library, "all") == {"lib/a.py": "a\n", "lib-2/a.py": "b\n", "notes/todo.md": "c\n"}
-    assert library.reload("all").generation == loaded.generation
+    assert library.load(library.request("all")).generation == loaded.generation
 
 
 def test_a_single_file_is_loaded_even_when_its_name_is_a_secret(library: Library, project: Path) -> None:
@@ -52,13 +52,13 @@ def test_the_root_of_a_single_file_is_the_file(library: Library, project: Path) 
     assert loaded.codex.roots == (str(project / "src/a.py"),)
     both = library.load(request(project / "src/a.py", project / "src/b.py", name="two"))
     assert both.codex.roots == (str(project / "src/a.py"), str(project / "src/b.py"))
-    assert library.reload("one").is_new is False
+    assert library.load(library.request("one")).is_new is False
 
 
 def test_globs_choose_and_are_remembered_for_a_reload(library: Library, project: Path) -> None:
     library.load(request(project, globs=Globs(include=("*.py",), exclude=("b*",))))
     assert set(texts(library, "project")) == {"src/a.py"}
-    assert library.reload("project").is_new is False
+    assert library.load(library.request("project")).is_new is False
     assert library.request("project").globs == Globs(("*.py",), ("b*",))
 
 
@@ -78,7 +78,7 @@ def test_a_survey_tells_what_a_load_would_take_and_loads_nothing(library: Librar
     survey = library.survey(request(project))
     assert (survey.name, survey.files, survey.bytes) == ("project", 2, 12)
     assert survey.skipped == {"binary": 1, "secret by name": 1}
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
 
 
 def test_a_missing_source_is_refused(library: Library, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_empty_folder_is_refused_and_leaves_no_codex(library: Library, tmp_pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match="holds no files"):
         library.load(request(tmp_path / "empty"))
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
 
 
 def test_a_folder_with_nothing_to_load_says_why(library: Library, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from support.prefixes import shared_prefix
 
-from codex.loading import fresh_order, next_order
+from codex.library import fresh_order, next_order
 from codex.trees.port import by_age, by_commits
 
 DAY = 86_400 * 10**9

@@ -4,8 +4,7 @@ import pytest
 
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.loads import state_before, take_back
-from orchestrator.codices.state_store import CodexStateStore, Wishes
+from orchestrator.codices.state import CodexStateStore, Wishes, state_before, take_back
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, proj
     ledger.wish("project", "full", watch=True)
     ledger.freeze("project", 2, [])
     take_back(library, ledger, was)
-    assert library.codex("project") == was.codex
+    assert library.catalog.codex("project") == was.codex
     assert ledger.wishes("project") == Wishes("map", False)
     assert ledger.frozen("project", 1) == ("a.py",)
     assert was.number == 1
@@ -45,9 +44,9 @@ def test_a_first_load_leaves_a_name_or_where_it_did_not_come_so_far_nothing(stor
     library, ledger = stores
     was = state_before(library, ledger, "project", None)
     take_back(library, ledger, was)
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
     library.load(LoadSpec((str(project),)))
     ledger.wish("project", "map")
     take_back(library, ledger, was)
-    assert library.codex("project").newest is None
+    assert library.catalog.codex("project").newest is None
     assert ledger.wishes("project") == Wishes()

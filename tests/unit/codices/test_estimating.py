@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.library import Library
-from codex.loading import SAMPLE_FILES, SAMPLE_HEAD, SampledFile, draw_sample, sample_head, scale_up
+from codex.library import SAMPLE_FILES, SAMPLE_HEAD, Library, SampledFile, draw_sample, sample_head, scale_up
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.coverages import surveyed, whole_tokens
-from orchestrator.codices.loading import known_from
-from orchestrator.codices.report import survey_report
+from orchestrator.codices.loads import known_from
 from orchestrator.prompt.coverage import CoverageSizes, FloorRoom, decide_coverage
 
 STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
@@ -49,7 +47,7 @@ def test_what_a_load_would_leave_out_holds_no_tokens(library, tmp_path):
     (code / "b").write_bytes(b"\0" * 600)
     found = library.survey(LoadSpec((str(code),), "it"))
     assert whole_tokens(found.sample, 0, found.bytes, count) == 400
-    assert library.codices() == ()
+    assert library.catalog.codices() == ()
 
 
 def test_of_a_small_codebase_everything_is_in_the_sample(library, tmp_path):
@@ -62,15 +60,11 @@ def test_of_a_small_codebase_everything_is_in_the_sample(library, tmp_path):
     assert whole_tokens(found.sample, 0, found.bytes, count) == pytest.approx(exact, abs=1)
 
 
-def test_a_survey_marks_its_figures_and_says_about():
+def test_a_decision_on_estimated_figures_says_about():
     sizes = CoverageSizes(90_000, 9_000, 2_000, estimated=("full", "skeleton", "map"))
     decision = decide_coverage(sizes, FloorRoom(window=32_000, identity=0, kv_tokens=32_000))
-    report = survey_report("it", ("/x",), 3, {}, (), sizes, decision, 1.0, "estimated from 3 of 9 files")
-    assert report.estimated == ("full", "skeleton", "map")
-    assert report.tokens.model_dump() == {"full": 90_000, "skeleton": 9_000, "map": 2_000}
-    assert report.reason == (
-        "skeleton+hot, because about 90,000 tokens do not fit in the 22,400 that a window of 32,000 leaves; "
-        "estimated from 3 of 9 files"
+    assert decision.reason == (
+        "skeleton+hot, because about 90,000 tokens do not fit in the 22,400 that a window of 32,000 leaves"
     )
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.codices.building import BuildRequest, decided
+from orchestrator.codices.building import decided
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom, decide_coverage
+from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom
 
 SIZES = CoverageSizes(full=20_000, skeleton=None, map=500)
 SMALL, LARGE = (
@@ -14,27 +14,22 @@ SMALL, LARGE = (
 
 
 def test_it_stands_where_it_fits():
-    decision, why_not = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.FULL)
+    decision, why_not = decided(SIZES, LARGE, CoverageSettings(), Coverage.FULL)
     assert (decision.coverage, why_not) == (Coverage.FULL, ())
 
 
 def test_a_load_that_asks_for_it_is_refused_with_the_numbers():
     with pytest.raises(OverBudget, match="20,000 tokens"):
-        decided(BuildRequest("a", SMALL, strict=True), SIZES, CoverageSettings(), Coverage.FULL)
+        decided(SIZES, SMALL, CoverageSettings(), Coverage.FULL, strict=True)
 
 
 def test_after_a_restart_what_fits_stands_instead_with_a_notice():
-    decision, (why_not,) = decided(BuildRequest("a", SMALL), SIZES, CoverageSettings(), Coverage.FULL)
+    decision, (why_not,) = decided(SIZES, SMALL, CoverageSettings(), Coverage.FULL)
     assert decision.coverage is Coverage.MAP
     assert why_not.startswith("coverage full was forced, but 20,000 tokens do not fit")
 
 
 def test_a_tier_that_is_not_made_for_the_codex_gives_way_too():
-    decision, (why_not,) = decided(BuildRequest("a", LARGE), SIZES, CoverageSettings(), Coverage.SKELETON)
+    decision, (why_not,) = decided(SIZES, LARGE, CoverageSettings(), Coverage.SKELETON)
     assert decision.coverage is Coverage.FULL
     assert "skeleton" in why_not
-
-
-def test_a_decision_to_keep_is_kept():
-    keep = decide_coverage(SIZES, SMALL)
-    assert decided(BuildRequest("a", LARGE, keep=keep), SIZES, CoverageSettings(), Coverage.FULL) == (keep, ())

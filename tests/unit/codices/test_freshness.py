@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from orchestrator.codices.freshness import Freshness, differing
-from orchestrator.codices.watching import WatchStatus
+from orchestrator.codices.freshness import Freshness, WatchStatus, differing
 
 LIMIT = "/x: the kernel gave 5 file watches and no more; raise fs.inotify.max_user_watches (sysctl -w ...)"
 WATCHED = WatchStatus(watched=True)
@@ -47,11 +46,11 @@ NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
             "changes of a cannot be taken in: /x is gone",
         ),
         (
-            Freshness("a", WATCHED, loading="a is being indexed", stands=False),
+            Freshness("a", WATCHED, loading="a is being indexed", loaded=False),
             "being loaded",
             "a is being indexed",
         ),
-        (Freshness("a", stands=False), "not loaded to the end", ""),
+        (Freshness("a", loaded=False), "not loaded to the end", ""),
         (Freshness("a", WATCHED, rebasing=True), "watched, a new generation is on its way", ""),
         (
             Freshness("a", WATCHED, indexing="the archive is being indexed again"),

@@ -5,9 +5,8 @@ import os
 import pytest
 
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.identities import DEFAULT, SHIPPED, IdentityFiles, ServingIdentities
-from orchestrator.codices.state import FloorKey, pool_parts
-from orchestrator.codices.state_store import CodexStateStore
+from orchestrator.codices.floors import DEFAULT, SHIPPED, IdentityFiles, ServingIdentities
+from orchestrator.codices.state import CodexStateStore, FloorKey, pool_parts
 from orchestrator.errors import InvalidRequest, NotFound
 
 CODEX = CodexView(name="vaults", generation=3)
@@ -42,7 +41,7 @@ def answers(served):
 
 def stands(serving, codex=CODEX, name=None):
     """The floor of what answers now is computed."""
-    serving.stood(FloorKey.of(codex, serving.now(codex, name).view))
+    serving.now_resident(FloorKey.of(codex, serving.now(codex, name).view))
 
 
 # -- who answers
@@ -61,7 +60,7 @@ def test_what_stood_answers_until_the_floor_of_the_new_version_stands(serving, f
     assert answers(served) == (SHIPPED, "You are brief.\n")
     assert f"version {served.view.version} answers until the prefix of {served.coming.version}" in served.notice
     assert serving.coming(CODEX) == served.coming
-    serving.stood(FloorKey.of(CODEX, served.coming))
+    serving.now_resident(FloorKey.of(CODEX, served.coming))
     assert answers(serving.now(CODEX)) == ("You are brief.\n", None)
     assert (serving.coming(CODEX), serving.now(CODEX).notice) == (None, "")
 
@@ -98,12 +97,12 @@ def test_codices_and_names_are_served_apart(serving, folder):
     assert answers(serving.now(CODEX, "reviewer")) == ("You review.\n", None)
     written(folder, "You review again.\n", "reviewer")
     assert serving.coming(CODEX).text == "You are brief.\n", "the default one goes first"
-    serving.stood(FloorKey.of(CODEX, serving.now(CODEX).coming))
+    serving.now_resident(FloorKey.of(CODEX, serving.now(CODEX).coming))
     assert serving.coming(CODEX).text == "You review again.\n"
 
 
 def test_the_bare_identity_is_always_the_newest(serving, folder):
-    serving.stood(FloorKey.of(None, serving.now(None).view))
+    serving.now_resident(FloorKey.of(None, serving.now(None).view))
     written(folder, "You are brief.\n")
     assert answers(serving.now(None)) == ("You are brief.\n", None)
 
@@ -111,23 +110,11 @@ def test_the_bare_identity_is_always_the_newest(serving, folder):
 # -- over a restart
 
 
-def test_the_old_text_is_kept_over_a_restart_and_doubted_until_its_floor_was_found(serving, folder, tmp_path):
+def test_the_old_text_is_kept_over_a_restart(serving, folder, tmp_path):
     written(folder, "You were long.\n")
     stands(serving)
     written(folder, "You are brief.\n")
-    serving = again(folder, tmp_path)
-    served = serving.now(CODEX)
-    assert (answers(served), served.doubted) == (("You were long.\n", "You are brief.\n"), True)
-    serving.confirmed(CODEX.name, DEFAULT)
-    assert not serving.now(CODEX).doubted
-
-
-def test_where_its_checkpoints_are_gone_nothing_is_won_by_the_old_one(serving, folder, tmp_path):
-    stands(serving)
-    written(folder, "You are brief.\n")
-    serving = again(folder, tmp_path)
-    serving.lost(CODEX.name, DEFAULT)
-    assert answers(serving.now(CODEX)) == ("You are brief.\n", None)
+    assert answers(again(folder, tmp_path).now(CODEX)) == ("You were long.\n", "You are brief.\n")
 
 
 def test_a_dropped_codex_is_forgotten(serving, folder, tmp_path):
@@ -211,7 +198,7 @@ def test_what_another_version_of_the_program_kept_is_done_without(folder, tmp_pa
     stands(serving)
     ledger = CodexStateStore(tmp_path / "ledger.sqlite3")
     ledger._file.write(lambda database: database.execute("UPDATE stood SET view = '{\"novelty\": 1}'"))
-    assert ledger.last_stood(CODEX.name, DEFAULT) is None
+    assert ledger.last_resident(CODEX.name, DEFAULT) is None
 
 
 def test_the_name_of_a_pool_tells_its_parts_also_of_names_with_signs():

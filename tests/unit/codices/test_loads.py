@@ -19,9 +19,9 @@ async def seen(load):
 
 
 async def test_events_reach_whoever_watches_and_the_end_is_the_end():
-    async def work(load, emit):
+    async def work(load):
         await asyncio.sleep(0)
-        emit({"event": "loaded"})
+        load.emit({"event": "loaded"})
 
     loads = Loads()
     assert await seen(loads.begin("a", work)) == [{"event": "loaded"}]
@@ -30,11 +30,11 @@ async def test_events_reach_whoever_watches_and_the_end_is_the_end():
 
 
 async def test_a_fault_is_told_and_remembered_until_the_next_load():
-    async def fails(load, emit):
+    async def fails(load):
         await asyncio.sleep(0)
         raise LoreError("no room left")
 
-    async def works(load, emit):
+    async def works(load):
         await asyncio.sleep(0)
 
     loads = Loads()
@@ -48,11 +48,11 @@ async def test_a_fault_is_told_and_remembered_until_the_next_load():
 
 
 async def test_a_load_that_is_refused_because_of_another_codex_is_no_failure_of_this_one():
-    async def taken(load, emit):
+    async def taken(load):
         await asyncio.sleep(0)
         raise Conflict("codex name 'a' is taken by /other")
 
-    async def fails(load, emit):
+    async def fails(load):
         await asyncio.sleep(0)
         raise LoreError("no room left")
 
@@ -65,7 +65,7 @@ async def test_a_load_that_is_refused_because_of_another_codex_is_no_failure_of_
 
 
 async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended_and_the_log_says_why(caplog):
-    async def breaks(load, emit):
+    async def breaks(load):
         await asyncio.sleep(0)
         raise RuntimeError("a mistake")
 
@@ -80,7 +80,7 @@ async def test_a_load_that_breaks_off_is_not_taken_for_one_that_ended_and_the_lo
 async def test_stopping_ends_a_load_that_only_waits_at_once():
     waiting = asyncio.Event()
 
-    async def waits(load, emit):
+    async def waits(load):
         waiting.set()
         await asyncio.Event().wait()
 
@@ -92,10 +92,10 @@ async def test_stopping_ends_a_load_that_only_waits_at_once():
 
 
 async def test_a_load_that_the_program_ends_says_why_and_that_it_goes_on_where_it_was():
-    async def waits(load, emit):
+    async def waits(load):
         await asyncio.Event().wait()
 
-    async def finds_out(load, emit):
+    async def finds_out(load):
         await asyncio.to_thread(load.cancelled.wait)
         load.check()
 
@@ -118,7 +118,7 @@ async def test_cancelling_ends_what_is_waited_for_and_returns_when_the_load_has_
         finally:
             steps.append("the wait ended")
 
-    async def works(load, emit):
+    async def works(load):
         try:
             await load.unless_cancelled(forever())
         except LoadCancelled as cancelled:
@@ -140,7 +140,7 @@ async def test_cancelling_ends_what_is_waited_for_and_returns_when_the_load_has_
 async def test_the_end_of_the_daemon_is_nobody_s_wish_to_take_a_load_back():
     begun, seen = asyncio.Event(), []
 
-    async def works(load, emit):
+    async def works(load):
         begun.set()
         try:
             await load.unless_cancelled(asyncio.Event().wait())
@@ -158,10 +158,10 @@ async def test_the_end_of_the_daemon_is_nobody_s_wish_to_take_a_load_back():
 async def test_a_lock_that_a_load_waits_for_is_free_again_however_it_ends(end):
     lock, waiting = asyncio.Lock(), asyncio.Event()
 
-    async def works(load, emit):
+    async def works(load):
         waiting.set()
         async with load.holding(lock):
-            emit({"event": "loaded"})
+            load.emit({"event": "loaded"})
 
     loads = Loads()
     for gets_it in (True, False):
@@ -185,7 +185,7 @@ async def test_a_lock_that_a_load_waits_for_is_free_again_however_it_ends(end):
 async def test_what_is_committed_can_no_longer_be_cancelled():
     committed, ending = asyncio.Event(), asyncio.Event()
 
-    async def works(load, emit):
+    async def works(load):
         load.commit()
         committed.set()
         await ending.wait()
@@ -208,7 +208,7 @@ async def test_only_what_runs_can_be_cancelled():
 async def test_the_thread_that_takes_in_has_ended_before_a_load_that_the_program_cuts():
     steps, begun = [], asyncio.Event()
 
-    async def works(load, emit):
+    async def works(load):
         loop = asyncio.get_running_loop()
 
         def takes_in():
@@ -230,11 +230,14 @@ async def test_the_thread_that_takes_in_has_ended_before_a_load_that_the_program
 
 
 async def test_a_fault_of_the_thread_is_the_load_s():
+    async def nothing(load):
+        pass
+
     async def fails():
         raise LoreError("no room left")
 
     with pytest.raises(LoreError, match="no room left"):
-        await RunningLoad("a").in_thread(fails())
+        await RunningLoad("a", nothing).in_thread(fails())
 
 
 def test_nothing_follows_the_program_s_end_and_nothing_leads_back():

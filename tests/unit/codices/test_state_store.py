@@ -9,14 +9,14 @@ from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
 from orchestrator.codices.codices import codices_of
-from orchestrator.codices.state_store import CodexStateStore, ResidentIdentity, Wishes
+from orchestrator.codices.state import CodexStateStore, ResidentIdentity, Wishes
 
 
 def test_questions_are_counted_by_file_and_codex(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
-    ledger.touch("a", ["x.py", "x.py", "y.py"])
-    ledger.touch("a", ["x.py"])
-    ledger.touch("b", ["x.py"])
+    ledger.asked("a", ["x.py", "x.py", "y.py"])
+    ledger.asked("a", ["x.py"])
+    ledger.asked("b", ["x.py"])
     assert ledger.touched("a") == {"x.py": 2, "y.py": 1}
 
 
@@ -49,7 +49,7 @@ def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
 
 def test_a_dropped_codex_is_forgotten(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
-    ledger.touch("a", ["x.py"])
+    ledger.asked("a", ["x.py"])
     ledger.freeze("a", 1, ["x.py"])
     ledger.wish("a", tier="map")
     ledger.forget("a")
@@ -60,7 +60,7 @@ def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     for name in ("a", "b", "c"):
         ledger.wish(name, tier="map")
-    ledger.touch("d", ["x.py"])
+    ledger.asked("d", ["x.py"])
     assert ledger.noted() == {"a", "b", "c", "d"}
     library = Library(tmp_path / "codices")
     (tmp_path / "b").mkdir()
@@ -77,7 +77,7 @@ def test_after_a_start_codices_are_raised_in_order_of_last_use(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.py").write_text("x = 1\n")
         library.load(LoadSpec((str(tmp_path / name),), name=name))
-    ledger.touch("a", ["x.py"], 10.0)
+    ledger.asked("a", ["x.py"], 10.0)
     ledger.asked("c", [])
     assert codices_of(library, CodexStateStore(tmp_path / "l.sqlite3")) == ["c", "a", "b"]
     ledger.asked("a", [])
@@ -99,21 +99,23 @@ def test_where_nothing_can_be_written_the_question_that_was_answered_goes_on(tmp
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     monkeypatch.setattr(ledger._file, "write", full)
     ledger.asked("a", ["x.py"])
-    ledger.stood("a", ResidentIdentity("1 full m", IdentityView(name="lorekeep", version="v1", text="You are brief.")))
-    assert (ledger.used("a"), ledger.last_stood("a", "lorekeep")) == (0.0, None)
+    ledger.now_resident(
+        "a", ResidentIdentity("1 full m", IdentityView(name="lorekeep", version="v1", text="You are brief."))
+    )
+    assert (ledger.used("a"), ledger.last_resident("a", "lorekeep")) == (0.0, None)
 
 
 def test_damage_that_shows_late_begins_it_again_too(tmp_path):
     path = tmp_path / "l.sqlite3"
     ledger = CodexStateStore(path)
-    ledger.touch("a", [f"{number:04}.py" for number in range(500)])
+    ledger.asked("a", [f"{number:04}.py" for number in range(500)])
     ledger.close()
     raw = bytearray(path.read_bytes())
     raw[4096:] = b"\xa5" * (len(raw) - 4096)  # the first page, with the schema, is whole
     path.write_bytes(raw)
     ledger = CodexStateStore(path)
     assert dict(ledger.touched("a")) == {}
-    ledger.touch("a", ["x.py"])
+    ledger.asked("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}
 
 
@@ -138,5 +140,5 @@ def test_what_lay_beside_a_damaged_file_goes_with_it(tmp_path, name):
     (tmp_path / "l.sqlite3").write_bytes(b"no database at all" * 100)
     (tmp_path / f"l.sqlite3-{name}").write_bytes(b"left behind by a process that was killed")
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
-    ledger.touch("a", ["x.py"])
+    ledger.asked("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.codices.floors import Questions
-from orchestrator.codices.successors import Successors
+from orchestrator.codices.successors import Questions, Successors
 from orchestrator.codices.transitions import CodexFacts, DiskChanged, DueFloor, IdentityChanged, LoadBegan, LoadEnded
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import LoreError, OverBudget
@@ -76,7 +75,7 @@ class House:
 
     def news(self):
         """What is due of the codex is told anew."""
-        self.successors.report(DiskChanged("a", self.work.facts()["a"]))
+        self.successors.report(DiskChanged(self.work.facts()))
 
     @contextmanager
     def question(self):
@@ -237,7 +236,7 @@ async def test_a_load_ends_what_is_under_way_and_nothing_begins_until_it_has_end
     one.news()
     await steps()
     assert one.work.done == ["prepare", "compute"]
-    one.successors.report(LoadEnded("a", one.work.facts()["a"]))
+    one.successors.report(LoadEnded(one.work.facts()))
     await one.work.committed.wait()
 
 

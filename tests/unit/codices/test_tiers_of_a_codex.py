@@ -34,12 +34,14 @@ def library(tmp_path):
 
 def drafting(library, tmp_path, read=None):
     return CoverageDrafter(
-        read or library.documents_of, count, SqliteBytesCache(tmp_path / "r.sqlite3"), CoverageSettings()
+        read or library.catalog.documents, count, SqliteBytesCache(tmp_path / "r.sqlite3"), CoverageSettings()
     )
 
 
 def test_skeletons_and_map_tell_definitions_with_their_lines(library, tmp_path):
-    made = drafting(library, tmp_path).drafts(library.generation("demo"), ROOM, None, lambda _: None, ranked=True)
+    made = drafting(library, tmp_path).drafts(
+        library.catalog.generation("demo"), ROOM, None, lambda _: None, ranked=True
+    )
     assert made.skeletons["core.py"] == "1 def used(x): Says x.\n"
     assert "1 def used(x)" in made.map_text
     assert made.skeleton_tokens and made.map_tokens
@@ -47,7 +49,7 @@ def test_skeletons_and_map_tell_definitions_with_their_lines(library, tmp_path):
 
 
 def test_what_was_made_once_is_neither_read_nor_parsed_again(library, tmp_path):
-    generation = library.generation("demo")
+    generation = library.catalog.generation("demo")
     first = drafting(library, tmp_path).drafts(generation, ROOM, None, lambda _: None, ranked=False)
 
     def never(entries):
@@ -60,16 +62,16 @@ def test_what_was_made_once_is_neither_read_nor_parsed_again(library, tmp_path):
 
 def test_a_codex_far_too_large_for_its_room_gets_no_skeleton_unless_forced(library, tmp_path):
     small = FloorRoom(window=32_000, identity=0, kv_tokens=1)
-    generation = library.generation("demo")
+    generation = library.catalog.generation("demo")
     assert drafting(library, tmp_path).drafts(generation, small, None, lambda _: None, ranked=False).skeletons == {}
     forced = drafting(library, tmp_path).drafts(generation, small, Coverage.SKELETON, lambda _: None, ranked=False)
     assert len(forced.skeletons) == 6
 
 
 def test_hot_files_are_those_that_questions_touched(library):
-    generation = library.generation("demo")
+    generation = library.catalog.generation("demo")
     hot = chosen(
-        generation, {}, {}, {}, {"user3.py": 4}, 20, count, lambda entries: list(library.documents_of(entries))
+        generation, {}, {}, {}, {"user3.py": 4}, 20, count, lambda entries: list(library.catalog.documents(entries))
     )
     assert hot[0] == "user3.py"
 
@@ -80,6 +82,6 @@ def test_the_most_telling_files_are_source_near_the_top_within_the_bytes():
 
 
 def test_lines_are_counted_when_somebody_asks(library):
-    lines = Lines(library.generation("demo").digests(), library.document_by_digest)
+    lines = Lines(library.catalog.generation("demo").digests(), library.catalog.document_by_digest)
     assert (lines["core.py"], "nope.py" in lines, len(lines)) == (53, False, 6)
-    assert Lines({"core.py": "0" * 64}, library.document_by_digest)["core.py"] == 0
+    assert Lines({"core.py": "0" * 64}, library.catalog.document_by_digest)["core.py"] == 0

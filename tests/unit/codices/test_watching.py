@@ -9,8 +9,8 @@ from support.libraries import fill, request
 
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
-from orchestrator.codices.watching import CodexWatchers
-from orchestrator.codices.watching import WatchStatus as State
+from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.freshness import WatchStatus as State
 
 QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0, poll_s=0.1)
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ class Followed:
         """Between two looks its tasks and threads go on; nobody tells when the last of them is done."""
         async with asyncio.timeout(60):
             while not true():
-                await asyncio.to_thread(self.library.codices)
+                await asyncio.to_thread(self.library.catalog.codices)
 
     async def settled(self) -> None:
         await self.until(lambda: self.is_current)
@@ -51,7 +51,7 @@ class Followed:
         return state.watched and state.compared and not state.taking_in and not state.failing
 
     def told(self) -> list[str]:
-        return [one.text for one in self.library.amendments("code")]
+        return [one.text for one in self.library.catalog.amendments("code")]
 
 
 @pytest.fixture
@@ -102,6 +102,6 @@ async def test_a_link_that_is_pointed_elsewhere_is_followed_there(followed: Foll
     assert not followed.state.compared
     await followed.settled()
     assert "a = 5" in followed.told()[-1]
-    assert followed.library.codex("code").roots == (str(followed.above / "second"),)
+    assert followed.library.catalog.codex("code").roots == (str(followed.above / "second"),)
     (followed.above / "second" / "a.py").write_text("a = 6\n")
     await followed.until(lambda: "a = 6" in followed.told()[-1])

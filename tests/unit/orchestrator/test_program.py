@@ -39,11 +39,13 @@ def program(make_chat_model: Any) -> Program:
     none: Any = SimpleNamespace()
     client = EngineClient(EngineSpec("fake"))
     meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)
-    codices: Any = SimpleNamespace(reconsider=unchanged, library=SimpleNamespace(codices=list))
+    codices: Any = SimpleNamespace(reconsider=unchanged)
+    library: Any = SimpleNamespace(catalog=SimpleNamespace(codices=list))
     return Program(
         client=client,
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
-        resident=codices, watchers=none, upkeep=none, loader=none, freshness=none, searcher=none, answers=none, about=none,
+        resident=codices, library=library, states=none, loads=none, reports=none,
+        watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
         libraries=lambda: None, exchange=none,
     )  # fmt: skip

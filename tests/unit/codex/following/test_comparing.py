@@ -3,8 +3,7 @@
 import threading
 
 from codex.errors import CodexError
-from codex.following.comparing import KEPT_S, LONGEST_S, Comparing
-from codex.following.differences import Differences
+from codex.following.comparing import KEPT_S, LONGEST_S, Comparing, Differences
 
 TWO = Differences(changed=2)
 

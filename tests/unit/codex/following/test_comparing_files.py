@@ -45,7 +45,7 @@ def test_of_several_roots_each_file_is_looked_for_in_its_own(library, code, tmp_
     note.parent.mkdir()
     note.write_text("one\n")
     library.load(LoadSpec((str(code), str(note)), name="two"))
-    paths = [entry.path for entry in library.generation("two").entries]
+    paths = [entry.path for entry in library.catalog.generation("two").entries]
     assert differing(library, "two", paths) == ()
     note.write_text("two\n")
     (changed,) = differing(library, "two", paths)
@@ -63,7 +63,7 @@ def test_what_the_log_tells_is_known(library, code):
 
 def test_no_list_of_all_files_is_read_for_a_few(library, code, monkeypatch):
     library.load(LoadSpec((str(code),)))
-    monkeypatch.setattr(library, "generation", None)
+    monkeypatch.setattr(library.catalog, "generation", None)
     change(code)
     assert differing(library, "code", ["src/other.py"]) == ("src/other.py",)
     assert moved(library, "code") == ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.libraries import changes_of
 
 from codex.following.inotify import FolderWatches, Happened
 from codex.following.watch import ChangeBatch, Watcher
@@ -142,7 +143,7 @@ def test_rules_that_git_reads_from_its_own_folder_are_followed(start: Start, rep
     watched = start(repository)
     (repository / ".git" / "info" / "exclude").write_text("empty/\n")
     assert watched.next().everything
-    assert watched.library.changes(watched.name).removed == ("empty/b.py",)
+    assert changes_of(watched.library, watched.name).removed == ("empty/b.py",)
     (repository / "empty" / "c.py").write_text("c = 1\n")
     told = watched.nothing_more_after("src/mark.py")
     assert set().union(*(one.paths for one in told)) == {"src/mark.py"}
@@ -157,11 +158,11 @@ def test_rules_in_the_users_own_file_are_followed_from_when_they_are_named(
     watched = start(repository)
     git(repository, "config", "core.excludesFile", str(rules))
     assert watched.next().everything
-    assert watched.library.changes(watched.name).removed == ()
+    assert changes_of(watched.library, watched.name).removed == ()
     (rules.parent / "new").write_text("empty/\n")
     (rules.parent / "new").rename(rules)
     assert watched.next().everything
-    assert watched.library.changes(watched.name).removed == ("empty/b.py",)
+    assert changes_of(watched.library, watched.name).removed == ("empty/b.py",)
 
 
 def test_a_checkout_of_a_branch_is_one_batch(start: Start, repository: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_checkout_of_a_branch_is_one_batch(start: Start, repository: Path) -> 
     batch = watched.next()
     assert batch.everything
     assert batch.commit
-    changes = watched.library.changes(watched.name)
+    changes = changes_of(watched.library, watched.name)
     assert (len(changes.removed), changes.state.branch) == (200, "main")
     assert watched.batches.empty()
 
@@ -215,7 +216,7 @@ def test_a_stash_is_followed(start: Start, repository: Path) -> None:
     watched = start(repository)
     git(repository, "stash")
     assert watched.next().commit
-    assert [one.path for one in watched.library.changes(watched.name).changed] == ["src/a.py"]
+    assert [one.path for one in changes_of(watched.library, watched.name).changed] == ["src/a.py"]
 
 
 def test_lost_events_lead_to_a_comparison_of_everything(start: Start, project: Path) -> None:

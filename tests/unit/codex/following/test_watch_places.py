@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.libraries import fill, request
+from support.libraries import changes_of, fill, request
 
-from codex.following.watch import ChangeBatch, Watcher
-from codex.following.watched import by_folder, entries_of
+from codex.following.watch import ChangeBatch, Watcher, by_folder, entries_of
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 
@@ -138,5 +137,5 @@ def test_a_hard_link_edited_from_outside_is_found_by_a_comparison(start: Start, 
     os.link(place / "releases" / "1" / "a.py", outside)
     watched = start(place / "releases" / "1")
     outside.write_text("a = 6\n")
-    changed = watched.library.changes(watched.name).changed
+    changed = changes_of(watched.library, watched.name).changed
     assert [one.path for one in changed] == ["a.py"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.libraries import fill, request
 
 from codex.following.amendments import Amendment, ChangeKind
-from codex.following.differences import Differences, Unread, differences, held_in
+from codex.following.comparing import Differences, Unread, differences, held_in
 from codex.trees.port import CandidateFile
 
 FILES = {f"src/{name}.py": f"# {name}\n" for name in ("same", "grown", "other", "gone")}
@@ -29,8 +29,8 @@ def test_changed_new_and_gone_files_are_counted_and_nothing_is_stored(library, c
     found = library.outside("code")
     assert found == Differences(changed=2, added=1, removed=1)
     assert found.in_words() == "2 files differ, 1 is new, 1 is gone"
-    assert library.generations("code") == (1,)
-    assert library.amendments("code") == ()
+    assert library.catalog.generations("code") == (1,)
+    assert library.catalog.amendments("code") == ()
 
 
 def test_what_a_load_would_leave_out_is_not_new_and_what_it_would_leave_out_by_now_is_gone(library, code):
@@ -56,7 +56,7 @@ def test_what_the_log_tells_is_held(library, code):
 
 def test_a_log_lies_over_its_generation(library, code):
     library.load(request(code))
-    generation = library.generation("code")
+    generation = library.catalog.generation("code")
     told = [
         Amendment(1, "src/gone.py", ChangeKind.REMOVED, None),
         Amendment(2, "src/same.py", ChangeKind.CHANGED, "another"),
