@@ -45,8 +45,7 @@ from orchestrator.engine.messages import (
     unpack,
 )
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.fast import PATTERNS, read_ranks
-from orchestrator.engine.vocab.native import read_table
+from orchestrator.engine.vocab.vocabulary import PATTERNS, read_ranks, read_table
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
 from orchestrator.prompt.evidence import FoundPassages
 

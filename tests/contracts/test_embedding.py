@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.builtin import ensure
-from orchestrator.engine.builtin.noise import tensors
-from orchestrator.engine.builtin.shape import BuiltinShape, tokens, write_tensors
+from orchestrator.engine.builtin.shape import BuiltinShape, tensors, tokens, write_tensors
 from orchestrator.engine.embedding.fake import FakeEmbedding
 from orchestrator.engine.embedding.llama import LlamaEmbedding
 from orchestrator.engine.embedding.port import (

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.fast import sample
-from orchestrator.engine.vocab.native import NativeTokenizer, TokenKind, read_table
-from orchestrator.engine.vocab.vocabulary import reserved_texts
+from orchestrator.engine.vocab.vocabulary import NativeTokenizer, TokenKind, read_table, reserved_texts, sample
 
 NAMES = [
     "aquila",

@@ -111,7 +111,7 @@ def build(model: Builtin, path: Path) -> None:
 
 def write(name: str, path: Path) -> None:
     """Raises OSError. The recipes are imported here: they load numpy and gguf, and most files exist already."""
-    from orchestrator.engine.builtin import noise, quoter, shape, words
+    from orchestrator.engine.builtin import quoter, shape, words
 
     vocabulary = shape.tokens()
     if name == "builtin:words":
@@ -119,8 +119,8 @@ def write(name: str, path: Path) -> None:
     elif name == "builtin:quoter":
         shape.write(path, quoter.SHAPE, vocabulary, quoter.tensors(vocabulary))
     else:
-        size = noise.SMALL if name == "builtin:noise-s" else noise.MEDIUM
-        shape.write(path, size, vocabulary, noise.tensors(size, vocabulary))
+        size = shape.SMALL if name == "builtin:noise-s" else shape.MEDIUM
+        shape.write(path, size, vocabulary, shape.tensors(size, vocabulary))
 
 
 @contextmanager

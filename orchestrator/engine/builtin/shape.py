@@ -1,8 +1,13 @@
-"""Writing GGUF files of the built-in models: their vocabulary, and the shape of a model of architecture `llama`."""
+"""GGUF files of the built-in models: their vocabulary, models of architecture `llama`, and two such of random weights.
 
-from collections.abc import Callable, Iterable, Sequence
+The random ones are for measuring, where only the amount of arithmetic matters. What they say means nothing, and they
+practically never end by themselves: end of text has a row of zeros.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +19,7 @@ from orchestrator.engine.builtin.alphabet import BYTE_TO_SIGN, to_bytes
 
 Weights = npt.NDArray[Any]
 Tensor = tuple[str, tuple[int, ...], Callable[[], Weights]]  # name, shape (rows, columns), what makes it
-
 N_CTX_TRAIN = 131072
-
-
 END = "<|endoftext|>"
 # Every message but the last ends its line, so that a quote out of an earlier turn ends where that turn ended; the last one
 # stays open, to be continued.
@@ -137,3 +139,58 @@ def write_tensors(
 def dtype_of(size: tuple[int, ...]) -> type[np.float16] | type[np.float32]:
     """Matrices are f16, vectors (norms, rope factors) f32: what llama.cpp expects."""
     return np.float16 if len(size) > 1 else np.float32
+
+
+# -- random weights
+
+# The file size and the KV bytes of the model that the cache protocol's figures were taken with.
+SMALL = BuiltinShape(
+    "Lorekeep noise s (random weights)", 8, 768, 12, 2, 64, 3072, 500_000.0, 1e-5
+)  # 148 MB, KV 4 KiB a token
+MEDIUM = BuiltinShape(
+    "Lorekeep noise m (random weights)", 12, 1280, 20, 4, 64, 5120, 500_000.0, 1e-5
+)  # 588 MB, KV 12 KiB
+
+
+def tensors(shape: BuiltinShape, vocabulary: Tokens) -> Iterator[Tensor]:
+    """All tensors in file order. Each is drawn from its own name, so none depends on what was drawn before."""
+    words, width, feed = len(vocabulary.texts), shape.width, shape.feed_forward
+    queries, keys = shape.heads * shape.head, shape.kv_heads * shape.head
+    yield random("token_embd.weight", words, width)
+    for layer in range(shape.layers):
+        name = f"blk.{layer}."
+        yield ones(name + "attn_norm.weight", width)
+        yield random(name + "attn_q.weight", queries, width)
+        yield random(name + "attn_k.weight", keys, width)
+        yield random(name + "attn_v.weight", keys, width)
+        yield random(name + "attn_output.weight", width, queries)
+        yield ones(name + "ffn_norm.weight", width)
+        yield random(name + "ffn_gate.weight", feed, width)
+        yield random(name + "ffn_up.weight", feed, width)
+        yield random(name + "ffn_down.weight", width, feed)
+    yield ones("output_norm.weight", width)
+    yield "output.weight", (words, width), partial(never_ending, vocabulary.end, words, width)
+
+
+def random(name: str, rows: int, columns: int) -> Tensor:
+    return name, (rows, columns), partial(draw, name, rows, columns)
+
+
+def ones(name: str, width: int) -> Tensor:
+    return name, (width,), partial(np.ones, width)
+
+
+def never_ending(end: int, rows: int, columns: int) -> Weights:
+    matrix = draw("output.weight", rows, columns)
+    matrix[end] = 0
+    return matrix
+
+
+def draw(name: str, rows: int, columns: int) -> Weights:
+    """Uniform, variance 1 / columns. From raw bits by exact arithmetic: NumPy keeps those stable, its distributions not."""
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
+    count = rows * columns
+    raw: Weights = np.random.PCG64(seed).random_raw((count + 3) // 4)
+    steps = raw.astype("<u8").view("<u2")[:count].astype(np.float32) - np.float32(32767.5)
+    half_width = np.float32(np.sqrt(3 / columns) / 32768)
+    return (steps * half_width).astype(np.float16).reshape(rows, columns)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload, Vectors
-from orchestrator.engine.llama.weights import sample_file, shards
 from orchestrator.engine.messages import Urgency
-from orchestrator.engine.model import EmbeddingSpec
+from orchestrator.engine.model import EmbeddingSpec, sample_file, shards
 
 MOST_LOSSES = 2  # of the child in a row while it embedded: more would have the engine counted as broken
 LOST_SECONDS = 600.0  # for so long after them it is not tried again

@@ -17,8 +17,7 @@ from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows, read_metadata
 from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.model import EmbeddingSpec
-from orchestrator.engine.vocab.native import tokenized
-from orchestrator.engine.vocab.vocabulary import well_formed
+from orchestrator.engine.vocab.vocabulary import tokenized, well_formed
 
 POOLING = {
     0: lib.LLAMA_POOLING_TYPE_MEAN,  # none of its own

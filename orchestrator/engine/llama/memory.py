@@ -1,7 +1,8 @@
-"""The port to llama.cpp, through llama-cpp-python's low-level API.
+"""The port to llama.cpp, through llama-cpp-python's low-level API: a model, the memory of a pool, the choice of tokens.
 
 One writer calls everything but `encode`, `pieces` and `study`. Flash attention is set, never left to be guessed, because
 the result cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
+Only tokens with finite logits are chosen, and none that the ticket's schema forbids.
 """
 
 import ctypes
@@ -15,16 +16,18 @@ from numpy.typing import NDArray
 from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.model_files import fingerprint
-from orchestrator.engine.llama.parameters import context_parameters, load_model, offloaded_layers
-from orchestrator.engine.llama.sampling import LlamaSampler
-from orchestrator.engine.llama.schema import Schemas
+from orchestrator.engine.llama.model_files import context_parameters, fingerprint, load_model, offloaded_layers
+from orchestrator.engine.llama.schema import Constraint, Schemas
 from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.vocab import Vocabulary
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
+PENALTY_WINDOW = 64
+RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
+NEVER = np.float32(-np.inf)
+Logits = NDArray[np.float32]
 
 
 class LlamaBackend:
@@ -52,7 +55,7 @@ class LlamaBackend:
         per_token = max(0, self.state_bytes_per_cell - CELL_NOTES)
         return cells * per_token if per_token else sequences * self.state_bytes
 
-    def sampler(self, sampling: Sampling) -> LlamaSampler:
+    def sampler(self, sampling: Sampling) -> "LlamaSampler":
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
         return LlamaSampler(sampling, self._model, constraint)
 
@@ -232,6 +235,9 @@ def single_row(sequence: int, position: int, token: int) -> Batch:
     return batch
 
 
+# -- what a model says of itself
+
+
 def read_metadata(model: object) -> dict[str, str]:
     found, buffer = {}, ctypes.create_string_buffer(65536)
     for index in range(lib.llama_model_meta_count(model)):
@@ -261,3 +267,110 @@ def gpu_name() -> str:
             description: bytes = lib.ggml_backend_dev_description(device)
             return description.decode("utf-8", "replace")
     return "GPU"
+
+
+# -- the next token
+
+
+class LlamaSampler:
+    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns llama.cpp's samplers until `close`."""
+
+    def __init__(self, sampling: Sampling, model: object, constraint: Constraint | None = None) -> None:
+        self._sampling = sampling
+        self._constraint = constraint
+        plain = sampling.greedy and sampling.repeat_penalty == 1.0
+        self._chain = None if plain else make_chain(sampling, model)
+
+    def accept_prompt(self, tokens: Sequence[int]) -> None:
+        if self._chain is not None and self._sampling.repeat_penalty != 1.0:
+            for token in tokens[-PENALTY_WINDOW:]:
+                lib.llama_sampler_accept(self._chain, token)
+
+    def choose(self, logits: Logits) -> tuple[int, tuple[tuple[int, float], ...]]:
+        """The next token, and if wanted its log-probability followed by those of the likeliest. Accepts nothing.
+
+        Raises SchemaRefused where finding out what the schema allows would hold up everybody else.
+        """
+        token = self._draw(logits)
+        if self._constraint is not None and not self._constraint.allows(token):
+            token = self._draw(np.where(self._constraint.mask()[: len(logits)], logits, NEVER))
+        if not np.isfinite(logits[token]):
+            raise BackendError("the model gave no finite logits: its weights or its KV are damaged")
+        return token, with_likeliest(logits, token, self._sampling.logprobs)
+
+    def accept(self, token: int) -> None:
+        if self._chain is not None:
+            lib.llama_sampler_accept(self._chain, token)
+        if self._constraint is not None:
+            self._constraint.accept(token)
+
+    def close(self) -> None:
+        if self._chain is not None:
+            lib.llama_sampler_free(self._chain)
+        self._chain = None
+
+    def _draw(self, logits: Logits) -> int:
+        if self._chain is None:
+            return int(logits.argmax())
+        candidates = Candidates(np.arange(len(logits), dtype=np.int32), logits)
+        lib.llama_sampler_apply(self._chain, ctypes.byref(candidates.array))
+        return candidates.selected()
+
+
+class Candidates:
+    """A llama_token_data_array over numpy's memory."""
+
+    _kind = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+    def __init__(self, ids: NDArray[np.int32], logits: Logits) -> None:
+        self._data = np.zeros(len(ids), self._kind)
+        self._data["id"], self._data["logit"] = ids, logits
+        pointer = self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
+        self.array = lib.llama_token_data_array(data=pointer, size=len(ids), selected=-1, sorted=False)
+
+    def selected(self) -> int:
+        at = int(self.array.selected)
+        return int(self._data["id"][at if at >= 0 else 0])
+
+
+def make_chain(sampling: Sampling, model: object) -> object:
+    words = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
+    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+    if sampling.repeat_penalty != 1.0:
+        lib.llama_sampler_chain_add(
+            chain, lib.llama_sampler_init_penalties(words, PENALTY_WINDOW, sampling.repeat_penalty, 0.0, 0.0)
+        )
+    if sampling.greedy:
+        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_greedy())
+        return chain
+    # top-k first: top-p alone would sort the whole vocabulary, 2.7 ms a token.
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_k(sampling.top_k))
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_p(sampling.top_p, 1))
+    if sampling.min_p > 0:
+        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_min_p(sampling.min_p, 1))
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_temp(sampling.temperature))
+    seed = RANDOM_SEED if sampling.seed is None else sampling.seed % RANDOM_SEED
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(seed))
+    return chain
+
+
+def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[int, float], ...]:
+    """The token with its log-probability, then the `most` likeliest; nothing where None are wanted."""
+    if most is None:
+        return ()
+    total = log_of_sum(logits)  # over the whole vocabulary: once a token
+    return tuple((one, float(logits[one]) - total) for one in (token, *likeliest(logits, most)))
+
+
+def log_of_sum(logits: Logits) -> float:
+    """The natural logarithm of the sum of their exponentials: what a logit lies below is its log-probability."""
+    highest = logits.max()
+    return float(highest) + float(np.log(np.exp(logits - highest).sum()))
+
+
+def likeliest(logits: Logits, most: int) -> list[int]:
+    """The `most` likeliest tokens, likeliest first."""
+    if most <= 0:
+        return []
+    best = np.argpartition(-logits, min(most, len(logits) - 1))[:most]
+    return sorted(best.tolist(), key=lambda token: (-float(logits[token]), token))

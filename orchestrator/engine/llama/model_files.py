@@ -1,4 +1,7 @@
-"""What is read of a model's file before it is loaded: its fingerprint, its header, and which rotation factors it takes."""
+"""A model's file: its fingerprint, its header, which rotation factors it takes, and how llama.cpp is asked to load it.
+
+What llama.cpp would refuse or abort on is checked before it is asked, by whoever chose the settings.
+"""
 
 import ctypes
 import hashlib
@@ -11,16 +14,35 @@ from typing import Any
 
 import llama_cpp as lib
 
+from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
+from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.native import symbols
-from orchestrator.engine.llama.weights import sample_file, shards
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.llama.threads import default_threads
+from orchestrator.engine.model import EngineSpec, sample_file, shards
 
 _UINT32, _STRING = 4, 8  # GGUF's types of values
-
-
 TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 ALWAYS, NEVER = 1, 2**31 - 1  # original contexts that every pool exceeds, or none
+KV_TYPES = {
+    "f32": lib.GGML_TYPE_F32,
+    "f16": lib.GGML_TYPE_F16,
+    "bf16": 30,  # the binding does not name it
+    "q8_0": lib.GGML_TYPE_Q8_0,
+    "q5_1": lib.GGML_TYPE_Q5_1,
+    "q5_0": lib.GGML_TYPE_Q5_0,
+    "q4_1": lib.GGML_TYPE_Q4_1,
+    "q4_0": lib.GGML_TYPE_Q4_0,
+}
+SPLIT_MODES = {
+    "none": lib.LLAMA_SPLIT_MODE_NONE,
+    "layer": lib.LLAMA_SPLIT_MODE_LAYER,
+    "row": lib.LLAMA_SPLIT_MODE_ROW,
+    "tensor": lib.LLAMA_SPLIT_MODE_TENSOR,
+}
+# Without flash attention the scores of rows computed together are held, f32 in all heads; never fewer rows than these.
+SCORE_BYTES = 64 * 1024 * 1024
+SCORED_ROWS = 16
 
 
 def fingerprint(spec: EngineSpec) -> str:
@@ -39,6 +61,117 @@ def fingerprint(spec: EngineSpec) -> str:
     settings = [spec.kv_type_k, spec.kv_type_v, spec.flash_attention, "unified", rope, native.identity()]
     digest.update(repr(settings).encode())
     return digest.hexdigest()
+
+
+def load_model(spec: EngineSpec, progress: LoadProgress) -> object:
+    """Raises BackendError where llama.cpp cannot."""
+    parameters = lib.llama_model_default_params()
+    parameters.n_gpu_layers = 9999 if spec.gpu_layers < 0 else spec.gpu_layers
+    parameters.split_mode = SPLIT_MODES[spec.split_mode]
+    parameters.main_gpu = spec.main_gpu
+    if spec.tensor_split:
+        split = (ctypes.c_float * lib.llama_max_devices())(*spec.tensor_split)
+        parameters.tensor_split = split
+    rope = factors(spec)
+    if rope is not None:
+        parameters.kv_overrides = overrides(rope)
+    placed = lib.llama_progress_callback(progress.place)  # must live until the model is loaded
+    parameters.progress_callback = placed
+    progress.begin(sum(shard.stat().st_size for shard in shards(Path(spec.model)) if shard.is_file()))
+    model = lib.llama_model_load_from_file(os.fsencode(spec.model), parameters)
+    if not model:
+        raise BackendError(f"llama.cpp cannot load {spec.model}: {native.last_error()}")
+    return model
+
+
+def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: int) -> "lib.llama_context_params":
+    parameters = lib.llama_context_default_params()
+    parameters.n_ctx = -(-cells // 256) * 256
+    parameters.n_batch = parameters.n_ubatch = min(spec.batch, parameters.n_ctx)
+    if not spec.flash_attention:
+        parameters.n_ubatch = min(parameters.n_batch, rows_together(heads, parameters.n_ctx))
+    parameters.n_seq_max = sequences
+    # Logits are wanted for at most one row a sequence; the default sizes buffers for every row of a batch.
+    parameters.n_outputs_max = max(sequences, 64)
+    parameters.n_threads = parameters.n_threads_batch = spec.threads or default_threads()
+    parameters.flash_attn_type = (
+        lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if spec.flash_attention else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    )
+    parameters.type_k, parameters.type_v = KV_TYPES[spec.kv_type_k], KV_TYPES[spec.kv_type_v]
+    parameters.kv_unified = True
+    # The small cache of a sliding window runs full while cells are free, because what two sequences share is not recycled.
+    parameters.swa_full = True
+    parameters.no_perf = True
+    parameters.offload_kqv = spec.gpu_layers != 0
+    return parameters
+
+
+def rows_together(heads: int, cells: int) -> int:
+    """How many rows are computed at once without flash attention, which holds their scores against all cells."""
+    return max(SCORED_ROWS, SCORE_BYTES // max(1, 4 * heads * cells))
+
+
+def offloaded_layers(spec: EngineSpec, model: object) -> int:
+    layers = int(lib.llama_model_n_layer(model)) + 1
+    return layers if spec.gpu_layers < 0 else min(spec.gpu_layers, layers)
+
+
+# -- which factors a model with LongRoPE rotates by
+
+
+@dataclass(frozen=True)
+class Factors:
+    """`name`: long or short; `key` and `original`: what of the file's metadata llama.cpp is to take otherwise."""
+
+    name: str
+    key: str
+    original: int
+
+
+def factors(spec: EngineSpec) -> Factors | None:
+    """None for a model without a choice, or no model.
+
+    The file of a model with LongRoPE (Phi-3, Phi-4, MiniCPM) has two sets: short ones for sequences within the context that
+    it was first trained for, long ones beyond. llama.cpp decides by a context's size (`llama_model::get_rope_factors`):
+
+        cells of the context  >  original context  ?  long  :  short
+
+    Pools differ in size and change it, so cells computed in one would be wrong in another, and nothing would tell. Here it
+    is decided once for an engine by the longest sequence that will be asked for, and llama.cpp is told an original context
+    that leads to the same in every pool. Nothing but YaRN reads that number else, and a model has one or the other.
+    """
+    first, *rest = shards(Path(spec.model))
+    with header(first) as found:
+        if found is None or not (has_choice(found) or any(has_factors(path) for path in rest)):
+            return None
+        return chosen(found, spec.context)
+
+
+def has_factors(path: Path) -> bool:
+    with header(path) as found:
+        return found is not None and has_choice(found)
+
+
+def has_choice(found: "GgufHeader") -> bool:
+    return any(found.has_tensor(name) for name in TENSORS)
+
+
+def chosen(first: "GgufHeader", context: int) -> Factors:
+    """`context`: tokens of the longest sequence, 0 for as many as the model was trained for."""
+    architecture = first.text("general.architecture")
+    trained = first.number(f"{architecture}.context_length") or 0
+    key = f"{architecture}.rope.scaling.original_context_length"
+    original = first.number(key) or trained  # as llama.cpp has it
+    short = (context or trained) <= original
+    return Factors("short", key, NEVER) if short else Factors("long", key, ALWAYS)
+
+
+def overrides(factors: Factors) -> "ctypes.Array[lib.llama_model_kv_override]":
+    """In llama.cpp's form, which an empty key ends."""
+    found: ctypes.Array[lib.llama_model_kv_override] = (lib.llama_model_kv_override * 2)()
+    found[0].tag, found[0].key = lib.LLAMA_KV_OVERRIDE_TYPE_INT, factors.key.encode()
+    found[0].value.val_i64 = factors.original
+    return found
 
 
 # -- a header, by ggml's own reader of GGUF
@@ -95,61 +228,3 @@ def header(path: Path) -> Iterator[GgufHeader | None]:
     finally:
         if pointer:
             _free(pointer)
-
-
-# -- which factors a model with LongRoPE rotates by
-
-
-@dataclass(frozen=True)
-class Factors:
-    """`name`: long or short; `key` and `original`: what of the file's metadata llama.cpp is to take otherwise."""
-
-    name: str
-    key: str
-    original: int
-
-
-def factors(spec: EngineSpec) -> Factors | None:
-    """None for a model without a choice, or no model.
-
-    The file of a model with LongRoPE (Phi-3, Phi-4, MiniCPM) has two sets: short ones for sequences within the context that
-    it was first trained for, long ones beyond. llama.cpp decides by a context's size (`llama_model::get_rope_factors`):
-
-        cells of the context  >  original context  ?  long  :  short
-
-    Pools differ in size and change it, so cells computed in one would be wrong in another, and nothing would tell. Here it
-    is decided once for an engine by the longest sequence that will be asked for, and llama.cpp is told an original context
-    that leads to the same in every pool. Nothing but YaRN reads that number else, and a model has one or the other.
-    """
-    first, *rest = shards(Path(spec.model))
-    with header(first) as found:
-        if found is None or not (has_choice(found) or any(has_factors(path) for path in rest)):
-            return None
-        return chosen(found, spec.context)
-
-
-def has_factors(path: Path) -> bool:
-    with header(path) as found:
-        return found is not None and has_choice(found)
-
-
-def has_choice(found: GgufHeader) -> bool:
-    return any(found.has_tensor(name) for name in TENSORS)
-
-
-def chosen(first: GgufHeader, context: int) -> Factors:
-    """`context`: tokens of the longest sequence, 0 for as many as the model was trained for."""
-    architecture = first.text("general.architecture")
-    trained = first.number(f"{architecture}.context_length") or 0
-    key = f"{architecture}.rope.scaling.original_context_length"
-    original = first.number(key) or trained  # as llama.cpp has it
-    short = (context or trained) <= original
-    return Factors("short", key, NEVER) if short else Factors("long", key, ALWAYS)
-
-
-def overrides(factors: Factors) -> "ctypes.Array[lib.llama_model_kv_override]":
-    """In llama.cpp's form, which an empty key ends."""
-    found: ctypes.Array[lib.llama_model_kv_override] = (lib.llama_model_kv_override * 2)()
-    found[0].tag, found[0].key = lib.LLAMA_KV_OVERRIDE_TYPE_INT, factors.key.encode()
-    found[0].value.val_i64 = factors.original
-    return found

@@ -159,7 +159,7 @@ def test_a_per_layer_list_of_another_length_is_refused(tiny_model: Callable[...,
 def test_without_flash_attention_so_many_rows_are_computed_together_as_their_scores_have_room(
     shapes: dict[str, tuple[Path, ModelShape]],
 ) -> None:
-    from orchestrator.engine.llama.parameters import rows_together as engine_rows
+    from orchestrator.engine.llama.model_files import rows_together as engine_rows
 
     plain = KvPlan(flash_attention=False)
     shape = replace(shapes["llama"][1], heads=32)

@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from orchestrator.engine.builtin import BUILTINS, BuiltinError, ensure, files, noise, quoter
+from orchestrator.engine.builtin import BUILTINS, BuiltinError, ensure, files, quoter, shape
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.builtin.shape import tokens
 
@@ -38,19 +38,19 @@ def test_the_quoters_tensors_have_the_shapes_its_header_says(quoter_model: Path)
 def test_noise_s_has_the_size_and_the_kv_of_the_model_that_was_measured(models: Path) -> None:
     path = ensure("builtin:noise-s", models)
     assert path.stat().st_size == pytest.approx(147e6, rel=0.02)
-    assert noise.SMALL.kv_bytes_per_token() == 4096
+    assert shape.SMALL.kv_bytes_per_token() == 4096
     assert quoter.SHAPE.kv_bytes_per_token() == 3072
 
 
 def test_noise_m_is_four_times_as_large() -> None:
     small, medium = (
-        sum(np.prod(size) for _, size, _ in noise.tensors(shape, tokens())) for shape in (noise.SMALL, noise.MEDIUM)
+        sum(np.prod(size) for _, size, _ in shape.tensors(one, tokens())) for one in (shape.SMALL, shape.MEDIUM)
     )
     assert medium / small == pytest.approx(4, rel=0.03)
 
 
 def test_random_weights_come_from_their_names_alone_and_have_the_variance_of_their_width() -> None:
-    weights = noise.draw("blk.0.attn_q.weight", 256, 64)
+    weights = shape.draw("blk.0.attn_q.weight", 256, 64)
     assert hashlib.sha256(weights.tobytes()).hexdigest()[:16] == "a997d2386b50a72a"
     assert float(weights.astype(np.float64).var()) == pytest.approx(1 / 64, rel=0.03)
 

@@ -7,8 +7,7 @@ import pytest
 
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.model_files import fingerprint
-from orchestrator.engine.llama.weights import shards
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.model import EngineSpec, shards
 
 
 @pytest.fixture

@@ -560,7 +560,7 @@ import numpy as np
 from orchestrator.engine.llama import native
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.llama.sampling import LlamaSampler
+from orchestrator.engine.llama.memory import LlamaSampler
 from orchestrator.engine.llama.schema import Schemas
 
 native.start()

@@ -16,9 +16,7 @@ from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.builtin.shape import tokens
 from orchestrator.engine.vocab import Vocabulary
-from orchestrator.engine.vocab.fast import PATTERNS
-from orchestrator.engine.vocab.native import NativeTokenizer, read_table
-from orchestrator.engine.vocab.vocabulary import TextFinder, cut
+from orchestrator.engine.vocab.vocabulary import PATTERNS, NativeTokenizer, TextFinder, cut, read_table
 
 CODE = inspect.getsource(gguf.GGUFReader) + inspect.getsource(st)
 
