@@ -33,7 +33,6 @@ from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
-from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.places import VERSION
@@ -118,7 +117,7 @@ def storage_of(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Sto
     tokens.trim(TOKENS_KEPT)
     return Storage(
         indexer=indexer,
-        library=Library(paths.codices, parts.codex(settings), indexer=indexer),
+        library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
         states=CodexStateStore(paths.codices / "floors.sqlite3"),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
@@ -135,7 +134,7 @@ def codices_of(
     loads: Loads,
     floors: Floors,
 ) -> Codices:
-    coverage, forced = parts.tier(settings), settings.strategy.tier
+    coverage, forced = settings.for_coverage(), settings.strategy.tier
     return Codices(
         storage.library,
         CodexBuilder(
@@ -175,7 +174,7 @@ def answers_of(
         host.machine,
         searcher,
         host.governor.claims,
-        parts.strategy(settings),
+        settings.for_strategy(),
         freshness.of,
         greedy=is_builtin(host.model.setting),
     )

@@ -12,9 +12,8 @@ from governor.shape import FootprintError, ModelShape, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, recipe_hash
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
 from orchestrator.model.model_file import ANOTHER, find_model
-from orchestrator.settings.edit import parsed, with_value
 from orchestrator.settings.paths import FILE_MODE, private_folder
-from orchestrator.settings.sources import named_file, user_file
+from orchestrator.settings.sources import named_file, user_file, with_value
 from orchestrator.wire.places import path_of
 
 SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
@@ -115,15 +114,14 @@ def use_model(path: str, environ: Mapping[str, str], config: Path | None = None)
     try:
         before = file.read_text("utf-8") if file.exists() else ""
         after = with_value(before, "model", "path", path)
-        changed = parsed(before).get("model", {}).get("path") != path
-        if changed:
+        if after != before:
             write(file, after)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{file} cannot be written: {error}", "check the file, its folder and their owner"
         ) from error
     hidden = next((one for one in ("LORE_MODEL", "LORE_MODEL__PATH") if environ.get(one)), "")
-    return {"path": path, "file": str(file), "changed": changed, "overridden": hidden}
+    return {"path": path, "file": str(file), "changed": after != before, "overridden": hidden}
 
 
 def setting_of(name: str, folder: Path) -> str:

@@ -27,7 +27,6 @@ from orchestrator.model.offloading import (
     unused_gpu,
     usable,
 )
-from orchestrator.settings import parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 
@@ -55,7 +54,7 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
-    governor = parts.governor(settings)
+    governor = settings.for_governor()
     gpus = gpus_of(settings, sensors) if offloads else ()
     layers = layers_on(gpus, model.shape, offload, governor.memory)
     room = room_beside(gpus, model.shape, offload, layers, governor.memory)

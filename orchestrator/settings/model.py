@@ -5,15 +5,29 @@ Defaults that a part has are the part's own. Knows no file, variable or option: 
 
 import math
 import re
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from codex.settings import AmendmentSettings, IngestSettings, SecretSettings, WalkSettings, WatchSettings
-from governor.settings import MemorySettings, PressureSettings, SamplerSettings, StoreSettings
+from codex.settings import (
+    AmendmentSettings,
+    IngestSettings,
+    LibrarySettings,
+    SecretSettings,
+    WalkSettings,
+    WatchSettings,
+)
+from governor.settings import (
+    ClaimSettings,
+    GovernorSettings,
+    MemorySettings,
+    PressureSettings,
+    SamplerSettings,
+    StoreSettings,
+)
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
-from orchestrator.settings.units import Bytes, BytesOrShare, Seconds, Slice, unit
 
 GIB = 1024**3
 MIB = 1024**2
@@ -23,6 +37,81 @@ KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
+NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)")
+BYTES = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
+}
+SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+# ---- values with units: "512 MiB", "90 %", "30 min" ------------------------------------------------------------------
+
+
+def split(value: object, example: str) -> tuple[float, str]:
+    """Number and unit of a setting's text; whole and broken numbers stand for themselves."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"is not an amount; write it like {example}")
+    found = NUMBER.fullmatch(str(value).strip())
+    if not found:
+        raise ValueError(f"is not an amount; write it like {example}")
+    return float(found[1]), found[2].lower()
+
+
+def in_bytes(value: object) -> int:
+    number, unit = split(value, '"512 MiB"')
+    if unit not in BYTES:
+        raise ValueError(f'has an unknown unit "{unit}"; write it like "512 MiB"')
+    return int(number * BYTES[unit])
+
+
+def in_seconds(value: object) -> float:
+    number, unit = split(value, '"30 min"')
+    if unit not in SECONDS:
+        raise ValueError(f'has an unknown unit "{unit}"; write it like "30 min"')
+    return number * SECONDS[unit]
+
+
+def as_limit(value: object) -> str:
+    """Bytes, or a share of something that is known only later: "6442450944" or "90%"."""
+    number, unit = split(value, '"6 GiB" or "90 %"')
+    if unit != "%":
+        if not in_bytes(value):
+            raise ValueError('leaves no memory at all; write it like "6 GiB" or "90 %"')
+        return str(in_bytes(value))
+    share = round(number, 3)
+    if not 0 < share <= 100:
+        raise ValueError("is not between 0 % and 100 %")
+    return f"{share:g}%"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What the number of a setting counts."""
+
+    name: str
+
+
+Bytes = Annotated[int, BeforeValidator(in_bytes), Measure("bytes")]
+BytesOrShare = Annotated[str, BeforeValidator(as_limit), Measure("bytes or %")]
+Seconds = Annotated[float, BeforeValidator(in_seconds), Measure("s")]
+Tokens = Annotated[int, Measure("tokens")]
+
+
+class Slice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @field_validator("*")
+    @classmethod
+    def without_nul(cls, value: Any) -> Any:
+        """No path, name or address may hold one, and what first meets it may be far from here."""
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("holds a NUL character; take it out")
+        return value
+
+
+# ---- the tables ------------------------------------------------------------------------------------------------------
 
 
 class ServeSettings(Slice):
@@ -31,29 +120,21 @@ class ServeSettings(Slice):
     socket: str = Field("", description="the daemon's Unix socket; empty: the runtime folder's lore.sock")
     socket_group: str = Field("", description="a group that may connect as well (mode 0660 instead of 0600)")
     tcp: str = Field("", description="HOST:PORT to listen on as well, with tokens; empty: no TCP")
-    max_body: Bytes = Field(
-        32 * MIB, ge=1024, le=GIB, description="largest body of a request", json_schema_extra=unit("bytes")
+    max_body: Bytes = Field(32 * MIB, ge=1024, le=GIB, description="largest body of a request")
+    queue: Annotated[int, Measure("questions")] = Field(
+        256, ge=1, le=100_000, description="questions that may wait for their turn; a further one is told to come again"
     )
-    queue: int = Field(
-        256,
-        ge=1,
-        le=100_000,
-        description="questions that may wait for their turn; a further one is told to come again",
-        json_schema_extra=unit("questions"),
-    )
-    shutdown_grace: Seconds = Field(
-        10.0, ge=0, le=600, description="how long running answers may end by themselves", json_schema_extra=unit("s")
-    )
+    shutdown_grace: Seconds = Field(10.0, ge=0, le=600, description="how long running answers may end by themselves")
 
 
 class ModelSettings(Slice):
     """Which model, and how llama.cpp loads it."""
 
     path: str = Field("", description="a GGUF file or builtin:quoter, builtin:noise-s, -m; empty: builtin:quoter")
-    context: int | Literal["auto"] = Field(
+    context: Annotated[int | Literal["auto"], Measure("tokens")] = Field(
         "auto",
         description="longest prompt and answer together; auto: what fits, and 16,384 with a built-in model",
-        json_schema_extra={**unit("tokens"), "range": f"≥ {LEAST_CONTEXT} | auto"},
+        json_schema_extra={"range": f"≥ {LEAST_CONTEXT} | auto"},
     )
     kv_type_k: KvType = Field("f16", description="storage type of cached keys")
     kv_type_v: KvType = Field("f16", description="storage type of cached values")
@@ -71,9 +152,7 @@ class ModelSettings(Slice):
         json_schema_extra={"range": "true | false | auto"},
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
-    batch: int = Field(
-        512, ge=32, le=65_536, description="prompt tokens computed in one step", json_schema_extra=unit("tokens")
-    )
+    batch: Tokens = Field(512, ge=32, le=65_536, description="prompt tokens computed in one step")
     drafts: bool = Field(
         True, description="guess an answer's next tokens from the code it may quote; the text is the same"
     )
@@ -100,14 +179,10 @@ class CodexTable(Slice):
     """Which files belong to a codex, and how it follows them."""
 
     max_file: Bytes = Field(
-        WalkSettings.max_file_bytes,
-        ge=1024,
-        le=GIB,
-        description="larger files are skipped, unread",
-        json_schema_extra=unit("bytes"),
+        WalkSettings.max_file_bytes, ge=1024, le=GIB, description="larger files are skipped, unread"
     )
-    max_files: int = Field(
-        WalkSettings.max_files, ge=1, description="a load of more files is refused", json_schema_extra=unit("files")
+    max_files: Annotated[int, Measure("files")] = Field(
+        WalkSettings.max_files, ge=1, description="a load of more files is refused"
     )
     skip_vendored: bool = Field(WalkSettings.skip_vendored, description="skip third-party trees and minified copies")
     skip_lock_files: bool = Field(WalkSettings.skip_lock_files, description="skip files written by package managers")
@@ -121,41 +196,29 @@ class CodexTable(Slice):
         ge=0.01,
         le=60,
         description="changes are taken in when nothing has changed for this long",
-        json_schema_extra=unit("s"),
     )
     longest_wait: Seconds = Field(
-        WatchSettings.longest_wait_s,
-        ge=0.1,
-        le=600,
-        description="and at the latest this long after the first",
-        json_schema_extra=unit("s"),
+        WatchSettings.longest_wait_s, ge=0.1, le=600, description="and at the latest this long after the first"
     )
     longest_hold: Seconds = Field(
-        WatchSettings.longest_hold_s,
-        ge=1,
-        le=3600,
-        description="how long a git that is at work is waited for",
-        json_schema_extra=unit("s"),
+        WatchSettings.longest_hold_s, ge=1, le=3600, description="how long a git that is at work is waited for"
     )
     poll: Seconds = Field(
         WatchSettings.poll_s,
         ge=0.5,
         le=3600,
         description="time between comparisons where the kernel gives no watches, or the folder is gone",
-        json_schema_extra=unit("s"),
     )
     reconcile: Seconds = Field(
         WatchSettings.reconcile_s,
         ge=1,
         le=86_400,
         description="time between comparisons of everything, in case a change went unnoticed",
-        json_schema_extra=unit("s"),
     )
-    whole_file: int = Field(
+    whole_file: Tokens = Field(
         AmendmentSettings.whole_file_tokens,
         ge=1,
         description="a larger file that changed is told by what changed in it",
-        json_schema_extra=unit("tokens"),
     )
     rebase_share: float = Field(
         AmendmentSettings.rebase_share,
@@ -170,12 +233,11 @@ class EmbeddingSettings(Slice):
     """The model that search by meaning goes by; without one search goes by words and names."""
 
     model: str = Field("", description="a GGUF file that embeds texts; empty: none; builtin:words for trying out")
-    window: int = Field(
+    window: Tokens = Field(
         0,
         ge=0,
         le=131_072,
         description="tokens of a text that are read; 0: what the model was trained for, at most 2048",
-        json_schema_extra=unit("tokens"),
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: half of the cores")
     gpu_layers: int = Field(
@@ -195,44 +257,27 @@ class GovernorTable(Slice):
     vram_limit: BytesOrShare = Field(
         MemorySettings.vram_limit,
         description="most that Lorekeep itself may hold of VRAM (RAM without a GPU): bytes, or a share of what was free",
-        json_schema_extra=unit("bytes or %"),
     )
     margin: Bytes = Field(
         MemorySettings.margin_bytes,
         ge=0,
         description="memory that is never planned away, or margin_share if that is more",
-        json_schema_extra=unit("bytes"),
     )
     margin_share: float = Field(
         MemorySettings.margin_share, ge=0, lt=1, description="the same, as a share of the total"
     )
     sensor_busy: Seconds = Field(
-        SamplerSettings.busy_s,
-        ge=0.05,
-        le=60,
-        description="time between readings while answering",
-        json_schema_extra=unit("s"),
+        SamplerSettings.busy_s, ge=0.05, le=60, description="time between readings while answering"
     )
-    sensor_idle: Seconds = Field(
-        SamplerSettings.idle_s,
-        ge=0.1,
-        le=600,
-        description="time between readings when idle",
-        json_schema_extra=unit("s"),
-    )
+    sensor_idle: Seconds = Field(SamplerSettings.idle_s, ge=0.1, le=600, description="time between readings when idle")
     worse_after: Seconds = Field(
         PressureSettings.worse_s,
         ge=0,
         le=3600,
         description="a worse level, or a smaller tier, is taken after it was called for this long",
-        json_schema_extra=unit("s"),
     )
     better_after: Seconds = Field(
-        PressureSettings.better_s,
-        ge=0,
-        le=86_400,
-        description="the same for a better level or a larger tier",
-        json_schema_extra=unit("s"),
+        PressureSettings.better_s, ge=0, le=86_400, description="the same for a better level or a larger tier"
     )
     depth: int = Field(
         0,
@@ -257,17 +302,11 @@ class StrategyTable(Slice):
     overhead: float = Field(
         CoverageSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
     )
-    small_content: int = Field(
-        StrategyParameters.small_content,
-        ge=0,
-        description="a whole codex up to this is asked as it stands",
-        json_schema_extra=unit("tokens"),
+    small_content: Tokens = Field(
+        StrategyParameters.small_content, ge=0, description="a whole codex up to this is asked as it stands"
     )
-    graph_content: int = Field(
-        StrategyParameters.graph_content,
-        ge=0,
-        description="above it search also follows the symbol graph",
-        json_schema_extra=unit("tokens"),
+    graph_content: Tokens = Field(
+        StrategyParameters.graph_content, ge=0, description="above it search also follows the symbol graph"
     )
     hybrid_share: float = Field(
         StrategyParameters.hybrid_share,
@@ -281,12 +320,7 @@ class StrategyTable(Slice):
 class StorageSettings(Slice):
     """What may be kept, and for how long."""
 
-    checkpoint_disk: Bytes = Field(
-        StoreSettings.disk_bytes,
-        ge=0,
-        description="most that checkpoints take on disk",
-        json_schema_extra=unit("bytes"),
-    )
+    checkpoint_disk: Bytes = Field(StoreSettings.disk_bytes, ge=0, description="most that checkpoints take on disk")
     checkpoint_disk_share: float = Field(
         StoreSettings.disk_share, ge=0, le=1, description="and never more than this share of what is free"
     )
@@ -347,3 +381,58 @@ class Settings(Slice):
         """What is wrong with a sigil's name that a token shall carry; '' when it may."""
         known = [OWNER, *sorted(self.sigils)]
         return "" if name in known else f'no sigil "{name}"; there {are(known)}'
+
+    # -- as each part takes them
+
+    def for_governor(self) -> GovernorSettings:
+        given, kept = self.governor, self.storage
+        return GovernorSettings(
+            memory=MemorySettings(
+                gpu=given.gpu or None,
+                vram_limit=given.vram_limit,
+                margin_bytes=given.margin,
+                margin_share=given.margin_share,
+            ),
+            stores=StoreSettings(
+                disk_bytes=kept.checkpoint_disk,
+                disk_share=kept.checkpoint_disk_share,
+            ),
+            pressure=PressureSettings(worse_s=given.worse_after, better_s=given.better_after),
+            claims=ClaimSettings(depth=given.depth or None),
+            sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
+        )
+
+    def for_library(self) -> LibrarySettings:
+        given = self.codex
+        return LibrarySettings(
+            walk=WalkSettings(
+                max_file_bytes=given.max_file,
+                max_files=given.max_files,
+                skip_vendored=given.skip_vendored,
+                skip_lock_files=given.skip_lock_files,
+                hidden=given.hidden,
+            ),
+            secrets=SecretSettings(load_secret_names=given.secrets, load_secret_contents=given.secrets),
+            ingest=IngestSettings(readers=given.readers),
+            amendments=AmendmentSettings(whole_file_tokens=given.whole_file, rebase_share=given.rebase_share),
+            watch=WatchSettings(
+                debounce_s=given.debounce,
+                longest_wait_s=given.longest_wait,
+                longest_hold_s=given.longest_hold,
+                poll_s=given.poll,
+                reconcile_s=given.reconcile,
+            ),
+        )
+
+    def for_coverage(self) -> CoverageSettings:
+        given = self.strategy
+        return CoverageSettings(overhead_share=given.overhead, window_share=given.window_share)
+
+    def for_strategy(self) -> StrategyParameters:
+        given = self.strategy
+        return StrategyParameters(
+            small_content=given.small_content,
+            graph_content=given.graph_content,
+            hybrid_share=given.hybrid_share,
+            rag_share=given.rag_share,
+        )

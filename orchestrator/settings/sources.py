@@ -1,7 +1,7 @@
 """Reads settings in their order: system file, user's file, LORE_* variables, options. Later ones win, key by key.
 
-Every key keeps where it came from; `describe` shows them as a table with value, default, unit, range and help. Knows no
-setting by name but the short variables.
+Every key keeps where it came from; `describe` shows them as a table with value, default, unit, range and help;
+`with_value` edits a user's file. Knows no setting by name but the short variables.
 """
 
 import difflib
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from orchestrator.errors import SettingsError
-from orchestrator.settings.model import Settings
+from orchestrator.settings.model import Measure, Settings
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
 
 PREFIX = "LORE_"
@@ -274,8 +274,7 @@ def shown(value: Any) -> Any:
 
 
 def unit_of(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+    return next((rule.name for rule in field.metadata if isinstance(rule, Measure)), "")
 
 
 def range_of(field: FieldInfo) -> str:
@@ -288,3 +287,35 @@ def range_of(field: FieldInfo) -> str:
     ]
     choices = [str(choice) for choice in get_args(field.annotation) if isinstance(choice, str)]
     return ", ".join(bounds) or " | ".join(choices)
+
+
+# ---- one setting written --------------------------------------------------------------------------------------------
+
+
+def with_value(text: str, table: str, key: str, value: str) -> str:
+    """The TOML `text` with `[table] key = "value"`: comments, order and blanks stay as the user wrote them.
+
+    Raises SettingsError where the text is no TOML or cannot be edited safely: what comes out is read once more by Python's
+    own parser and compared.
+    """
+    import tomlkit  # the daemon writes no settings
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        before = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the configuration is no TOML: {error}", "correct it at that place") from error
+    try:
+        document: Any = tomlkit.parse(text)
+        if table not in document:
+            if text.strip():
+                document.add(tomlkit.nl())
+            document[table] = tomlkit.table()
+        document[table][key] = value
+        changed = tomlkit.dumps(document)
+        good = tomllib.loads(changed) == {**before, table: {**before.get(table, {}), key: value}}
+    except (TOMLKitError, tomllib.TOMLDecodeError, TypeError, AttributeError):  # the last two: `table` is another value
+        good = False
+    if not good:
+        raise SettingsError(f"{table}.{key} is written in a way that cannot be edited", "change it by hand")
+    return changed

@@ -43,8 +43,8 @@ from orchestrator.prompt.budget import ClaimSource, SourcedClaim, SourceKind, lo
 from orchestrator.prompt.situation import named_documents
 from orchestrator.prompt.strategy import classify
 from orchestrator.service import Message
-from orchestrator.settings.edit import with_value
-from orchestrator.settings.units import as_limit, in_seconds
+from orchestrator.settings.model import as_limit, in_seconds
+from orchestrator.settings.sources import with_value
 from orchestrator.wire.places import is_url
 
 Read = TypeVar("Read")

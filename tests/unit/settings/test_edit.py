@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.settings import SettingsError
-from orchestrator.settings.edit import with_value
+from orchestrator.settings.sources import with_value
 
 MINE = """\
 # mine

@@ -8,9 +8,9 @@ from codex.settings import LibrarySettings
 from governor.settings import GovernorSettings, limit_bytes
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
-from orchestrator.settings import Paths, Settings, SettingsError, load, parts, sources
+from orchestrator.settings import Paths, Settings, SettingsError, load, sources
+from orchestrator.settings.model import as_limit, in_bytes, in_seconds
 from orchestrator.settings.sources import describe, nearest
-from orchestrator.settings.units import as_limit, in_bytes, in_seconds
 
 
 @pytest.fixture
@@ -173,24 +173,24 @@ def test_a_limit_is_what_the_governor_reads(number, percent):
 
 def test_the_parts_defaults_are_the_settings_defaults():
     settings = Settings()
-    assert parts.governor(settings) == GovernorSettings()
-    assert parts.codex(settings) == LibrarySettings()
-    assert parts.tier(settings) == CoverageSettings()
-    assert parts.strategy(settings) == StrategyParameters()
+    assert settings.for_governor() == GovernorSettings()
+    assert settings.for_library() == LibrarySettings()
+    assert settings.for_coverage() == CoverageSettings()
+    assert settings.for_strategy() == StrategyParameters()
 
 
 def test_a_setting_reaches_its_part(files):
     given = {"LORE_GOVERNOR__GPU": "1", "LORE_CODEX__SECRETS": "yes", "LORE_STRATEGY__OVERHEAD": "0.5"}
     settings = load({**files(), **given}).settings
-    assert parts.governor(settings).memory.gpu == "1"
-    assert parts.codex(settings).secrets.load_secret_contents
-    assert parts.tier(settings).overhead_share == 0.5
+    assert settings.for_governor().memory.gpu == "1"
+    assert settings.for_library().secrets.load_secret_contents
+    assert settings.for_coverage().overhead_share == 0.5
 
 
 @pytest.mark.parametrize(("written", "depth"), [("0", None), ("none", None), ("7", 7)])
 def test_a_depth_of_0_or_none_is_as_many_turns_as_fit(files, written, depth):
     settings = load({**files(), "LORE_GOVERNOR__DEPTH": written}).settings
-    assert parts.governor(settings).claims.depth == depth
+    assert settings.for_governor().claims.depth == depth
 
 
 def test_a_user_s_folders_are_xdg_s_and_a_system_daemon_s_are_systemd_s():
