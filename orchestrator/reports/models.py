@@ -32,7 +32,6 @@ from orchestrator.model.model_file import DEFAULT, placement_of
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.settings.model import KvType as KvTypeName
 from orchestrator.settings.model import Settings
-from orchestrator.settings.parts import governor as governor_of
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.places import path_of
 from orchestrator.wire.replies import (
@@ -128,7 +127,7 @@ def known_here(settings: Settings, folder: Path) -> tuple[AtHand, ...]:
 def conditions_here(settings: Settings, paths: Paths) -> LoadingConditions:
     """As `Machine` sees it before anything is loaded. A built-in embedding model that is not made yet counts nothing."""
     offloads = engine_offloads()
-    governor, offload = governor_of(settings), offload_of(settings.model, offloads=offloads)
+    governor, offload = settings.for_governor(), offload_of(settings.model, offloads=offloads)
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     seen = ModelSensors(sensors, offload if governor.memory.gpu is None else None)
     seen.cpu_only = not offloads
