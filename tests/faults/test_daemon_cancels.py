@@ -91,7 +91,7 @@ def releases(house):
 
 
 def answered(house):
-    return ask(house, "zebra", "-c", "parts")["answer"].strip().rstrip(".")
+    return ask(house, "zebra", codex="parts")["answer"].strip().rstrip(".")
 
 
 def until_phase(loading, phase):
@@ -218,7 +218,7 @@ def test_a_first_load_that_is_cancelled_leaves_nothing_that_could_be_asked(house
     assert "first" in refusal(house.lore("ask", "hello", "-c", "first"), 5)
     assert "not loaded to the end" in house.lore("status").stdout
     assert house.lore("load", folder, "--wait").returncode == 0
-    assert ask(house, "zebra", "-c", "first")["answer"].strip().startswith(CODES["zebra"])
+    assert ask(house, "zebra", codex="first")["answer"].strip().startswith(CODES["zebra"])
     assert house.lore("codex", "drop", "first").returncode == 0
 
 
@@ -230,7 +230,7 @@ def test_after_a_load_its_floor_can_be_stopped_and_a_question_computes_the_rest(
     assert "no longer computed" in stopped.stderr
     assert shown(house, "background")["prefill"] is None
     assert "no load of 'background' is running" in refusal(house.lore("load", "--cancel", "background"), 5)
-    assert ask(house, "zebra", "-c", "background")["answer"].strip().startswith(CODES["zebra"])
+    assert ask(house, "zebra", codex="background")["answer"].strip().startswith(CODES["zebra"])
     assert house.lore("codex", "drop", "background").returncode == 0
 
 

@@ -52,11 +52,11 @@ def test_a_conversation_on_a_model_without_ranges_goes_on_after_the_daemon_was_k
     with living(models, model=str(path)) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         name = ask(daemon, "zebra")["lore"]["session"]
-        warm = ask(daemon, "zebra", "-s", name)["lore"]["prompt"]
+        warm = ask(daemon, "zebra", session=name)["lore"]["prompt"]
         until(lambda: counters(daemon)["tier_segments"] == len(states(daemon)) >= 3)
         daemon.kill()
         daemon.start()
-        again = ask(daemon, "walrus", "-s", name)["lore"]["prompt"]
+        again = ask(daemon, "walrus", session=name)["lore"]["prompt"]
         assert again["computed"] <= warm["computed"] + 60
         assert counters(daemon)["disk_tokens"] >= warm["tokens"] - 1, "the floor, and the tail behind it"
         assert "turns end" in daemon.lore("stats", "cache").stdout

@@ -16,7 +16,7 @@ def test_loads_are_refused_and_answers_status_and_doctor_say_that_nothing_is_kep
         assert again.returncode != 0
         assert f"catalog.sqlite {LOST}" in again.stderr
         assert "start the daemon anew and load again" in again.stderr
-        answer = ask(house, "zebra", "-s", "new")
+        answer = ask(house, "zebra", session="new")
         assert answer["answer"].strip().startswith(CODES["zebra"])
         assert f"sessions.sqlite3 {LOST}" in answer["lore"]["not_kept"]
         assert any(f"catalog.sqlite {LOST}" in notice for notice in answer["lore"]["notices"])

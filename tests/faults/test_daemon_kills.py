@@ -77,7 +77,7 @@ def stands(house):
 
 
 def answered(house):
-    return ask(house, "zebra", "-c", "parts")["answer"].strip().rstrip(".")
+    return ask(house, "zebra", codex="parts")["answer"].strip().rstrip(".")
 
 
 def killed_in(house, phase, *arguments):
@@ -154,7 +154,7 @@ def test_a_kill_while_the_floor_is_computed_leaves_an_answer_that_is_right(house
     house.kill()
     loading.communicate(timeout=120)
     house.start()
-    assert ask(house, "badger", "-c", "floor")["answer"].strip().startswith("7135508")
+    assert ask(house, "badger", codex="floor")["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", "floor").returncode == 0
 
 
@@ -167,7 +167,7 @@ def test_a_kill_between_a_new_generation_and_its_floor_loses_neither_changes_nor
     house.kill()
     house.start()
     until(lambda: shown(house, "moves")["generation"] == 2)
-    assert ask(house, "heron", "-c", "moves")["answer"].strip().startswith("2000002")
+    assert ask(house, "heron", codex="moves")["answer"].strip().startswith("2000002")
     snippets = [hit["snippet"] for hit in hits(house, question("heron"), "moves", 2)]
     assert any("2000002" in snippet for snippet in snippets)
     assert not any("1000001" in snippet for snippet in snippets)

@@ -37,7 +37,7 @@ def test_a_kill_while_checkpoints_are_written_leaves_whole_ones_or_none(house, f
     spin_until(lambda: len(written(house)) >= before + files and (files or half_written(house)))
     end_all(house)
     house.start()
-    answer = ask(house, "zebra", "-c", folder.name)
+    answer = ask(house, "zebra", codex=folder.name)
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert counters(house)["tier_damaged"] == 0
     assert blocks(answer["lore"])["codex"]["tokens"] > 0
@@ -68,7 +68,7 @@ def test_a_kill_while_texts_get_their_vectors_loses_none_and_the_next_start_goes
         found = reply(daemon, "/v1/search", {"query": "thing 1234", "codex": "vaults", "n": 5})
         assert found["hits"]
         assert not [notice for notice in found["notices"] if "not followed since" not in notice]
-        assert ask(daemon, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
+        assert ask(daemon, "zebra", codex="vaults")["answer"].strip().startswith(CODES["zebra"])
 
 
 def filled(daemon):

@@ -18,7 +18,7 @@ def house(models):
 @pytest.fixture(autouse=True)
 def _goes_on(house):
     yield
-    assert ask(house, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
+    assert ask(house, "zebra", codex="vaults")["answer"].strip().startswith(CODES["zebra"])
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def loaded(house, folder, *options):
     done = house.lore("load", folder, "--wait", "--no-watch", "--json", *options)
     assert done.returncode == 0, done.stderr
     codex = events(done.stdout)[-1]["codex"]
-    assert ask(house, "badger", "-c", codex["name"])["answer"].strip().startswith("7135508")
+    assert ask(house, "badger", codex=codex["name"])["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", codex["name"]).returncode == 0
     return codex
 
@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_the_load_running_and_says_so(house, tmp_path):
     assert "the daemon goes on loading" in words
     until(lambda: "large" in {codex["name"] for codex in house.json("codex", "list")["codices"]})
     until(lambda: shown(house, "large")["prefill"] is None, timeout_s=120)
-    assert ask(house, "badger", "-c", "large")["answer"].strip().startswith("7135508")
+    assert ask(house, "badger", codex="large")["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", "large").returncode == 0
 
 

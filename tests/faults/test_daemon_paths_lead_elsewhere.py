@@ -12,7 +12,7 @@ def house(models):
 
 def code(house, name):
     """The zebra's code as an answer has it that nothing keeps from being current; '' while something does."""
-    answer = ask(house, "zebra", "-c", name)
+    answer = ask(house, "zebra", codex=name)
     told = (*answer["lore"]["notices"], *answer["lore"]["governor"]["actions"])
     return "" if any(name in one for one in told) else answer["answer"].strip()[:7]
 
@@ -47,7 +47,7 @@ def test_a_folder_above_is_gone_and_comes_back(house):
     above.rename(above.with_name("parent-old"))
     assert shown(house, "gone")["fresh"] != "watched"
     until(lambda: f"{above}/x is not there" in shown(house, "gone")["fresh_notice"])
-    assert any("is not there" in one for one in ask(house, "zebra", "-c", "gone")["lore"]["notices"])
+    assert any("is not there" in one for one in ask(house, "zebra", codex="gone")["lore"]["notices"])
     above.with_name("parent-old").rename(above)
     until(lambda: shown(house, "gone")["fresh"] == "watched")
 

@@ -18,7 +18,7 @@ def house(models):
 
 
 def answers(house):
-    return ask(house, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
+    return ask(house, "zebra", codex="vaults")["answer"].strip().startswith(CODES["zebra"])
 
 
 def idle(house):
@@ -78,7 +78,7 @@ def test_who_will_not_wait_for_a_floor_is_told_how_far_it_is(house, tmp_path):
     words = refusal(house.lore("ask", question("badger"), "-c", "large", "--no-wait"), 8)
     assert "the prefix of large is not computed yet" in words
     refusal(house.lore("ask", question("badger"), "-c", "large", "--timeout", "0.2"), 8)
-    patient = ask(house, "badger", "-c", "large")
+    patient = ask(house, "badger", codex="large")
     assert patient["answer"].strip().startswith("7135508")
     assert house.lore("ask", question("badger"), "-c", "large", "--no-wait", "--max-tokens", "9").returncode == 0
     assert house.lore("codex", "drop", "large").returncode == 0

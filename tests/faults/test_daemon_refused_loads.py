@@ -43,4 +43,4 @@ def test_an_update_that_is_refused_leaves_the_codex_as_it_was_and_followed(house
     assert (after["tier"], after["generation"]) == (before["tier"], before["generation"])
     assert after["fresh"] != "not watched"
     assert house.lore("codex", "drop", "large").returncode == 0
-    assert ask(house, "zebra", "-c", "vaults")["answer"].strip().startswith(CODES["zebra"])
+    assert ask(house, "zebra", codex="vaults")["answer"].strip().startswith(CODES["zebra"])

@@ -31,7 +31,7 @@ def test_a_log_that_no_conversation_fits_behind_is_rebased_at_once_and_a_questio
     other = begun(house, "ask", "-c", "none", "tick tock tick tock tick tock tick tock tick", "--max-tokens", "600")
     rewritten(house)
     until(lambda: "change applied" in house.log.read_text())
-    answer = ask(house, "zebra", "-c", "vaults")
+    answer = ask(house, "zebra", codex="vaults")
     assert right(answer)
     assert answer["lore"]["codex"]["generation"] == 2
     assert answer["lore"]["codex"]["amendments"] == []

@@ -61,7 +61,7 @@ def words(house):
 
 
 def code(house):
-    return ask(house, "zebra", "-c", "storm")["answer"].strip().rstrip(".")
+    return ask(house, "zebra", codex="storm")["answer"].strip().rstrip(".")
 
 
 def test_a_checkout_that_changes_500_files_is_taken_in_whole_and_so_is_the_way_back(house):

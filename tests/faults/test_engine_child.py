@@ -39,7 +39,7 @@ def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_ans
     assert asking.returncode == 1
     assert "Traceback" not in words
     assert "again" in words
-    answer = ask(house, "zebra", "-c", "vaults")
+    answer = ask(house, "zebra", codex="vaults")
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert cached_whole(answer["lore"], "identity", "codex"), "the floor was restored, not computed"
     assert reply(house, "/v1/status")["engine"]["restarts"] == restarts + 1
@@ -61,4 +61,4 @@ def test_plan_and_status_answer_while_the_child_is_away(house):
     kill_child(house)
     assert house.lore("status").returncode == 0
     assert house.lore("plan", question("zebra"), "-c", "vaults").returncode == 0
-    assert ask(house, "walrus", "-c", "vaults")["answer"].strip().startswith(CODES["walrus"])
+    assert ask(house, "walrus", codex="vaults")["answer"].strip().startswith(CODES["walrus"])

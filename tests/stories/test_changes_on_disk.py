@@ -61,7 +61,7 @@ def test_a_running_session_is_told_at_the_end_of_its_state_and_keeps_its_prefix(
     first = ask(house, "walrus")
     name = first["lore"]["session"]
     amended(house, "walrus", "3141592")
-    answer = ask(house, "walrus", "-s", name)
+    answer = ask(house, "walrus", session=name)
     assert answer["answer"].strip().startswith("3141592")
     assert blocks(answer["lore"])["codex"]["tokens"] == blocks(first["lore"])["codex"]["tokens"]
     own = sum(blocks(answer["lore"])[kind]["tokens"] for kind in ("state", "query"))
@@ -98,7 +98,7 @@ def test_a_codex_that_is_not_followed_says_so_and_which_files_differ_until_it_is
     same = house.json("search", "access code", "-c", "still")
     assert [left_alone(notice) for notice in same["notices"]] == [True]
     write_vault(folder, "badger", "3333444")
-    answer = ask(house, "badger", "-c", "still")
+    answer = ask(house, "badger", codex="still")
     assert answer["answer"].strip().startswith("1111222")
     differs = "1 file that is shown differs on disk: badger.py"
     assert [left_alone(notice) or notice == differs for notice in answer["lore"]["notices"]] == [True, True]
@@ -106,7 +106,7 @@ def test_a_codex_that_is_not_followed_says_so_and_which_files_differ_until_it_is
     assert "1111222" in found.stdout
     assert differs in found.stderr
     assert house.lore("load", folder, "--no-watch", "--wait").returncode == 0
-    assert ask(house, "badger", "-c", "still")["answer"].strip().startswith("3333444")
+    assert ask(house, "badger", codex="still")["answer"].strip().startswith("3333444")
 
 
 def left_alone(notice):
@@ -126,7 +126,7 @@ def test_a_revision_that_has_moved_is_told(house, tmp_path):
     subprocess.run(["git", "-C", str(folder), *commit], check=True)
     (notice,) = house.json("search", "access code", "-c", "pushed")["notices"]
     assert notice.startswith("main has moved since (")
-    assert notice in ask(house, "badger", "-c", "pushed")["lore"]["notices"]
+    assert notice in ask(house, "badger", codex="pushed")["lore"]["notices"]
     assert house.lore("codex", "drop", "pushed").returncode == 0
 
 
@@ -142,12 +142,12 @@ def test_a_changed_import_of_a_large_file_costs_a_few_lines_and_places_below_it_
     folder = house.folder / "vaults"
     large(folder, "import os")
     assert house.lore("load", folder, "--wait").returncode == 0
-    first = ask(house, "badger", "-c", "vaults")
+    first = ask(house, "badger", codex="vaults")
     assert first["answer"].strip().startswith("1357911")
     lines = large(folder, "import os\nimport re\nimport sys").read_text().count("\n")
     until(lambda: (now := shown(house, "vaults"))["amendments"] == 1 and not now["prefill"])
     assert shown(house, "vaults")["amended_tokens"] < 150
-    answer = ask(house, "badger", "-c", "vaults")
+    answer = ask(house, "badger", codex="vaults")
     assert answer["answer"].strip().startswith("1357911")
     assert {"path": "large.py", "start": lines, "end": lines, "valid": True} in answer["lore"]["citations"]
     added = blocks(answer["lore"])["codex"]["tokens"] - blocks(first["lore"])["codex"]["tokens"]
@@ -168,7 +168,7 @@ def test_a_branch_that_changes_no_file_is_shown_all_the_same(house):
     subprocess.run(["git", "-C", str(folder), "checkout", "-q", "-b", "kiwi"], check=True)
     until(lambda: shown(house, "vaults")["branch"] == "kiwi")
     assert shown(house, "vaults")["state"].startswith("kiwi@")
-    assert ask(house, "zebra", "-c", "vaults")["lore"]["codex"]["branch"] == "kiwi"
+    assert ask(house, "zebra", codex="vaults")["lore"]["codex"]["branch"] == "kiwi"
     assert {hit["branch"] for hit in house.json(*searched)["hits"]} == {"kiwi"}
 
 

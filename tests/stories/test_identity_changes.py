@@ -91,12 +91,12 @@ def test_when_nobody_asks_the_new_floor_is_computed_and_answers_and_the_old_one_
     assert ask(house, "walrus")["lore"]["identity"]["version"] == old
     new = settled(house)
     assert new != old
-    answer = ask(house, "walrus", "-s", first["lore"]["session"])
+    answer = ask(house, "walrus", session=first["lore"]["session"])
     assert right(answer, "walrus")
     assert answer["lore"]["identity"] == {"name": "lorekeep", "version": new, "preparing": None, "fault": ""}
     assert answer["lore"]["broke_at"]["block"] == "identity"
     assert cached_whole(answer["lore"], "identity", "codex")
-    assert ask(house, "zebra", "-s", first["lore"]["session"])["lore"]["broke_at"] is None
+    assert ask(house, "zebra", session=first["lore"]["session"])["lore"]["broke_at"] is None
     until(lambda: pools(house) == {f"lorekeep@{new}/vaults"})
 
 
@@ -137,15 +137,15 @@ def test_a_file_that_cannot_be_read_is_told_and_the_old_one_goes_on_answering(ho
 
 def test_a_named_identity_is_computed_when_it_is_asked_first_and_prepared_when_it_changes(house):
     persona(house, "reviewer").write_text("You review code.\n")
-    first = ask(house, "zebra", "--identity", "reviewer")
+    first = ask(house, "zebra", identity="reviewer")
     assert (first["lore"]["identity"]["name"], first["lore"]["identity"]["preparing"]) == ("reviewer", None)
     assert not cached_whole(first["lore"], "codex")
     persona(house, "reviewer").write_text("You review code and tests.\n")
-    second = ask(house, "zebra", "--identity", "reviewer")
+    second = ask(house, "zebra", identity="reviewer")
     assert second["lore"]["identity"]["version"] == first["lore"]["identity"]["version"]
     assert cached_whole(second["lore"], "identity", "codex")
     until(lambda: "of identity reviewer" in house.log.read_text())
-    third = ask(house, "zebra", "--identity", "reviewer")
+    third = ask(house, "zebra", identity="reviewer")
     assert third["lore"]["identity"]["version"] == second["lore"]["identity"]["preparing"]
     assert cached_whole(third["lore"], "identity", "codex")
     persona(house, "reviewer").unlink()
@@ -155,8 +155,8 @@ def test_codices_are_redone_in_order_of_last_use(house):
     other = codebase(house.folder / "cellars", {"badger": "7135508"}, functions=2)
     assert house.lore("load", other, "--wait").returncode == 0
     settled(house, "cellars")
-    ask(house, "badger", "-c", "cellars")
-    ask(house, "zebra", "-c", "vaults")
+    ask(house, "badger", codex="cellars")
+    ask(house, "zebra", codex="vaults")
     begun = len(house.log.read_text())
     persona(house).write_text(BRIEF * 4)
     for name in ("cellars", "vaults"):

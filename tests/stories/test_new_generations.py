@@ -63,11 +63,11 @@ def test_a_long_log_moves_to_a_new_generation_and_conversations_follow_at_their_
     codex = moved(house)
     assert "are more than 10% of" in codex["generation_reason"]
     assert codex["amendments"] == 0
-    second = ask(house, "walrus", "-s", first["lore"]["session"])
+    second = ask(house, "walrus", session=first["lore"]["session"])
     assert right(second, "1122334")
     assert second["lore"]["broke_at"]["block"] == "codex"
     assert cached_whole(second["lore"], "identity", "codex")
-    third = ask(house, "zebra", "-s", first["lore"]["session"])
+    third = ask(house, "zebra", session=first["lore"]["session"])
     assert third["lore"]["broke_at"] is None
     assert right(third)
 
@@ -129,7 +129,7 @@ def test_where_the_memory_holds_one_floor_the_new_generation_takes_the_old_ones_
     until(lambda: shown(small, "vaults")["amendments"])
     codex = moved(small)
     assert (codex["tier"], codex["amendments"]) == ("full", 0)
-    second = ask(small, "walrus", "-s", first["lore"]["session"])
+    second = ask(small, "walrus", session=first["lore"]["session"])
     assert right(second, CODES["walrus"])
     assert second["lore"]["broke_at"]["block"] == "codex"
     assert cached_whole(second["lore"], "identity", "codex")
@@ -143,11 +143,11 @@ def test_where_the_memory_holds_one_floor_the_old_identity_answers_until_the_new
     persona = small.folder / "config" / "lorekeep" / "identities" / "lorekeep.md"
     persona.parent.mkdir(parents=True)
     persona.write_text("You are brief. Name path:line of what you rest on.\n")
-    told = ask(small, "zebra", "-s", first["lore"]["session"])
+    told = ask(small, "zebra", session=first["lore"]["session"])
     assert right(told)
     assert told["lore"]["identity"]["version"] == first["lore"]["identity"]["version"]
     until(lambda: not (now := shown(small, "vaults"))["identity"]["preparing"] and not now["prefill"])
-    second = ask(small, "walrus", "-s", first["lore"]["session"])
+    second = ask(small, "walrus", session=first["lore"]["session"])
     assert right(second, CODES["walrus"])
     assert second["lore"]["identity"]["version"] == told["lore"]["identity"]["preparing"]
     assert second["lore"]["broke_at"]["block"] == "identity"

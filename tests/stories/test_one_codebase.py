@@ -62,7 +62,7 @@ def test_the_second_question_finds_the_floor_in_the_cache_and_computes_only_its_
 
 def test_the_engine_computes_no_more_than_an_answer_says(house):
     before = counters(house)["computed_tokens"]
-    answer = ask(house, "walrus", "-c", "vaults")
+    answer = ask(house, "walrus", codex="vaults")
     spent = counters(house)["computed_tokens"] - before
     decoded = answer["usage"]["completion_tokens"]
     assert spent <= answer["lore"]["prompt"]["computed"] + decoded
@@ -90,13 +90,13 @@ def test_a_plan_prints_the_exact_prompt_with_the_code_left_of_the_question(house
 def test_a_session_remembers_what_was_said_in_it_and_another_one_does_not(house):
     told = house.json("ask", f"{question('heron')} 3344556.", "--max-tokens", "4")
     name = told["lore"]["session"]
-    assert "3344556" in ask(house, "heron", "-s", name)["answer"]
+    assert "3344556" in ask(house, "heron", session=name)["answer"]
     assert "3344556" not in ask(house, "heron")["answer"]
 
 
 def test_a_continued_session_computes_only_what_is_new(house):
     name = ask(house, "zebra")["lore"]["session"]
-    answer = ask(house, "walrus", "-s", name)
+    answer = ask(house, "walrus", session=name)
     assert cached_whole(answer["lore"], "identity", "codex", "environment")
     own = blocks(answer["lore"])["query"]["tokens"]
     assert answer["lore"]["prompt"]["computed"] <= own + 4, "the last answer's end, and this question"
@@ -113,14 +113,14 @@ def test_a_session_keeps_its_codex(house):
 def test_the_working_directory_names_the_codex_and_none_asks_the_bare_model(house):
     inside = house.json("ask", question("zebra"), "--max-tokens", "10", cwd=house.folder / "vaults")
     assert inside["lore"]["codex"]["name"] == "vaults"
-    bare = ask(house, "zebra", "-c", "none")
+    bare = ask(house, "zebra", codex="none")
     assert bare["lore"]["codex"] is None
     assert CODES["zebra"] not in bare["answer"]
 
 
 def test_a_private_question_leaves_no_session_and_no_trace(house):
     before = house.json("status")["sessions"]
-    answer = ask(house, "zebra", "--private")
+    answer = ask(house, "zebra", record=False)
     assert answer["answer"].strip().startswith(CODES["zebra"])
     assert (answer["lore"]["session"], answer["lore"]["trace"]) == (None, None)
     assert house.json("status")["sessions"] == before
@@ -160,8 +160,8 @@ def test_search_answers_with_places(house):
 def test_a_second_codex_is_asked_beside_the_first_which_stays_warm(house):
     other = codebase(house.folder / "cellars", {"badger": "7135508"}, functions=2)
     assert house.lore("load", other, "--wait").returncode == 0
-    assert ask(house, "badger", "-c", "cellars")["answer"].strip().startswith("7135508")
-    assert cached_whole(ask(house, "zebra", "-c", "vaults")["lore"], "identity", "codex")
+    assert ask(house, "badger", codex="cellars")["answer"].strip().startswith("7135508")
+    assert cached_whole(ask(house, "zebra", codex="vaults")["lore"], "identity", "codex")
     unsaid = house.lore("ask", question("zebra"))
     assert unsaid.returncode == 2
     assert "cellars" in unsaid.stderr

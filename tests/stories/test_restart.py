@@ -50,8 +50,9 @@ def test_the_first_question_finds_the_floor_restored_from_disk_instead_of_comput
 
 def test_a_session_goes_on_where_it_was(restarted):
     daemon, name = restarted.daemon, restarted.session
-    assert "3344556" in ask(daemon, "heron", "-s", name)["answer"]
-    assert "3344556" in ask(daemon, "heron", "--continue")["answer"]
+    assert "3344556" in ask(daemon, "heron", session=name)["answer"]
+    further = daemon.json("ask", question("heron"), "--continue", "--max-tokens", "10")
+    assert "3344556" in further["answer"]
     turns = daemon.json("session", "show", name)["session"]["turns"]
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * 3
 

@@ -64,7 +64,7 @@ def test_what_questions_touched_stands_whole_in_the_next_generation(house):
     house.json("load", folder, "--wait")
     assert "=== vault7.py ===" not in house.lore("plan", "x", "-c", "tight", "--prompt").stdout
     for _ in range(3):
-        answer = ask(house, "vault7", "-c", "tight")
+        answer = ask(house, "vault7", codex="tight")
         assert answer["answer"].strip().startswith("1072073"), question("vault7")
     (folder / "steps.py").write_text("def step(value):\n    return value - 1\n")
     house.json("load", folder, "--wait")

@@ -95,9 +95,20 @@ def hits(daemon: PrivateDaemon, query: str, codex: str, most: int = 10) -> Seque
     return found
 
 
-def ask(daemon: PrivateDaemon, vault: str, *options: str) -> Any:
-    """The answer's object to that vault's question."""
-    return daemon.json("ask", question(vault), "--max-tokens", "10", *options)
+def ask(daemon: PrivateDaemon, vault: str, **lore: Any) -> Any:
+    """The answer to that vault's question, in a new session unless one is named; `lore` holds the request's options.
+
+    A program asks, with the object that `lore ask --json` prints: a command's process for each question takes as long
+    as the answer.
+    """
+    options = {"session": "", "client": {"cwd": str(daemon.folder)}, **lore}
+    if options.get("record") is False:
+        del options["session"]
+    body = {"model": "lore", "messages": [{"role": "user", "content": question(vault)}], "max_completion_tokens": 10}
+    completion = reply(daemon, "/v1/chat/completions", {**body, "lore": options})
+    (choice,) = completion["choices"]
+    rest = {"finish_reason": choice["finish_reason"], "lore": completion["lore"], "usage": completion["usage"]}
+    return {"answer": choice["message"]["content"], **rest}
 
 
 def blocks(lore: Lore) -> dict[str, Lore]:
