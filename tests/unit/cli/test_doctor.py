@@ -22,6 +22,10 @@ from orchestrator.model.offloading import engine_offloads
 @pytest.fixture
 def checks(lore, folder):
     """`checks(**environment)`: the doctor's findings by name, in a house of its own."""
+    return findings(lore, folder)
+
+
+def findings(lore, folder):
     places = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CONFIG", "DATA", "STATE", "CACHE")}
 
     def run(**environment):
@@ -32,9 +36,9 @@ def checks(lore, folder):
 
 
 @pytest.mark.skipif(engine_offloads(), reason="this engine uses GPUs")
-def test_a_gpu_that_the_engine_was_not_built_for_is_named_with_the_command(checks, folder, tmp_path_factory):
+def test_a_gpu_that_the_engine_was_not_built_for_is_named_with_the_command(lore_process, folder, tmp_path_factory):
     library = compiled(tmp_path_factory.getbasetemp())
-    found = checks(**StandIn(folder, library).environment)["gpu"]
+    found = findings(lore_process, folder)(**StandIn(folder, library).environment)["gpu"]
     assert (found["ok"], "NVIDIA Stand-in" in found["detail"]) == (False, True)
     assert "make install" in found["fix"]
 
