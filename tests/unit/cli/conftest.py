@@ -49,7 +49,7 @@ def lore(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
         given = place / "stdin"
         given.write_text(stdin or "")
         with (
-            open(os.devnull if stdin is None else given) as source,
+            (Path(os.devnull) if stdin is None else given).open() as source,
             (place / "stdout").open("w+") as out,
             (place / "stderr").open("w+") as err,
             pytest.MonkeyPatch.context() as patch,
@@ -74,7 +74,7 @@ def exit_status() -> int:
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what the interpreter would catch
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
