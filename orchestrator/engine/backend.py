@@ -6,7 +6,7 @@ opened it, until `close`.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.engine.messages import Sampling
@@ -24,27 +24,15 @@ class SchemaRefused(BackendError):
     """A JSON schema outside the bounds, or one that no grammar can be made of."""
 
 
-@dataclass
-class Batch:
-    """Rows of one step, in the order they were added; each is one token of one sequence. `outputs` are row numbers."""
+@dataclass(frozen=True)
+class Run:
+    """Consecutive tokens of one sequence, from position `start` on: a row of the step each. `output`: whether logits are
+    wanted for the last one."""
 
-    tokens: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    sequences: list[int] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def add(self, sequence: int, start: int, tokens: Sequence[int], *, output: bool) -> int:
-        """Appends a run of a sequence; with `output`, logits are wanted for its last token. Returns that row."""
-        self.tokens.extend(tokens)
-        self.positions.extend(range(start, start + len(tokens)))
-        self.sequences.extend([sequence] * len(tokens))
-        last = len(self.tokens) - 1
-        if output:
-            self.outputs.append(last)
-        return last
+    sequence: int
+    start: int
+    tokens: Sequence[int]
+    output: bool
 
 
 class Sampler(Protocol):
@@ -71,8 +59,9 @@ class Memory(Protocol):
     sequences: int
     footprint: int  # bytes
 
-    def decode(self, batch: Batch) -> None:
-        """Computes a step. Room and positions are the caller's duty; raises BackendError when it fails all the same."""
+    def decode(self, runs: Sequence[Run]) -> None:
+        """Computes a step; its rows are numbered through all runs. Room and positions are the caller's duty; raises
+        BackendError when it fails all the same."""
         ...
 
     def sample(self, row: int, sampler: Sampler) -> Sampled:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
+from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import ModelInfo
 
@@ -41,12 +41,16 @@ class FakeMemory:
     rows: dict[int, bytes] = field(default_factory=dict)
     _numbers: "count[int]" = field(default_factory=count)
 
-    def decode(self, batch: Batch) -> None:
-        for token, position, sequence in zip(batch.tokens, batch.positions, batch.sequences, strict=True):
-            self._append(sequence, position, token)
+    def decode(self, runs: Sequence[Run]) -> None:
+        self.rows, row = {}, -1
+        for run in runs:
+            for position, token in enumerate(run.tokens, run.start):
+                self._append(run.sequence, position, token)
+            row += len(run.tokens)
+            if run.output:
+                self.rows[row] = self._seen(run.sequence, run.start + len(run.tokens) - 1)
         if len(self.tokens) > self.cells:
             raise BackendError(f"{len(self.tokens)} cells needed, {self.cells} there")
-        self.rows = {row: self._seen(batch.sequences[row], batch.positions[row]) for row in batch.outputs}
 
     def _append(self, sequence: int, position: int, token: int) -> None:
         held = self.members.setdefault(sequence, {})

@@ -1,9 +1,11 @@
 """What the loop relies on, held by the fake and by llama.cpp alike: sequences share cells and nobody sees it."""
 
+from itertools import accumulate
+
 import pytest
 from support.backends import CHUNK, TEXT, Subject, feed
 
-from orchestrator.engine.backend import BackendError, Batch
+from orchestrator.engine.backend import BackendError, Run
 from orchestrator.engine.messages import Sampling
 
 MOST_SEQUENCES = 256  # that llama.cpp has in a context
@@ -33,13 +35,13 @@ def test_two_tails_behind_a_shared_prefix_are_as_if_each_were_alone(on: Subject)
 
 
 def test_sequences_in_one_batch_get_each_their_own_view(on: Subject) -> None:
-    memory, at, batch = on.open(), len(on.floor), Batch()
+    memory, at = on.open(), len(on.floor)
     feed(memory, 0, on.floor)
     for sequence in (1, 2, 3):
         memory.copy(0, sequence, 0, at)
-    rows = [batch.add(n, at, on.other if n == 2 else on.tail, output=True) for n in (1, 2, 3)]
-    memory.decode(batch)
-    views = [on.view(memory, row) for row in rows]
+    runs = [Run(n, at, on.other if n == 2 else on.tail, output=True) for n in (1, 2, 3)]
+    memory.decode(runs)
+    views = [on.view(memory, row - 1) for row in accumulate(len(run.tokens) for run in runs)]
     wanted, another = on.fresh(on.floor + on.tail), on.fresh(on.floor + on.other)
     assert [on.same(view, other) for view, other in zip(views, (wanted, another, wanted), strict=True)] == [True] * 3
     memory.close()
@@ -93,18 +95,6 @@ def test_a_copied_prefix_is_shorter_than_its_source_where_it_was_cut(on: Subject
     feed(memory, 0, on.floor)
     memory.copy(0, 1, 0, at)
     assert on.same(on.view(memory, feed(memory, 1, on.tail, at)), on.fresh(on.floor[:at] + on.tail))
-    memory.close()
-
-
-def test_padding_by_a_scratch_sequence_is_not_seen(on: Subject) -> None:
-    memory, at, batch = on.open(), len(on.floor), Batch()
-    feed(memory, 0, on.floor)
-    row = batch.add(0, at, on.tail, output=True)
-    batch.add(7, 0, [0] * (CHUNK - len(batch)), output=False)
-    memory.decode(batch)
-    view = on.view(memory, row)
-    memory.remove(7, 0, -1)
-    assert on.same(view, on.fresh(on.floor + on.tail))
     memory.close()
 
 

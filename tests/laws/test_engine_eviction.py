@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.backend import Batch
+from orchestrator.engine.backend import Run
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
@@ -64,9 +64,7 @@ def compute(pool: Pool, ticket: int, ids: list[int]) -> None:
     assert tip is not None
     for node in tip.path():
         if not node.complete:
-            batch = Batch()
-            batch.add(pool.tree.attach(node), node.computed_end, node.ids, output=False)
-            pool.memory.decode(batch)
+            pool.memory.decode([Run(pool.tree.attach(node), node.computed_end, node.ids, output=False)])
             node.computed = len(node.ids)
 
 

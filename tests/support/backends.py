@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.engine.backend import Backend, Batch, Memory, Sampled
+from orchestrator.engine.backend import Backend, Memory, Run, Sampled
 from orchestrator.engine.messages import Sampling
 
 CHUNK = 64
@@ -58,12 +58,9 @@ class Subject:
 
 def feed(memory: Memory, sequence: int, ids: list[int], start: int = 0, chunk: int = CHUNK) -> int:
     """Computes a run of a sequence; returns the row of its last token."""
-    row = 0
     for at in range(0, len(ids), chunk):
-        batch = Batch()
-        row = batch.add(sequence, start + at, ids[at : at + chunk], output=at + chunk >= len(ids))
-        memory.decode(batch)
-    return row
+        memory.decode([Run(sequence, start + at, ids[at : at + chunk], output=at + chunk >= len(ids))])
+    return (len(ids) - 1) % chunk
 
 
 def subject(backend: Backend, tolerance: float | None, length: int) -> Subject:

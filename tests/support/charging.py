@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.machine import Machine
 
-from orchestrator.engine.backend import Batch
+from orchestrator.engine.backend import Run
 from orchestrator.engine.fake import FakeBackend, FakeMemory
 
 
@@ -47,9 +47,11 @@ class ChargingMemory(FakeMemory):
         super().__init__(cells, sequences, end_every, footprint, ranges)
         self._backend = backend
 
-    def decode(self, batch: Batch) -> None:
-        self._backend.seconds += self._backend.prices.step + self._backend.prices.token * len(batch)
-        super().decode(batch)
+    def decode(self, runs: Sequence[Run]) -> None:
+        self._backend.seconds += self._backend.prices.step + self._backend.prices.token * sum(
+            len(run.tokens) for run in runs
+        )
+        super().decode(runs)
 
     def save(self, sequence: int) -> bytes:
         self._backend.seconds += self._backend.prices.save

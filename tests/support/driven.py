@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.engine.backend import Batch, Memory
+from orchestrator.engine.backend import Memory, Run
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import usable
@@ -167,9 +167,6 @@ class Driven:
 
 
 def feed(memory: Memory, ids: Sequence[int], start: int) -> int:
-    row = 0
     for at in range(0, len(ids), 64):
-        batch = Batch()
-        row = batch.add(0, start + at, list(ids[at : at + 64]), output=at + 64 >= len(ids))
-        memory.decode(batch)
-    return row
+        memory.decode([Run(0, start + at, ids[at : at + 64], output=at + 64 >= len(ids))])
+    return (len(ids) - 1) % 64

@@ -1,8 +1,9 @@
 """The exact fake, failing on demand: a poisonous token, the next so many steps, or contexts above a size."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.engine.backend import BackendError, Batch
+from orchestrator.engine.backend import BackendError, Run
 from orchestrator.engine.fake import FakeBackend, FakeMemory
 
 POISON = 255
@@ -11,15 +12,15 @@ POISON = 255
 class FailingMemory(FakeMemory):
     owner: "FailingBackend"
 
-    def decode(self, batch: Batch) -> None:
+    def decode(self, runs: Sequence[Run]) -> None:
         if self is self.owner.broken:
             raise BackendError("a broken context")
-        if POISON in batch.tokens:
+        if any(POISON in run.tokens for run in runs):
             raise BackendError("a poisonous token")
         if self.owner.failures:
             self.owner.failures -= 1
             raise BackendError("this step fails")
-        super().decode(batch)
+        super().decode(runs)
 
     def close(self) -> None:
         super().close()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import llama_cpp as lib
 import numpy as np
 
-from orchestrator.engine.backend import BackendError, Batch
+from orchestrator.engine.backend import BackendError, Run
 from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows, read_metadata
@@ -81,15 +81,13 @@ class LlamaEmbeddingContext:
         self._dimensions = dimensions
 
     def vectors(self, texts: Sequence[Sequence[int]]) -> Vectors:
-        batch = Batch()
-        for number, ids in enumerate(texts):
-            batch.add(number, 0, ids, output=True)
-        batch.outputs = list(range(len(batch)))  # pooling reads every row
+        runs = [Run(number, 0, ids, output=True) for number, ids in enumerate(texts)]
+        batch = self._rows.load(runs, every=True)  # pooling reads every row
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
-        code = lib.llama_decode(self._context, self._rows.load(batch))  # of an encoder it is llama_encode
+        code = lib.llama_decode(self._context, batch)  # of an encoder it is llama_encode
         if code != 0:
-            raise BackendError(f"embedding {len(batch)} tokens returned {code}: {native.last_error()}")
+            raise BackendError(f"embedding {batch.n_tokens} tokens returned {code}: {native.last_error()}")
         return np.stack([self._vector(number) for number in range(len(texts))])
 
     def _vector(self, sequence: int) -> Vectors:

@@ -13,7 +13,7 @@ import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.backend import BackendError, Batch, Sampled, Sampler
+from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.model_files import context_parameters, fingerprint, load_model, offloaded_layers
@@ -102,9 +102,9 @@ class LlamaBackend:
         memory = self.open(256, 2)
         try:
             self.state_header = memory.state_size(0)
-            memory.decode(single_row(0, 0, 0))
+            memory.decode([Run(0, 0, [0], output=True)])
             one = memory.state_size(0)
-            memory.decode(single_row(0, 1, 0))
+            memory.decode([Run(0, 1, [0], output=True)])
             self.state_bytes_per_cell = memory.state_size(0) - one
             self.state_bytes = one
         finally:
@@ -131,13 +131,14 @@ class LlamaMemory:
         self.sequences = sequences
         self.footprint = backend.footprint(self.cells, sequences)
 
-    def decode(self, batch: Batch) -> None:
+    def decode(self, runs: Sequence[Run]) -> None:
         if self._threads != self._backend.threads:
             self._threads = self._backend.threads
             lib.llama_set_n_threads(self._context, self._threads, self._threads)
-        code = lib.llama_decode(self._context, self._rows.load(batch))
+        batch = self._rows.load(runs)
+        code = lib.llama_decode(self._context, batch)
         if code != 0:
-            raise BackendError(f"llama_decode of {len(batch)} tokens returned {code}")
+            raise BackendError(f"llama_decode of {batch.n_tokens} tokens returned {code}")
 
     def sample(self, row: int, sampler: Sampler) -> Sampled:
         assert isinstance(sampler, LlamaSampler)
@@ -217,22 +218,19 @@ class Rows:
             logits=self._wanted.ctypes.data_as(pointer(ctypes.c_int8)),
         )
 
-    def load(self, batch: Batch) -> "lib.llama_batch":
-        count = len(batch)
+    def load(self, runs: Sequence[Run], *, every: bool = False) -> "lib.llama_batch":
+        """`every`: an output is wanted of every row."""
+        count = 0
+        self._wanted[:] = every
+        for run in runs:
+            start, count = count, count + len(run.tokens)
+            self._token[start:count] = run.tokens
+            self._position[start:count] = np.arange(run.start, run.start + count - start)
+            self._sequence[start:count] = run.sequence
+            self._wanted[count - 1] = run.output
         assert 0 < count <= self._size
-        self._token[:count] = batch.tokens
-        self._position[:count] = batch.positions
-        self._sequence[:count] = batch.sequences
-        self._wanted[:count] = 0
-        self._wanted[batch.outputs] = 1
         self._batch.n_tokens = count
         return self._batch
-
-
-def single_row(sequence: int, position: int, token: int) -> Batch:
-    batch = Batch()
-    batch.add(sequence, position, [token], output=True)
-    return batch
 
 
 # -- what a model says of itself

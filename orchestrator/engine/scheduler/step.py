@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.backend import Backend, BackendError, Batch, SchemaRefused, Watch
+from orchestrator.engine.backend import Backend, BackendError, Run, SchemaRefused, Watch
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
@@ -78,19 +78,24 @@ class Stepping:
     def run(self, step: Step, pool: Pool, tickets: Mapping[int, Ticket]) -> None:
         """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
         cells = pool.cells_used()
-        batch, sampled, computed = Batch(), [], []
+        runs, rows, sampled, computed = list[Run](), 0, [], []
         drafts = dict(step.drafts)
         for number in step.answering:
             ticket = tickets[number]
             ticket.drafts = ticket.drafts[: drafts.get(number, 0)]
-            sampled.append((ticket, self._add_token(pool, ticket, batch)))
+            runs += self._answer(pool, ticket)
+            sampled.append((ticket, rows))
+            rows += 1 + len(ticket.drafts)
         for number, tokens in step.prefill:
             ticket = tickets[number]
-            row, node = self._add_prompt(pool, ticket, tokens, batch)
+            node = ticket.unfinished()
+            assert node is not None and node.computed_by == number
+            runs.append(self._prompt(pool, ticket, node, tokens))
             computed.append((ticket, node, tokens))
-            if row is not None:
-                sampled.append((ticket, row))
-        self._decode(pool, batch, cells)
+            rows += tokens
+            if runs[-1].output:
+                sampled.append((ticket, rows - 1))
+        self._decode(pool, runs, rows, cells)
         for ticket, node, tokens in computed:
             self._count_computed(pool, ticket, node, tokens)
         for ticket, row in sampled:
@@ -100,34 +105,29 @@ class Stepping:
 
     # -- rows
 
-    def _add_token(self, pool: Pool, ticket: Ticket, batch: Batch) -> int:
+    def _answer(self, pool: Pool, ticket: Ticket) -> list[Run]:
+        """The token that waits to be evaluated, and each draft."""
         assert ticket.tip is not None and ticket.pending is not None
         ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
         pool.grew(ticket.number)
-        sequence = pool.tree.attach(ticket.tip)
-        row = batch.add(sequence, ticket.tip.computed_end, [ticket.pending], output=True)
+        sequence, start = pool.tree.attach(ticket.tip), ticket.tip.computed_end
         ticket.tip.computed += 1
-        for place, token in enumerate(ticket.drafts):
-            batch.add(sequence, ticket.tip.computed_end + place, [token], output=True)
-        return row
+        return [Run(sequence, at, [token], True) for at, token in enumerate([ticket.pending, *ticket.drafts], start)]
 
-    def _add_prompt(self, pool: Pool, ticket: Ticket, tokens: int, batch: Batch) -> tuple[int | None, Node]:
-        node = ticket.unfinished()
-        assert node is not None and node.computed_by == ticket.number
+    def _prompt(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> Run:
         last = node is ticket.tip and node.computed + tokens == len(node.ids) and ticket.job.max_tokens > 0
         run = node.ids[node.computed : node.computed + tokens]
-        row = batch.add(pool.tree.attach(node), node.computed_end, run, output=last)
-        return (row if last else None), node
+        return Run(pool.tree.attach(node), node.computed_end, run, output=last)
 
-    def _decode(self, pool: Pool, batch: Batch, cells: int) -> None:
+    def _decode(self, pool: Pool, runs: Sequence[Run], rows: int, cells: int) -> None:
         # The first step may compile kernels or page in weights for minutes: nothing is learned from it.
         first = self._counters.steps == 0
-        seconds = math.inf if first else self._costs.milliseconds(len(batch), cells) / 1000
+        seconds = math.inf if first else self._costs.milliseconds(rows, cells) / 1000
         began = self._reporting.clock()
         with self._watch(seconds):
-            pool.memory.decode(batch)
+            pool.memory.decode(runs)
         if not first:
-            self._costs.learn(len(batch), cells, max(0.01, (self._reporting.clock() - began) * 1000))
+            self._costs.learn(rows, cells, max(0.01, (self._reporting.clock() - began) * 1000))
         self._counters.steps += 1
 
     # -- what it made of them

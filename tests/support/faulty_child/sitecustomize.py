@@ -18,7 +18,7 @@ MEASURING = 2  # sequences of the context in which a model is measured when it i
 SLOW_SECONDS = 4.0  # longer than the watchdog takes to look twice
 
 if "FAULT_FILE" in os.environ:
-    from orchestrator.engine.backend import BackendError, Batch
+    from orchestrator.engine.backend import BackendError, Run
     from orchestrator.engine.embedding.llama import LlamaEmbeddingContext
     from orchestrator.engine.embedding.port import Vectors
     from orchestrator.engine.llama.memory import LlamaMemory
@@ -28,9 +28,9 @@ if "FAULT_FILE" in os.environ:
     _file = Path(os.environ["FAULT_FILE"])
     _decode, _restore, _vectors = LlamaMemory.decode, LlamaMemory.restore, LlamaEmbeddingContext.vectors
 
-    def decode(memory: LlamaMemory, batch: Batch) -> None:
+    def decode(memory: LlamaMemory, runs: Sequence[Run]) -> None:
         suffer("load" if memory.sequences == MEASURING else "step")
-        _decode(memory, batch)
+        _decode(memory, runs)
 
     def restore(memory: LlamaMemory, sequence: int, state: bytes) -> int:
         suffer("restore")

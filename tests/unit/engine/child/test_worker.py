@@ -5,13 +5,13 @@ import math
 import socket
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 from support.waiting import SOON
 
-from orchestrator.engine.backend import Batch
+from orchestrator.engine.backend import Run
 from orchestrator.engine.child.worker import Frontend, Watchdog
 from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.messages import (
@@ -186,9 +186,9 @@ def test_whoever_shows_signs_of_life_may_take_any_time_and_is_told_of_when_they_
 class SlowMemory(FakeMemory):
     owner: "SlowBackend"
 
-    def decode(self, batch: Batch) -> None:
+    def decode(self, runs: Sequence[Run]) -> None:
         self.owner.spend(self.owner.seconds)
-        super().decode(batch)
+        super().decode(runs)
 
 
 class SlowBackend(FakeBackend):

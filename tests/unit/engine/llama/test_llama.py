@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support import odd_models
 
-from orchestrator.engine.backend import BackendError, Batch, Memory, Sampled
+from orchestrator.engine.backend import BackendError, Memory, Run, Sampled
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec
@@ -34,12 +34,9 @@ def load(path: Path, **settings: object) -> LlamaBackend:
 
 
 def feed(memory: Memory, sequence: int, ids: list[int], start: int = 0) -> int:
-    row = 0
     for at in range(0, len(ids), 64):
-        batch = Batch()
-        row = batch.add(sequence, start + at, ids[at : at + 64], output=at + 64 >= len(ids))
-        memory.decode(batch)
-    return row
+        memory.decode([Run(sequence, start + at, ids[at : at + 64], output=at + 64 >= len(ids))])
+    return (len(ids) - 1) % 64
 
 
 def view(backend: LlamaBackend, memory: Memory, row: int) -> Sampled:
@@ -115,18 +112,6 @@ def test_ranges_saved_where_their_sequence_stands_join_in_order_to_the_whole(bac
         memory.copy(3, 0, start, end)
         memory.remove(3, 0, -1)
     assert same(view(backend, memory, feed(memory, 0, TAIL, 1500)), fresh(backend, FLOOR + TAIL))
-    memory.close()
-
-
-def test_padding_by_a_scratch_sequence_is_not_seen(backend: LlamaBackend) -> None:
-    memory, batch = backend.open(2048, 4), Batch()
-    feed(memory, 0, FLOOR)
-    row = batch.add(0, 1500, TAIL, output=True)
-    batch.add(3, 0, [0] * 44, output=False)
-    memory.decode(batch)
-    found = view(backend, memory, row)
-    memory.remove(3, 0, -1)
-    assert same(found, fresh(backend, FLOOR + TAIL))
     memory.close()
 
 

@@ -3,7 +3,7 @@
 import math
 import random
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.driven import NEAR, Driven
 
-from orchestrator.engine.backend import Batch
+from orchestrator.engine.backend import Run
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.costs import Costs
@@ -84,6 +84,9 @@ class Asked:
                 self.end = message
 
 
+Decode = Callable[[LlamaMemory, Sequence[Run]], None]
+
+
 class RowClock:
     """Time passes with what is computed, as on a CPU: 2 ms a step and 1 ms a row."""
 
@@ -93,10 +96,10 @@ class RowClock:
     def __call__(self) -> float:
         return self.now
 
-    def charge(self, decode: Callable[[LlamaMemory, Batch], None]) -> Callable[[LlamaMemory, Batch], None]:
-        def charged(memory: LlamaMemory, batch: Batch) -> None:
-            self.now += (2 + len(batch)) / 1000
-            decode(memory, batch)
+    def charge(self, decode: Decode) -> Decode:
+        def charged(memory: LlamaMemory, runs: Sequence[Run]) -> None:
+            self.now += (2 + sum(len(run.tokens) for run in runs)) / 1000
+            decode(memory, runs)
 
         return charged
 
