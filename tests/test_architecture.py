@@ -163,6 +163,21 @@ def test_no_two_public_classes_have_one_name():
     assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
 
 
+def test_no_reply_is_a_dictionary():
+    """What crosses the socket is a shape of `wire`, returned by whoever reports it. A JSON schema is the client's own."""
+    rooms = ("api", "answering", "codices", "program", "reports", "service", "switching")
+    found = {
+        f"{module_name(path)}.{node.name}"
+        for path in sources()
+        if module_name(path).split(".")[1:2] and module_name(path).split(".")[1] in rooms
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.returns is not None
+        and "[str, Any]" in ast.unparse(node.returns)
+    }
+    assert found == {"orchestrator.api.chat.schema_of"}
+
+
 def test_the_package_above_the_rooms_is_empty_so_that_importing_a_room_loads_only_it():
     assert list(imports((ROOT / "orchestrator" / "__init__.py").read_text(), "orchestrator")) == []
 

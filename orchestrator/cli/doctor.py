@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,9 @@ from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, plural, result, result_json, size
 from orchestrator.wire import faults
 from orchestrator.wire.places import compile_again
+
+if TYPE_CHECKING:
+    from orchestrator.reports.doctor import ConfiguredModel
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
@@ -284,41 +287,39 @@ def archives(codices: list[dict[str, Any]]) -> list[Check]:
 
 def configured_model(*, engine_runs: bool) -> list[Check]:
     """`engine_runs`: llama.cpp can be loaded, so that its fingerprint of a model can be asked for."""
-    from orchestrator.reports.doctor import model_findings
+    from orchestrator.reports.doctor import configured_model as configured
 
     try:
-        found = model_findings(local.settings().settings, local.paths().models)
+        settings = local.settings().settings
     except Failure:
         return [Check("model", False, "the settings cannot be read", "lore config check")]
-    if found["fault"]:
-        return [
-            Check("model", False, found["fault"], found["hint"] or "lore model use NAME, with one of lore model list")
-        ]
-    named = found["setting"]
+    try:
+        with local.translated():
+            found = configured(settings, local.paths().models)
+    except Failure as fault:
+        tip = fault.hint or "lore model use NAME, with one of lore model list"
+        return [Check("model", False, fault.message, tip)]
+    named = settings.model.path or "builtin:quoter"
     about = f"; {QUOTER}" if named == "builtin:quoter" else ""
-    if not found["made"]:
+    if found is None:
         return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding()]
+    shape, because = found.file.shape, f", because {found.template.reason}" if found.template.reason else ""
     checks = [
-        Check("model", True, f"{named}: {found['architecture']}{about}", found["unpredictable"]),
-        template(found["template"]),
+        Check("model", True, f"{named}: {shape.architecture}{about}", shape.unpredictable or ""),
+        Check("template", True, f"{found.template.words}{because}"),
         kv(found),
-        *[Check("loading", False, f"{one['setting']}: {one['why']}", one["instead"]) for one in found["impossible"]],
+        *[Check("loading", False, f"{one.setting}: {one.why}", one.instead) for one in found.refused],
         embedding(),
     ]
-    return [*checks, floors(found["path"])] if engine_runs else checks
+    return [*checks, floors(str(found.file.path))] if engine_runs else checks
 
 
-def template(told: dict[str, Any]) -> Check:
-    because = f", because {told['reason']}" if told["reason"] else ""
-    return Check("template", True, f"{told['words']}{because}")
-
-
-def kv(found: dict[str, Any]) -> Check:
-    cut = found["ranges"]
-    words = "can be cut in ranges: a checkpoint is a tail alone" if cut["cut"] else f"is kept whole: {cut['why']}"
-    types, flash = found["kv"], "on" if found["flash_attention"] else "off"
-    cost = f", {count(types['bytes_per_token'])} B a token" if types["bytes_per_token"] is not None else ""
-    return Check("KV", True, f"{words}; keys {types['keys']}, values {types['values']}{cost}; flash attention {flash}")
+def kv(found: "ConfiguredModel") -> Check:
+    cut, plan = found.ranges, found.plan
+    words = "can be cut in ranges: a checkpoint is a tail alone" if cut.cut else f"is kept whole: {cut.why}"
+    cost = f", {count(found.bytes_per_token)} B a token" if found.bytes_per_token is not None else ""
+    flash = "on" if plan.flash_attention else "off"
+    return Check("KV", True, f"{words}; keys {plan.keys}, values {plan.values}{cost}; flash attention {flash}")
 
 
 def embedding() -> Check:

@@ -4,16 +4,15 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from formatters.registry import discover
-from governor.footprint import bytes_per_token
-from governor.offload import Offload, impossible
+from governor.footprint import KvPlan, bytes_per_token
+from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
 from governor.shape import FootprintError
 from orchestrator.engine.model import EngineSpec
-from orchestrator.errors import InvalidRequest
 from orchestrator.instance import daemon_of
 from orchestrator.model.folder import builtins
 from orchestrator.model.model_file import DEFAULT, ModelFile, find_model
@@ -21,6 +20,7 @@ from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.reports.models import placement_report, ranges
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.replies import KvRanges, TemplatePlacement
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
 _DELETED = " (deleted)"  # as the kernel says it
@@ -81,60 +81,57 @@ def fault_of(store: Path) -> str:
     return "" if said == "ok" else str(said).splitlines()[-1]  # the first line may name the database alone
 
 
-def model_findings(settings: Settings, models: Path) -> dict[str, Any]:
-    """`setting`, and `fault` with its `hint`, "" for a model that can be loaded; only then the rest is there. `made` is
-    False for a built-in one whose file does not exist yet."""
+@dataclass(frozen=True)
+class ConfiguredModel:
+    """A model that can be loaded; `refused`: settings that loading would fail with."""
+
+    file: ModelFile
+    plan: KvPlan
+    bytes_per_token: int | None
+    ranges: KvRanges
+    template: TemplatePlacement
+    refused: tuple[Impossible, ...]
+
+
+def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None:
+    """None for a built-in one whose file does not exist yet. Raises InvalidRequest for one that cannot be loaded."""
     chosen = settings.model.path or DEFAULT
-    report = {"setting": chosen, "fault": "", "hint": "", "made": True}
     if any(one.about for one in builtins(models) if one.id == chosen):
-        return report | {"made": False}
-    try:
-        return report | described(find_model(settings.model.path, models), settings.model)
-    except InvalidRequest as error:
-        return report | {"fault": error.message, "hint": error.hint}
-
-
-def described(model: ModelFile, given: ModelSettings) -> dict[str, Any]:
-    offload = here(given)
-    wrong = impossible(model.shape, offload, None)
+        return None
+    model = find_model(settings.model.path, models)
+    offload = here(settings.model)
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
     except FootprintError:
         per_token = None
-    return {
-        "path": str(model.path),
-        "architecture": model.shape.architecture,
-        "unpredictable": model.shape.unpredictable or "",
-        "ranges": ranges(model.shape).model_dump(),
-        "template": placement_report(model.placement).model_dump(),
-        "kv": {"keys": given.kv_type_k, "values": given.kv_type_v, "bytes_per_token": per_token},
-        "flash_attention": offload.plan.flash_attention,
-        "impossible": [{"setting": one.setting, "why": one.why, "instead": one.instead} for one in wrong],
-    }
+    return ConfiguredModel(
+        model,
+        offload.plan,
+        per_token,
+        ranges(model.shape),
+        placement_report(model.placement),
+        impossible(model.shape, offload, None),
+    )
 
 
 def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[str, int]:
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.llama.model_files import fingerprint
 
-    own = fingerprint(spec_of(path, here(given)))[:32]
+    offload = here(given)
+    spec = EngineSpec(  # as far as cells depend on it
+        path,
+        kv_type_k=offload.plan.keys,
+        kv_type_v=offload.plan.values,
+        flash_attention=offload.plan.flash_attention,
+        context=offload.context or 0,
+    )
+    own = fingerprint(spec)[:32]
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
             found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
-
-
-def spec_of(path: str, offload: Offload) -> EngineSpec:
-    """As far as cells depend on it."""
-    plan, context = offload.plan, offload.context or 0
-    return EngineSpec(
-        path,
-        kv_type_k=plan.keys,
-        kv_type_v=plan.values,
-        flash_attention=plan.flash_attention,
-        context=context,
-    )
 
 
 def here(given: ModelSettings) -> Offload:

@@ -3,13 +3,16 @@
 import os
 import sqlite3
 
+import pytest
+
 from codex.library import Library
+from orchestrator.errors import InvalidRequest
 from orchestrator.reports.doctor import (
+    configured_model,
     damaged_stores,
     deleted_stores,
     fault_of,
     floors_on_disk,
-    model_findings,
     plugin_failures,
 )
 from orchestrator.settings.model import ModelSettings, Settings
@@ -59,26 +62,26 @@ def test_looking_changes_nothing_and_needs_no_right_to_write(tmp_path):
 
 
 def of(tmp_path, **model):
-    return model_findings(Settings(model=ModelSettings(**model)), tmp_path)
+    return configured_model(Settings(model=ModelSettings(**model)), tmp_path)
 
 
 def test_a_file_that_is_no_model_says_where_it_is_damaged(tmp_path):
     (tmp_path / "odd.gguf").write_bytes(b"GG")
-    found = of(tmp_path, path=str(tmp_path / "odd.gguf"))
-    assert "odd.gguf" in found["fault"]
-    assert found["hint"]
+    with pytest.raises(InvalidRequest, match=r"odd\.gguf") as refused:
+        of(tmp_path, path=str(tmp_path / "odd.gguf"))
+    assert refused.value.hint
 
 
 def test_a_built_in_model_that_was_not_made_is_not_made_by_looking(tmp_path):
-    assert of(tmp_path)["made"] is False
+    assert of(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_tells_of_ranges_types_flash_attention_and_what_loading_would_fail_with(quoter_model, tmp_path):
     found = of(tmp_path, path=str(quoter_model), kv_type_v="q8_0", flash_attention=False)
-    assert found["ranges"]["cut"] is True
-    assert (found["kv"]["values"], found["flash_attention"]) == ("q8_0", False)
-    assert [one["setting"] for one in found["impossible"]] == ["model.kv_type_v"]
+    assert found.ranges.cut is True
+    assert (found.plan.values, found.plan.flash_attention) == ("q8_0", False)
+    assert [one.setting for one in found.refused] == ["model.kv_type_v"]
 
 
 def test_floors_count_for_the_file_and_the_settings_that_made_them(quoter_model, tmp_path):

@@ -1,4 +1,4 @@
-"""The line in front of the engine: a bound on who waits, places that are given back, and what a stop does to it."""
+"""What each request passes: a bound on the questions that wait, their places given back, a stop; the gate."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.waiting import SOON
 
-from orchestrator.api.app import Line
+from orchestrator.api.app import Gate, Line
 from orchestrator.api.http import while_serving
 from orchestrator.errors import EngineFailed, Full, NotReady
 from orchestrator.service import AskEvent, Text
@@ -146,3 +147,44 @@ async def live(script: list[tuple[str, int]]) -> None:
             if action in ("end", "fail"):
                 del asks[number]
         assert front.waiting == len(waits) <= 3
+
+
+# -- the gate: questions are held first, then everything, and who is inside is counted
+
+CHAT, LOOK = ("/v1/chat/completions", True), ("/v1/status", False)
+
+
+async def held(gate, path, asks):
+    """Whether such a request is still outside when everything that can go on has gone on."""
+    coming = asyncio.create_task(gate.passed(path, asks=asks))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    outside = not coming.done()
+    coming.cancel()
+    return outside
+
+
+async def test_an_open_gate_holds_nobody():
+    gate = Gate()
+    assert [await held(gate, *CHAT), await held(gate, *LOOK)] == [False, False]
+
+
+async def test_closed_to_questions_it_lets_others_in_and_closed_to_all_nobody():
+    gate = Gate()
+    gate.close_to_questions()
+    assert [await held(gate, *CHAT), await held(gate, *LOOK)] == [True, False]
+    gate.close()
+    assert [await held(gate, *CHAT), await held(gate, *LOOK)] == [True, True]
+    gate.open()
+    assert [await held(gate, *CHAT), await held(gate, *LOOK)] == [False, False]
+
+
+async def test_it_is_empty_when_all_who_came_in_have_left():
+    gate = Gate()
+    await gate.passed("/v1/status", asks=False)
+    await gate.passed("/v1/plan", asks=True)
+    assert await gate.empty(0.01) is False
+    gate.leave()
+    waiting = asyncio.create_task(gate.empty(SOON))
+    gate.leave()
+    assert await waiting is True
