@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, cast
 
+import pydantic_ai
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.exceptions import AgentRunError, UsageLimitExceeded
 from pydantic_ai.messages import CustomEvent, ModelMessage, ModelResponse, ModelResponseStreamEvent, ToolReturnPart
@@ -55,6 +56,7 @@ Learn = Callable[[str, Ids], None]
 
 AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
 
+pydantic_ai.BANNER_ENABLED = False  # it advertises on the terminal, and in the log where it takes us for a coding agent
 PROVIDER = "lorekeep"
 MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
