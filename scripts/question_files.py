@@ -26,7 +26,7 @@ _seen = set()
 def _note(frame, event, _):
     if event == "call":
         code = frame.f_code
-        if code.co_name != "<module>":
+        if code.co_flags & 1:  # CO_OPTIMIZED: a function; an import runs modules and bodies of classes
             _seen.add((code.co_filename, code.co_qualname))
 
 def _dump(*_):
