@@ -45,6 +45,11 @@ FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come t
 SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew before the next prompt is cut by it
 MANY = 1 << 20  # cells, where nothing but their walk counts
 PATIENCE = 16  # steps before it is fitted anew in any case: fitting takes 0.1 ms
+# Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows and used cells of the pool.
+PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
+MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
+PREFIX = "costs-"
+KEPT = 32  # files; each has a few kilobytes
 Kinds = dict[str, list[list[float]]]
 log = logging.getLogger("lorekeep.engine")
 
@@ -87,14 +92,14 @@ class Costs:
         if len(self._unread) >= PATIENCE:
             self._fit()
 
-    def kept(self) -> Kinds:
-        """What was learned, for a file; `resume` takes it up again."""
+    def learned(self) -> Kinds:
+        """For a file; `resume` continues from it."""
         self._read()
         return {kind: [*seen.matrix.tolist(), seen.target.tolist()] for kind, seen in self._seen.items()}
 
-    def resume(self, kept: Kinds) -> None:
-        """Goes on from what an earlier process learned. Raises ValueError for what is not that."""
-        found = {kind: np.array(rows, np.float64) for kind, rows in kept.items()}
+    def resume(self, learned: Kinds) -> None:
+        """Continues from what an earlier process learned. Raises ValueError for what is not that."""
+        found = {kind: np.array(rows, np.float64) for kind, rows in learned.items()}
         if any(rows.shape != (TERMS + 1, TERMS) or not np.isfinite(rows).all() for rows in found.values()):
             raise ValueError("these are no costs")
         self._seen = {kind: Seen(rows[:TERMS].copy(), rows[TERMS].copy()) for kind, rows in found.items()}
@@ -173,13 +178,6 @@ def endless() -> TimeBudget:
     return TimeBudget(lambda: 0.0, math.inf)
 
 
-# Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows and used cells of the pool.
-PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
-MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
-PREFIX = "costs-"
-KEPT = 32  # files; each has a few kilobytes
-
-
 def cost_path(info: ModelInfo, spec: EngineSpec) -> Path | None:
     """A file for each way to compute: the fingerprint covers model, KV types and attention, the rest is where it runs."""
     if not spec.cache_folder:
@@ -190,40 +188,48 @@ def cost_path(info: ModelInfo, spec: EngineSpec) -> Path | None:
 
 
 class CostFile:
-    """What `costs` knows, in a file; taken up at once. Without a `path` nothing is kept."""
+    """What `costs` knows, in a file, from which it continues at once. Without a `path` nothing is saved."""
 
     def __init__(self, costs: Costs, path: Path | None) -> None:
         self._costs, self._path = costs, path
         if path is not None:
-            load(costs, path)
+            self._resume(path)
             sweep(path)
-        self._kept = predictions(costs)
+        self._saved = predictions(costs)
 
-    def keep(self) -> None:
+    def _resume(self, path: Path) -> None:
+        """With a missing or damaged file the costs are learned anew."""
+        try:
+            self._costs.resume(checked(path.read_bytes()))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            log.warning("%s is not usable, costs are learned anew: %s", path, error)
+
+    def save_changes(self) -> None:
         """Writes what changed materially since the last time, so that a process that is killed leaves it; else nothing."""
-        if any(abs(now / then - 1) > MATERIAL for now, then in zip(predictions(self._costs), self._kept, strict=True)):
+        if any(abs(now / then - 1) > MATERIAL for now, then in zip(predictions(self._costs), self._saved, strict=True)):
             self.save()
 
     def save(self) -> None:
-        # Noted before it is tried: a full disk is told of once for each change, not in each idle moment.
-        self._kept = predictions(self._costs)
-        if self._path is not None:
-            save(self._costs, self._path)
+        """Writes the file whole or not at all; a full disk is no reason to fail."""
+        # Noted before it is tried: a full disk is reported once for each change, not in each idle moment.
+        self._saved = predictions(self._costs)
+        if self._path is None:
+            return
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            content = json.dumps(self._costs.learned()).encode()
+            temporary.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+            temporary.replace(self._path)
+        except OSError as error:
+            log.warning("the costs of steps were not saved: %s", error)
 
 
 def predictions(costs: Costs) -> list[float]:
     """Milliseconds of the probes."""
     return [costs.milliseconds(rows, cells) for rows, cells in PROBES]
-
-
-def load(costs: Costs, path: Path) -> None:
-    """Takes up what was kept; a missing or damaged file means that they are learned anew."""
-    try:
-        costs.resume(checked(path.read_bytes()))
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError) as error:
-        log.warning("%s is not usable, costs are learned anew: %s", path, error)
 
 
 def sweep(own: Path) -> None:
@@ -248,31 +254,5 @@ def checked(data: bytes) -> Kinds:
     checksum, _, content = data.partition(b"\n")
     if checksum != hashlib.sha256(content).hexdigest().encode():
         raise ValueError("it is damaged")
-    return upgraded(json.loads(content))
-
-
-def upgraded(kinds: Kinds) -> Kinds:
-    """The form of now, of files whose fifth and last term was for rows of flash attention outside its tiles on a CPU.
-
-    Where no step had such rows the term is 0 and goes; where one had, nothing is known.
-    """
-    if "loose" in kinds:
-        return {}
-    if "tiles" not in kinds and all(len(rows) == TERMS + 1 for rows in kinds.values()):
-        return kinds
-    return {
-        "prompts" if kind == "tiles" else kind: [row[:TERMS] for row in (*rows[:TERMS], rows[-1])]
-        for kind, rows in kinds.items()
-    }
-
-
-def save(costs: Costs, path: Path) -> None:
-    """Written whole or not at all; a full disk is no reason to fail."""
-    temporary = path.with_suffix(".tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        content = json.dumps(costs.kept()).encode()
-        temporary.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-        temporary.replace(path)
-    except OSError as error:
-        log.warning("the costs of steps were not kept: %s", error)
+    kinds: Kinds = json.loads(content)
+    return kinds

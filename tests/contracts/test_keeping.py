@@ -168,7 +168,7 @@ def test_what_of_a_pool_counts_as_kept_comes_back_and_nothing_else(machine):
         talk += machine.answer(ticket)
     written(machine)
     pool, prompt = machine.loop.pools.by_name["code"], [*CODE, *talk, 9]
-    kept = machine.loop.checkpoints.kept(pool)
+    kept = machine.loop.checkpoints.saved(pool)
     assert any(kept.values())
     tip, _ = pool.tree.match(array("I", prompt), 1)
     machine.loop.pools.discard("code")

@@ -137,10 +137,10 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
     while machine.loop.behind():
         machine.round()
     machine.store.flush()
-    kept = machine.loop.checkpoints.kept(pool)
+    kept = machine.loop.checkpoints.saved(pool)
     assert {node: node.computed for node in pool.tree.nodes()} == kept
     machine.loop.checkpoints.forget_floor(array("I", [*shared, *[2] * 500]), [])
-    left = sum(machine.loop.checkpoints.kept(pool).values())
+    left = sum(machine.loop.checkpoints.saved(pool).values())
     assert left - 500 - 300 in (512, 700), "the segment in which they part was kept on one path only"
     machine.loop.close()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.segments import segments, spans
+from orchestrator.engine.checkpoints.manager import segments, spans
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSEEN, DropFloor, Grant, Outcome, Tier

@@ -3,8 +3,8 @@
 from array import array
 from pathlib import Path
 
-from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.segments import CUT, named, segments
+from orchestrator.engine.checkpoints.file import SegmentHeader, named
+from orchestrator.engine.checkpoints.manager import CUT, segments
 from orchestrator.engine.checkpoints.store import CheckpointStore
 
 IDS = array("I", range(8 * CUT))

@@ -7,16 +7,21 @@ here before a byte of it goes there; whatever is wrong with it makes it a miss. 
 checkpoints: anybody may have put anything there, or taken it away.
 """
 
+import hashlib
 import logging
 import os
+import queue
 import shutil
 import stat
 import struct
+import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,6 +49,13 @@ class SegmentHeader:
     start: int
     end: int
     ids: "array[int]"
+
+
+def named(parent: str, ids: "array[int]") -> str:
+    """The name of the segment of these ids behind the one called `parent`."""
+    digest = hashlib.sha256(parent.encode())
+    digest.update(ids)
+    return digest.hexdigest()
 
 
 def write(path: Path, header: SegmentHeader, state: bytes) -> int:
@@ -87,16 +99,16 @@ def read_header(path: Path) -> SegmentHeader:
 def read_state(path: Path, expected: SegmentHeader) -> bytes:
     """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
     with opened(path) as file:
-        head, place_size, rest = _opening(file, path)
-        data = file.read(rest)
-    if len(data) != rest:
+        head, place_size, state_size = _opening(file, path)
+        # Read as it is returned: the pages of a second buffer took three times as long as the checksum.
+        place, state, crc = file.read(place_size), file.read(state_size), file.read(_CRC.size)
+    if len(crc) != _CRC.size:
         raise DamagedCheckpoint(f"{path} is truncated")
-    body = memoryview(data)[: -_CRC.size]
-    if zlib.crc32(body, zlib.crc32(head)) != _CRC.unpack(data[-_CRC.size :])[0]:
+    if zlib.crc32(state, zlib.crc32(place, zlib.crc32(head))) != _CRC.unpack(crc)[0]:
         raise DamagedCheckpoint(f"{path} has a wrong checksum")
-    if _header(data[:place_size]) != expected:
+    if _header(place) != expected:
         raise DamagedCheckpoint(f"{path} holds another segment than its name says")
-    return bytes(body[place_size:])
+    return state
 
 
 def opened(path: Path) -> BinaryIO:
@@ -109,8 +121,8 @@ def opened(path: Path) -> BinaryIO:
 
 
 def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
-    """The head, how long the place is behind it, and all that is behind it. Held against the file's size before anybody
-    makes room for as much as a damaged head says."""
+    """The head, and the sizes of place and state behind it. They are compared with the file's size before memory is
+    allocated for as much as a damaged head says."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise DamagedCheckpoint(f"{path} is truncated")
@@ -119,10 +131,9 @@ def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
         raise DamagedCheckpoint(f"{path} is no checkpoint of version {VERSION}")
     if place_size < _PLACE.size or (place_size - _PLACE.size) % 4:
         raise DamagedCheckpoint(f"{path} has a damaged header")
-    rest: int = place_size + state_size + _CRC.size
-    if os.fstat(file.fileno()).st_size != _HEAD.size + rest:
+    if os.fstat(file.fileno()).st_size != _HEAD.size + place_size + state_size + _CRC.size:
         raise DamagedCheckpoint(f"{path} is truncated")
-    return head, place_size, rest
+    return head, place_size, state_size
 
 
 def _header(place: bytes) -> SegmentHeader:
@@ -217,3 +228,120 @@ def delete(path: Path) -> None:
 def delete_model(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     log.info("checkpoints of a model that is not loaded were deleted: %s", folder.name)
+
+
+@dataclass(frozen=True)
+class CheckpointWritten:
+    """Wakes the loop: a file is written or has failed, and the store has to take note of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Put:
+    """A file to be written."""
+
+    path: Path
+    header: SegmentHeader
+    state: bytes
+
+
+class Writer:
+    """Works in the order of the calls: what is dropped and put again is there.
+
+    In the writing thread `failed` is called with what could not be written, and `done` after each file.
+    """
+
+    def __init__(self, failed: Callable[[str, OSError], None], done: Callable[[], None]) -> None:
+        self._failed = failed
+        self._done = done
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._finished: list[tuple[Put, bool]] = []
+        self._waiting_bytes = 0
+        self._open = 0  # calls that are not done yet
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._thread.start()
+
+    def waiting_bytes(self) -> int:
+        """Bytes of all states that wait or are being written."""
+        return self._waiting_bytes
+
+    def put(self, path: Path, header: SegmentHeader, state: bytes) -> Put:
+        put = Put(path, header, state)
+        with self._changed:
+            self._waiting_bytes += len(state)
+        self._enqueue(partial(self._write, put))
+        return put
+
+    def drop(self, path: Path) -> None:
+        """Deletes a file: a slow disk takes minutes for the thousands of a long conversation."""
+        self._enqueue(lambda: delete(path))
+
+    def drop_model(self, folder: Path) -> None:
+        self._enqueue(lambda: delete_model(folder))
+
+    def finished(self) -> list[tuple[Put, bool]]:
+        """What was written since the last call, and whether it could be."""
+        with self._changed:
+            finished, self._finished = self._finished, []
+        return finished
+
+    def flush(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def _enqueue(self, work: Callable[[], None]) -> None:
+        with self._changed:
+            self._open += 1
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+            with self._changed:
+                self._open -= 1
+                self._changed.notify_all()
+
+    def _write(self, put: Put) -> None:
+        written = True
+        try:
+            write(put.path, put.header, put.state)
+        except OSError as error:
+            written = False
+            self._failed(put.header.name, error)
+        with self._changed:
+            self._finished.append((put, written))
+            self._waiting_bytes -= len(put.state)
+        self._done()
+
+
+@dataclass
+class Reader:
+    """Used by one thread, the loop's."""
+
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reading"))
+    _ahead: tuple[Path, SegmentHeader, "Future[bytes]"] | None = None
+
+    def expect(self, path: Path, header: SegmentHeader) -> None:
+        """Begins to read what is likely to be asked for next; forgets what was expected before."""
+        self._ahead = path, header, self._thread.submit(read_state, path, header)
+
+    def read(self, path: Path, header: SegmentHeader) -> bytes:
+        """The verified state. Raises DamagedCheckpoint and OSError."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[:2] == (path, header):
+            return ahead[2].result()
+        return read_state(path, header)
+
+    def settle(self) -> None:
+        """Forgets what was expected, once no file is open."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            wait([ahead[2]])
+
+    def close(self) -> None:
+        self.settle()
+        self._thread.shutdown()

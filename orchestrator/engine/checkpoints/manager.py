@@ -4,49 +4,64 @@
     evicted node  ─ evicting ─▶ store
     admitted job  ─ restore  ◀─ store, as far as its prompt is there and the round has time
 
-Two kinds of memory, two managers: `SegmentManager` where memory can be cut in ranges, `PieceManager` where it cannot. Each
-restore is checked by the number of cells that are there afterwards. Knows no tickets and no files.
+Two kinds of memory, two managers: `SegmentManager` where memory can be cut in ranges, `PieceManager` (`pieces`) where it
+cannot. Each restore is checked by the number of cells that are there afterwards. Knows no tickets and no files.
+
+    root ─sha256─▶ [0, 256) ─▶ [256, 512) ─▶ … ─▶ [7936, 8012) ─ owner ─▶ [8012, 8268) ─▶ …
+                   └────────────── floor ─────────────────┘      └──────── tail ────────
+
+Tokens are cut every 256 ids from the start of the floor and again from its end, so cuts depend on ids and positions alone.
+name = sha256(parent's name, ids as uint32); the root's name covers all that KV depends on; right of the floor the chain is
+salted with the owner's uid. Same name, same KV.
+
+    cells    ├─────── computed ──────┤
+    saved    ├─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 90 ─┤       from the segment in which the cells end, one behind the other
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.backend import Backend
-from orchestrator.engine.cache.pool import Pool, restore_range, save_range
+from orchestrator.engine.cache.pool import Pool, restore_range
 from orchestrator.engine.cache.tree import (
     Boundary,
     Node,
-    NoSequence,
     Path,
-    Restored,
     Wanted,
     common_prefix,
     deepest,
     path_of,
 )
-from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.segments import (
-    CUT,
-    Onward,
-    Segment,
-    behind,
-    boundary,
-    chains,
-    end_of,
-    ground,
-    meeting,
-    named,
-    onward,
-    reaching,
-    segments,
-    segments_from,
-)
+from orchestrator.engine.checkpoints.file import SegmentHeader, named
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import TimeBudget, endless
+from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
+
+CUT = 256
+Below = Callable[[str], Sequence[SegmentHeader]]  # the saved segments that continue from the one of a name
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Tokens [start, end) of a path, called `name`, right behind the segment called `parent`."""
+
+    name: str
+    parent: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Onward:
+    """A saved segment that continues a prompt: the boundary before it, and the position to which it does."""
+
+    place: Boundary
+    header: SegmentHeader
+    end: int
 
 
 def checkpoint_manager(
@@ -57,6 +72,8 @@ def checkpoint_manager(
         return None
     if backend.info.ranges:
         return SegmentManager(store, clock, prefill_cost)
+    from orchestrator.engine.checkpoints.pieces import PieceManager  # it is a kind of CheckpointManager
+
     return PieceManager(store, clock, prefill_cost, constant=backend.info.kv_bytes_per_token == 0)
 
 
@@ -96,10 +113,10 @@ class CheckpointManager(ABC):
 
     @abstractmethod
     def remember(self, pool: Pool, tip: Node) -> None:
-        """Queues what of a path is not kept yet."""
+        """Queues what of a path is not saved yet."""
 
     @abstractmethod
-    def kept(self, pool: Pool) -> Mapping[Node, int]:
+    def saved(self, pool: Pool) -> Mapping[Node, int]:
         """How many cells of each node of a pool are on disk."""
 
     @abstractmethod
@@ -152,7 +169,7 @@ class SegmentManager(CheckpointManager):
         if not self.store.holds(saving.segment.name):
             self._save(saving.pool, saving.tip, saving.segment)
 
-    def kept(self, pool: Pool) -> dict[Node, int]:
+    def saved(self, pool: Pool) -> dict[Node, int]:
         """On the first path that leads over a node: a segment may begin in one node and end in the next."""
         found = dict[Node, int]()
         for tip in [node for node in pool.tree.nodes() if not node.children]:
@@ -266,157 +283,67 @@ class SegmentManager(CheckpointManager):
         self.store.forget_chain([one.name for one in chain], {one.name for one in chain if one.end <= shared})
 
 
-class PieceManager(CheckpointManager):
-    """For memories that cannot be cut in ranges.
+# -- the names of segments
 
-        floor ■──────── first turn ■──── second turn ■        ■ where a node ends its sequence ends, and is saved
-        └── a piece ──┘└── a piece ─┘└── a piece ───┘
 
-    A piece is what llama.cpp saves of a node while its sequence ends at the node's end; joined in ascending order, pieces
-    give the whole. `constant`: a state has one size, however much was read (recurrent), so the last piece is all there is
-    to know; then each tail is one piece behind its floor, and those of turns that others followed are deleted.
-    """
+def boundary(ids: "array[int]", cut: int, owner: int, depth: int, known: Boundary) -> Boundary:
+    """The last one at or before `depth`, going on from one that is known; at first the root's, (root, 0)."""
+    parent, start = known.parent, known.start
+    for begin, end in spans(cut, depth + CUT, start):
+        if end > depth:
+            break
+        parent, start = named(ground(parent, begin, cut, owner), ids[begin:end]), end
+    return Boundary(parent, start)
 
-    def __init__(
-        self,
-        store: CheckpointStore,
-        clock: Callable[[], float],
-        prefill_cost: Callable[[], PrefillCost],
-        *,
-        constant: bool,
-    ) -> None:
-        super().__init__(store, clock, prefill_cost)
-        self._constant = constant
 
-    # -- saving
+def segments(root: str, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
+    """The segments of a path up to position `upto`; the last of floor and tail may be short."""
+    return segments_from(Boundary(root, 0), ids, cut, owner, upto)
 
-    def remember(self, pool: Pool, tip: Node) -> None:
-        for node in tip.path():
-            if (node.owner is None or node is tip) and not self._kept(node):
-                self._queue.append(Saving(pool, node))
 
-    def _save_queued(self, saving: Saving) -> None:
-        self._save(saving.pool, saving.tip, endless())
+def segments_from(place: Boundary, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
+    """Those behind a place that is known: naming 32k tokens takes 2 ms."""
+    parent = place.parent
+    for start, end in spans(cut, upto, place.start):
+        name = named(ground(parent, start, cut, owner), ids[start:end])
+        yield Segment(name, parent, start, end)
+        parent = name
 
-    def kept(self, pool: Pool) -> dict[Node, int]:
-        """Looked for once for each tip: pieces are found by naming all before them."""
-        found = dict[Node, int]()
-        for tip in [node for node in pool.tree.nodes() if not node.children]:
-            ends = self._ends(path_of(tip))
-            found.update((node, node.computed) for node in tip.path() if node.computed and node.end in ends)
-        return found
 
-    def _ends(self, path: Path) -> set[int]:
-        """Where pieces of a path end that have arrived with all before them."""
-        rows = chains(self.store.root, self.store.below, path, len(path.ids))
-        return {end_of(pieces) for pieces in rows if all(self.store.arrived(piece.name) for piece in pieces)}
+def spans(cut: int, upto: int, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Half-open ranges that tile [start, upto) and never cross the end of the floor; `start` is where one begins."""
+    while start < upto:
+        limit = cut if start < cut else upto
+        end = min(start + CUT, limit, upto)
+        yield start, end
+        start = end
 
-    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
-        if node.saved_end < node.computed_end:
-            self._save(pool, node, budget)
-            node.saved_end = node.computed_end
 
-    def _kept(self, node: Node) -> bool:
-        path = path_of(node)
-        return end_of(self._reaching(path, len(path.ids))) == node.end
+def ground(parent: str, start: int, cut: int, owner: int) -> str:
+    """What the name of the segment at `start` builds on: its parent, or at the end of the floor the owner's own ground."""
+    if start != cut:
+        return parent
+    return hashlib.sha256(f"{parent} owner {owner}".encode()).hexdigest()
 
-    def _save(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
-        """Keeps what of a path is not kept yet, up to the end of `node`, as one piece."""
-        if node.sequence is None or not node.complete:
-            return
-        path = path_of(node)
-        tail = node.owner is not None
-        pieces = self._reaching(path, path.cut if tail and self._constant else node.end)
-        start = end_of(pieces)
-        if start == node.end or (tail and start < path.cut):
-            return  # kept already, or behind a floor that is not
-        parent, ids = (pieces[-1].name if pieces else self.store.root), path.ids[start:]
-        name = named(ground(parent, start, path.cut, path.owner), ids)
-        if self.store.holds(name):
-            return
-        if not self.store.takes_one():
-            self.store.lost_one()
-            return
-        budget.take()
-        self._keep(Segment(name, parent, start, node.end), ids, save_range(pool, node, start))
-        if tail and self._constant:
-            self._forget_followed(path, pieces, node.end)
 
-    def _forget_followed(self, path: Path, floor: list[SegmentHeader], newest: int) -> None:
-        """Of the turns that lead to a tail only the last one is kept beside it, for a question that is asked anew."""
-        turns = [piece for piece in self._behind(path, floor, newest) if piece.end < newest]
-        for piece in sorted(turns, key=lambda piece: piece.end)[:-1]:
-            self.store.forget(piece.name)
+# -- which saved segments go on with a prompt: one search, for who restores them and for who predicts it
 
-    # -- restoring
 
-    def restore_before_entry(self, pool: Pool, wanted: Wanted, budget: TimeBudget) -> None:
-        """The floor is restored in one go, and so is the tail."""
-        path, limit, restored = wanted.path, wanted.limit, wanted.restored
-        while True:
-            above, _ = pool.tree.match(path.ids[:limit], path.owner)
-            pieces = self._reaching(path, limit)
-            if not above.complete or end_of(pieces) <= above.end:
-                return  # another ticket is computing it, or there is nothing to bring
-            nodes = {node.end: node for node in (pool.tree.root, *above.path())}
-            end, joined = meeting(nodes, pieces, path.cut)
-            if not self._restore(pool, path, nodes[end], joined, budget, restored):
-                return
+def onward(below: Below, path: Path, known: Boundary, depth: int) -> Onward | None:
+    """The saved segment that continues from `depth`; it may begin before. `known` is a place on the way there."""
+    place = boundary(path.ids, path.cut, path.owner, depth, known)
+    own = ground(place.parent, place.start, path.cut, path.owner)
+    found = find(below(place.parent), own, path.ids, place.start)
+    if found is None or place.start + found[1] <= depth:
+        return None
+    return Onward(place, found[0], place.start + found[1])
 
-    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
-        found, at = list[Reuse](), list(ends)
-        pieces = self._reaching(path, limit)
-        while end_of(pieces) > at[-1]:
-            end, joined = meeting(at, pieces, path.cut)
-            found += [Reuse(piece.start, piece.end, Tier.DISK) for piece in joined]
-            at = [*(one for one in at if one <= end), end_of(joined)]
-        return found
 
-    def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
-        if not ids or ids in others:
-            return
-        theirs = {piece.name for other in others for piece in self._reaching(Path(other, len(other), 0), len(other))}
-        for pieces in list(chains(self.store.root, self.store.below, Path(ids, len(ids), 0), len(ids))):
-            if end_of(pieces) == len(ids):
-                self.store.forget_chain([piece.name for piece in pieces], theirs)
-
-    def _restore(
-        self, pool: Pool, path: Path, above: Node, pieces: list[SegmentHeader], budget: TimeBudget, restored: Restored
-    ) -> bool:
-        """Joins pieces to a node behind `above`, as far as they are sound; whether all of them are."""
-        start, end = pieces[0].start, pieces[-1].end
-        owner = None if start < path.cut else path.owner
-        node = pool.tree.insert(above, path.ids[start:end], owner)
-        try:
-            into = pool.tree.attach(node)
-            if not pool.make_room(0):
-                return False
-            budget.take()
-            return all(self._join(pool, node, into, piece, restored) for piece in pieces)
-        except NoSequence:
-            return False  # as many tickets run as there are sequences; this one will have to wait anyway
-        finally:
-            pool.tree.release(node, -1)
-
-    def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: Restored) -> bool:
-        began = self._clock()
-        state = self.store.load(piece)
-        if state is None:
-            return False
-        wanted = (piece.start, piece.end)
-        if not restore_range(pool.memory, pool.scratch, state, piece.end, wanted, [into]):
-            self.store.forget(piece.name)
-            return False
-        node.computed += piece.end - piece.start
-        took = self._clock() - began
-        restored.add(Reuse(piece.start, piece.end, Tier.DISK), took)
-        self.store.restored(piece.end - piece.start, took)
-        return True
-
-    # -- pieces
-
-    def _reaching(self, path: Path, limit: int) -> list[SegmentHeader]:
-        return reaching(self.store.root, self.store.below, path, limit)
-
-    def _behind(self, path: Path, pieces: list[SegmentHeader], limit: int) -> list[SegmentHeader]:
-        return behind(self.store.root, self.store.below, path, pieces, limit)
+def find(headers: Iterable[SegmentHeader], ground: str, ids: "array[int]", at: int) -> tuple[SegmentHeader, int] | None:
+    """The segment named on `ground` that shares most with `ids` from `at` on, and how much."""
+    best: tuple[SegmentHeader, int] | None = None
+    for header in headers:
+        shared = common_prefix(header.ids, ids, at) if header.start == at else 0
+        if shared > (best[1] if best else 0) and named(ground, header.ids) == header.name:
+            best = header, shared
+    return best

@@ -21,13 +21,15 @@ from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, retention_va
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
     DamagedCheckpoint,
+    Put,
+    Reader,
     SegmentHeader,
+    Writer,
     checkpoints,
     file_size,
+    named,
     other_models,
 )
-from orchestrator.engine.checkpoints.segments import named
-from orchestrator.engine.checkpoints.writer import Put, Reader, Writer
 from orchestrator.engine.messages import UNSEEN, PrefillCost
 
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
@@ -69,65 +71,65 @@ class Index:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._kept: dict[str, StoredSegment] = {}
+        self._segments: dict[str, StoredSegment] = {}
         self._below: dict[str, dict[str, None]] = {}
         self._clock = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._segments)
 
     def get(self, name: str) -> StoredSegment | None:
-        return self._kept.get(name)
+        return self._segments.get(name)
 
     def use(self, header: SegmentHeader) -> StoredSegment:
         """The entry of a segment, made if need be; from now on it is the one used last."""
-        kept = self._kept.setdefault(header.name, StoredSegment(header))
+        stored = self._segments.setdefault(header.name, StoredSegment(header))
         self._below.setdefault(header.parent, {})[header.name] = None
         self._clock += 1
-        kept.used = self._clock
-        return kept
+        stored.used = self._clock
+        return stored
 
     def remove(self, name: str) -> StoredSegment | None:
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            siblings = self._below[kept.header.parent]
+        stored = self._segments.pop(name, None)
+        if stored is not None:
+            siblings = self._below[stored.header.parent]
             del siblings[name]
             if not siblings:
-                del self._below[kept.header.parent]
-        return kept
+                del self._below[stored.header.parent]
+        return stored
 
     def below(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
-        return [self._kept[below].header for below in self._below.get(name, ())]
+        return [self._segments[below].header for below in self._below.get(name, ())]
 
     def leaving(self, prefill_cost: PrefillCost) -> Iterator[StoredSegment]:
         """What is given up, worth least first, each after all that go on from it.
 
         The caller removes each before it asks for the next. What lies behind a gap already goes before all others.
         """
-        waiting = [self._entry(kept, prefill_cost) for kept in self._kept.values() if self._may_go(kept)]
+        waiting = [self._entry(stored, prefill_cost) for stored in self._segments.values() if self._may_go(stored)]
         heapq.heapify(waiting)
         while waiting:
-            kept = heapq.heappop(waiting)[-1]
-            if self._kept.get(kept.header.name) is not kept:
+            stored = heapq.heappop(waiting)[-1]
+            if self._segments.get(stored.header.name) is not stored:
                 continue
-            above, below = self._kept.get(kept.header.parent), tuple(self._below.get(kept.header.name, ()))
-            yield kept
-            for freed in (above, *map(self._kept.get, below)):
+            above, below = self._segments.get(stored.header.parent), tuple(self._below.get(stored.header.name, ()))
+            yield stored
+            for freed in (above, *map(self._segments.get, below)):
                 if freed is not None and self._may_go(freed):
                     heapq.heappush(waiting, self._entry(freed, prefill_cost))
 
-    def _entry(self, kept: StoredSegment, prefill_cost: PrefillCost) -> tuple[float, int, int, StoredSegment]:
-        header = kept.header
-        age = self._clock - kept.used
-        loss = 0.0 if self._cut_off(kept) else retention_value(prefill_cost, header.start, header.end, age)
-        return loss, kept.used, id(kept), kept
+    def _entry(self, stored: StoredSegment, prefill_cost: PrefillCost) -> tuple[float, int, int, StoredSegment]:
+        header = stored.header
+        age = self._clock - stored.used
+        loss = 0.0 if self._cut_off(stored) else retention_value(prefill_cost, header.start, header.end, age)
+        return loss, stored.used, id(stored), stored
 
-    def _may_go(self, kept: StoredSegment) -> bool:
-        return self._cut_off(kept) or kept.header.name not in self._below
+    def _may_go(self, stored: StoredSegment) -> bool:
+        return self._cut_off(stored) or stored.header.name not in self._below
 
-    def _cut_off(self, kept: StoredSegment) -> bool:
-        return kept.header.parent != self._root and kept.header.parent not in self._kept
+    def _cut_off(self, stored: StoredSegment) -> bool:
+        return stored.header.parent != self._root and stored.header.parent not in self._segments
 
 
 class CheckpointStore:
@@ -157,8 +159,8 @@ class CheckpointStore:
 
     def arrived(self, name: str) -> bool:
         """Whether a segment is on disk, and not only waiting to be written."""
-        kept = self._index.get(name)
-        return kept is not None and kept.waiting is None
+        stored = self._index.get(name)
+        return stored is not None and stored.waiting is None
 
     def keep(self, header: SegmentHeader, state: bytes, prefill_cost: PrefillCost) -> None:
         """Takes a segment's state, to be written. `prefill_cost`: of a prompt token now; it decides what is evicted for it.
@@ -167,22 +169,22 @@ class CheckpointStore:
         """
         if self.holds(header.name):
             return
-        kept = self._index.use(header)
-        kept.size = file_size(header, state)
+        stored = self._index.use(header)
+        stored.size = file_size(header, state)
         self._bytes_per_token = len(state) / len(header.ids)
-        self.bytes += kept.size
+        self.bytes += stored.size
         self._fit(prefill_cost)
         if self.holds(header.name):
-            kept.waiting = self._writer.put(self._path(header.name), header, state)
+            stored.waiting = self._writer.put(self._path(header.name), header, state)
 
     def load(self, header: SegmentHeader) -> bytes | None:
         """The state of a segment; None when it is gone or damaged, and then forgotten."""
-        kept = self._index.get(header.name)
-        if kept is None:
+        stored = self._index.get(header.name)
+        if stored is None:
             self.counters.misses += 1
             return None
         self._index.use(header)
-        state = kept.waiting.state if kept.waiting is not None else self._read(kept)
+        state = stored.waiting.state if stored.waiting is not None else self._read(stored)
         if state is not None:
             self.counters.disk_hits += 1
             self.counters.restored_bytes += len(state)
@@ -223,9 +225,9 @@ class CheckpointStore:
     # -- forgetting
 
     def forget(self, name: str) -> None:
-        kept = self._index.remove(name)
-        if kept is not None:
-            self.bytes -= kept.size
+        stored = self._index.remove(name)
+        if stored is not None:
+            self.bytes -= stored.size
             self._writer.drop(self._path(name))
 
     def forget_chain(self, chain: Sequence[str], others: Container[str]) -> None:
@@ -258,14 +260,14 @@ class CheckpointStore:
     def settle(self) -> None:
         """Takes note of what the writer finished; only the loop changes the index."""
         for put, written in self._writer.finished():
-            kept = self._index.get(put.header.name)
-            if kept is None or kept.waiting is not put:
+            stored = self._index.get(put.header.name)
+            if stored is None or stored.waiting is not put:
                 continue  # forgotten meanwhile, and deleted behind its write
-            kept.waiting = None
+            stored.waiting = None
             if written:
                 self._disk_fails = False
             else:
-                self.bytes -= kept.size
+                self.bytes -= stored.size
                 self._index.remove(put.header.name)
 
     def flush(self) -> None:
@@ -294,22 +296,22 @@ class CheckpointStore:
             self._writer.drop_model(self._others.popleft().folder)
         if self.bytes <= self._budget:
             return
-        for kept in self._index.leaving(prefill_cost):
+        for stored in self._index.leaving(prefill_cost):
             if self.bytes <= self._budget - self._budget // SPARE:
                 return
             self.counters.disk_evicted += 1
-            self.forget(kept.header.name)
+            self.forget(stored.header.name)
 
     def _all_bytes(self) -> int:
         return self.bytes + sum(other.size for other in self._others)
 
-    def _read(self, kept: StoredSegment) -> bytes | None:
-        path = self._path(kept.header.name)
+    def _read(self, stored: StoredSegment) -> bytes | None:
+        path = self._path(stored.header.name)
         try:
-            state = self._reader.read(path, kept.header)
+            state = self._reader.read(path, stored.header)
         except (OSError, DamagedCheckpoint) as error:
             self._damaged(error)
-            self.forget(kept.header.name)
+            self.forget(stored.header.name)
             return None
         with suppress(OSError):
             os.utime(path)  # the next process takes its order of use from here

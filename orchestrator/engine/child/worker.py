@@ -32,9 +32,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.engine.backend import Backend, BackendError
-from orchestrator.engine.checkpoints.file import usable
+from orchestrator.engine.checkpoints.file import CheckpointWritten, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.checkpoints.writer import CheckpointWritten
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
@@ -213,7 +212,7 @@ class Worker:
             except queue.Empty:
                 if self._loop.audit():
                     self._publish()
-                self._costs.keep()
+                self._costs.save_changes()
                 yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()

@@ -29,7 +29,7 @@ from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
 from orchestrator.engine.cache.tree import Node, deepest
 from orchestrator.engine.checkpoints.manager import CheckpointManager, checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.checkpoints.writer import CheckpointWritten
+from orchestrator.engine.checkpoints.file import CheckpointWritten
 from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
     AnswerDelta,
@@ -362,7 +362,7 @@ class WriteBehind:
 
     def lost_ms(self, pool: Pool) -> float:
         """The cost of rebuilding a pool's content: restored where checkpoints hold it, else computed."""
-        kept = self._checkpoints.kept(pool) if self._checkpoints is not None else {}
+        kept = self._checkpoints.saved(pool) if self._checkpoints is not None else {}
         restore = self._checkpoints.store.restore_ms() if self._checkpoints is not None else math.inf
         prefill_cost, lost = self._prefill_cost(), 0.0
         for node in pool.tree.nodes():

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, read_header, read_state, write
+from orchestrator.engine.checkpoints.file import (
+    DamagedCheckpoint,
+    SegmentHeader,
+    other_models,
+    read_header,
+    read_state,
+    write,
+)
 
 HEADER = SegmentHeader("a" * 64, "b" * 64, "c" * 64, 256, 300, array("I", range(44)))
 STATE = bytes(range(256)) * 3
@@ -110,3 +117,10 @@ def test_a_full_disk_leaves_nothing_behind_and_the_old_file_as_it_was(path: Path
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert [file.name for file in path.parent.iterdir()] == ["x.kv"]
     assert read(path) == (HEADER, STATE)
+
+
+def test_a_folder_without_a_checkpoint_is_no_models_and_stays(tmp_path):
+    for name, file in (("own", "a.kv"), ("other", "b.kv"), ("foreign", "weights.gguf")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_bytes(b"x")
+    assert [model.folder.name for model in other_models(tmp_path, "own")] == ["other"]

@@ -4,15 +4,24 @@ import os
 import threading
 import time
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.checkpoints import STATE, alone, header, store
 
+from orchestrator.engine.checkpoints import file as writer_module
 from orchestrator.engine.checkpoints import store as store_module
-from orchestrator.engine.checkpoints import writer as writer_module
-from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, delete, read_state, usable, write
-from orchestrator.engine.checkpoints.segments import named
+from orchestrator.engine.checkpoints.file import (
+    DamagedCheckpoint,
+    SegmentHeader,
+    delete,
+    named,
+    read_state,
+    usable,
+    write,
+)
+from orchestrator.engine.checkpoints.manager import segments
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.messages import UNSEEN
 
@@ -354,3 +363,59 @@ def test_a_folder_that_cannot_be_made_is_reported_as_unusable(tmp_path: Path, ca
     for folder in (tmp_path / "taken", tmp_path / ("x" * 300) / "loaded"):  # a longer name than may be
         assert not usable(folder)
     assert caplog.text.count("no checkpoints are kept on disk") == 2
+
+
+FLOOR = array("I", range(512))
+
+
+@pytest.fixture
+def folder_store(tmp_path: Path) -> Iterator[CheckpointStore]:
+    kept = CheckpointStore("root", tmp_path, 1 << 30)
+    yield kept
+    kept.close()
+
+
+def keep(folder_store: CheckpointStore, ids: "array[int]", cut: int, owner: int = 1) -> list[SegmentHeader]:
+    """All segments of a path."""
+    headers = [
+        SegmentHeader("root", one.name, one.parent, one.start, one.end, ids[one.start : one.end])
+        for one in segments("root", ids, cut, owner, len(ids))
+    ]
+    for one in headers:
+        folder_store.keep(one, b"state", UNSEEN)
+    return headers
+
+
+def held(folder_store: CheckpointStore, headers: list[SegmentHeader]) -> list[bool]:
+    return [folder_store.holds(header.name) for header in headers]
+
+
+def test_a_tail_of_half_a_million_tokens_goes_with_its_floor(folder_store: CheckpointStore) -> None:
+    tail = keep(folder_store, FLOOR + array("I", range(2000 * 256)), len(FLOOR))
+    folder_store.forget_chain([one.name for one in tail[:2]], ())
+    assert folder_store.figures()["tier_segments"] == 0
+
+
+def test_what_hangs_behind_a_segment_goes_the_last_ones_first(
+    folder_store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tail = keep(folder_store, FLOOR + array("I", range(1000)), len(FLOOR))
+    order: list[str] = []
+    monkeypatch.setattr(folder_store, "forget", order.append)
+    folder_store.forget_from(tail[2])
+    assert order == [one.name for one in reversed(tail[2:])]
+
+
+def test_behind_its_end_conversations_go_and_longer_floors_stay_with_theirs(folder_store: CheckpointStore) -> None:
+    longer = keep(folder_store, FLOOR + array("I", [7] * 300), 700)
+    mine, yours = (keep(folder_store, FLOOR + array("I", [owner] * 300), len(FLOOR), owner) for owner in (1, 2))
+    folder_store.forget_chain([one.name for one in longer[:2]], ())
+    assert held(folder_store, longer) == [True] * 4
+    assert held(folder_store, [*mine[2:], *yours[2:]]) == [False] * 4
+
+
+def test_what_another_floor_is_made_of_stays_though_nothing_goes_on_from_it(folder_store: CheckpointStore) -> None:
+    floor = keep(folder_store, FLOOR + array("I", [7] * 300), 812)
+    names = [one.name for one in floor]
+    folder_store.forget_chain(names, names[:2])
+    assert held(folder_store, floor) == [True, True, False, False]
