@@ -27,9 +27,9 @@ from orchestrator.engine.backend import Backend, BackendError, Watch
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
 from orchestrator.engine.cache.tree import Node, deepest
+from orchestrator.engine.checkpoints.file import CheckpointWritten
 from orchestrator.engine.checkpoints.manager import CheckpointManager, checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.checkpoints.file import CheckpointWritten
 from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
     AnswerDelta,
