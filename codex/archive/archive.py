@@ -69,13 +69,6 @@ class ArchiveStats:
     unindexed: int = 0  # chunks that are found by scanning, until `optimize`
 
 
-IndexProgress = Callable[[int], None]
-
-
-def unreported(done: int) -> None:
-    """Progress that nobody waits for."""
-
-
 class Archive:
     """An archive under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
 
@@ -136,7 +129,7 @@ class Archive:
         codex: str,
         documents: Iterable[Document],
         removed: Sequence[str] = (),
-        progress: IndexProgress = unreported,
+        progress: Callable[[int], None] = lambda done: None,  # noqa: ARG005
     ) -> None:
         """`replace` in batches, then `optimize` where it pays. Reads documents once, in order, never wholly in memory.
 

@@ -13,8 +13,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
+from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document, lines
 from codex.outline.chunking import CHUNKING_VERSION, Chunk, chunk
 from codex.outline.languages import language_of
@@ -51,17 +52,7 @@ class PreparedDocument:
     words: str
 
 
-class BytesCache(Protocol):
-    """Bytes by key, kept as long as there is room; losing them costs time and nothing else."""
-
-    def get(self, key: str) -> bytes | None:
-        """What was put under the key, or None."""
-
-    def put(self, entries: Sequence[tuple[str, bytes]]) -> None:
-        """Keeps these."""
-
-
-def prepare(documents: Sequence[Document], remembered: BytesCache | None = None) -> list[PreparedDocument]:
+def prepare(documents: Sequence[Document], remembered: SqliteBytesCache | None = None) -> list[PreparedDocument]:
     """Documents ready to be stored, in order."""
     prepared: list[PreparedDocument] = []
     fresh: list[tuple[str, bytes]] = []

@@ -59,7 +59,8 @@ def open_database(
         )
         try:
             _refuse_foreign(database, path, application)
-            _refuse_newer(database, path, schema)
+            if (found := _version(database)) > len(schema):
+                raise NewerCatalog(path, found, len(schema))
             path.chmod(0o600)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
@@ -71,14 +72,6 @@ def open_database(
             database.close()
             raise
     return database
-
-
-def open_or_replace(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
-    """The same for what can be made again: a damaged file gives way to an empty one."""
-    try:
-        return open_database(path, schema, copied=False)
-    except DatabaseDamaged:
-        return replaced(path, schema)
 
 
 def replaced(path: Path, schema: Sequence[str]) -> sqlite3.Connection:
@@ -155,7 +148,10 @@ class Renewable:
         self._schema = schema
         self._lost = lost
         self._lock = threading.RLock()
-        self._database = open_or_replace(path, schema)
+        try:
+            self._database = open_database(path, schema, copied=False)
+        except DatabaseDamaged:
+            self._database = replaced(path, schema)
 
     def close(self) -> None:
         with self._lock:
@@ -285,12 +281,6 @@ def _refuse_foreign(database: sqlite3.Connection, path: Path, application: int) 
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and found != application:
         raise CatalogError(f"{path} is no database of Lorekeep; move it away, or set another data folder")
-
-
-def _refuse_newer(database: sqlite3.Connection, path: Path, schema: Sequence[str]) -> None:
-    found = _version(database)
-    if found > len(schema):
-        raise NewerCatalog(path, found, len(schema))
 
 
 def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], application: int, copied: bool) -> None:

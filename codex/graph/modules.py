@@ -6,7 +6,8 @@ Found by the longest run of trailing parts that is unique among the codebase's p
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 _PARTED = re.compile(r"[./\\]|::")
@@ -20,9 +21,7 @@ class Modules:
     def __init__(self, paths: Iterable[str]) -> None:
         self._by_tail: dict[str, list[str]] = defaultdict(list)
         self._parts: dict[str, tuple[str, ...]] = {}
-        self._named: dict[
-            str, list[str]
-        ] = {}  # by what was asked before: a codebase imports the same modules everywhere
+        self._named: dict[str, list[str]] = {}  # what was asked before: the same modules are imported everywhere
         for path in sorted(paths):
             parts = _parts_of(path)
             if parts:
@@ -36,7 +35,7 @@ class Modules:
             found = self._named[imported] = self._meant(imported)
         if len(found) <= 1:
             return tuple(found)
-        return tuple(sorted(found, key=lambda path: (-_shared(path, by), path))[:_AMBIGUOUS])
+        return tuple(sorted(found, key=lambda path: (-_shared(path.split("/"), by.split("/")), path))[:_AMBIGUOUS])
 
     def _meant(self, imported: str) -> list[str]:
         parts = [part for part in _PARTED.split(imported.strip()) if part.isidentifier() or "-" in part]
@@ -51,7 +50,7 @@ class Modules:
     def _ending(self, tail: list[str]) -> list[str]:
         """Files whose parts end in as much of the tail as any file's do; none when that is only a common last part."""
         candidates = self._by_tail.get(tail[-1], [])
-        matched = [(_common(self._parts[path], tail), path) for path in candidates]
+        matched = [(_shared(self._parts[path][::-1], tail[::-1]), path) for path in candidates]
         best = max((count for count, _ in matched), default=0)
         found = [path for count, path in matched if count == best]
         return found if best == len(tail) or len(found) == 1 else []
@@ -63,20 +62,6 @@ def _parts_of(path: str) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] in _INDEX_NAMES and len(parts) > 1 else parts
 
 
-def _common(parts: tuple[str, ...], tail: list[str]) -> int:
-    count = 0
-    for one, other in zip(reversed(parts), reversed(tail), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
-def _shared(path: str, by: str) -> int:
-    """Leading folders that two paths share."""
-    count = 0
-    for one, other in zip(path.split("/"), by.split("/"), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Leading parts that both have."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -60,36 +60,23 @@ def chunk(
     symbols = (parsed if parsed is not None else outline(document)).symbols
     cutter = _Cutter(text, symbols, limits)
     return tuple(
-        _chunk_of(document.path, text, symbols, start, stop) for start, stop in cutter.cut(0, len(text), _tops(symbols))
+        _chunk_of(document.path, text, symbols, start, stop)
+        for start, stop in cutter.cut(0, len(text), _inside(symbols))
     )
 
 
-def _tops(symbols: Sequence[Symbol]) -> list[int]:
-    """Indices of the symbols that no other symbol contains."""
+def _inside(symbols: Sequence[Symbol], holder: int | None = None) -> list[int]:
+    """Indices of the symbols directly inside one; of those that no other contains without a holder."""
+    around = symbols[holder] if holder is not None else None
     found: list[int] = []
     covered = 0
-    for index, symbol in enumerate(symbols):
-        if symbol.start > covered:
-            found.append(index)
-            covered = symbol.end
-    return found
-
-
-def _inside(symbols: Sequence[Symbol], index: int) -> list[int]:
-    """Indices of the symbols directly inside one."""
-    holder = symbols[index]
-    found: list[int] = []
-    covered = 0
-    for other in range(index + 1, len(symbols)):
-        symbol = symbols[other]
-        if symbol.start > holder.end:
+    for index in range(0 if holder is None else holder + 1, len(symbols)):
+        symbol = symbols[index]
+        if around is not None and symbol.start > around.end:
             break
-        if (
-            symbol.start > covered
-            and symbol.end <= holder.end
-            and (symbol.start, symbol.end) != (holder.start, holder.end)
-        ):
-            found.append(other)
+        fits = around is None or (symbol.end <= around.end and (symbol.start, symbol.end) != (around.start, around.end))
+        if symbol.start > covered and fits:
+            found.append(index)
             covered = symbol.end
     return found
 

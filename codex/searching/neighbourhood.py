@@ -77,35 +77,26 @@ class Neighbourhoods:
                 built = self._current(codex) or self._build(codex)
         return built.graph
 
-    def joined(self, query: str, codex: str, found: SearchResult, n: int) -> SearchResult:
+    def joined(self, query: str, codex: str, found: SearchResult, n: int, *, beside: bool = False) -> SearchResult:
         """At most `n`: the best hits, and in place of the last ones the neighbourhood of the first half.
 
-        Raises what the archive raises.
+        `beside`: all hits, and behind them at most `n` neighbours. Each neighbour names what leads to it. Raises what
+        the archive raises.
         """
         if not found.hits:
             return found
-        graph, found = self._with_notice(codex, found)
+        graph, notice = self._at_hand(codex)
+        if notice:
+            found = replace(found, notices=(*found.notices, notice))
         if graph is None:
             return found
-        seeds = found.hits[: _first_half(n)]
-        known = {(hit.path, hit.start) for hit in found.hits}
+        seeds = found.hits[: _first_half(len(found.hits) if beside else n)]
+        known = {_place(hit) for hit in found.hits}
+        if beside:
+            return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
         near = self._read(graph, query, codex, seeds, max(0, n - len(seeds)))
-        new = [hit for hit in near if (hit.path, hit.start) not in known]
+        new = [hit for hit in near if _place(hit) not in known]
         return replace(found, hits=_behind(found.hits[: n - len(new)], new))
-
-    def beside(self, query: str, codex: str, found: SearchResult, n: int) -> SearchResult:
-        """All hits, and behind them at most `n` of the neighbourhood of the first half, each with what leads to it.
-
-        Raises what the archive raises.
-        """
-        if not found.hits:
-            return found
-        graph, found = self._with_notice(codex, found)
-        if graph is None:
-            return found
-        seeds = found.hits[: _first_half(len(found.hits))]
-        known = {ChunkPlace(hit.path, hit.start, hit.end) for hit in found.hits}
-        return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
 
     def _read(
         self,
@@ -120,7 +111,7 @@ class Neighbourhoods:
 
         A chunk that the archive no longer has is left out. `scores` has `graph` and `hops`.
         """
-        seeds = {ChunkPlace(hit.path, hit.start, hit.end): hit.score for hit in hits}
+        seeds = {_place(hit): hit.score for hit in hits}
         near = [one for one in graph.expand(seeds) if one.place not in known][:most]
         read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
         leading = relations(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
@@ -134,11 +125,6 @@ class Neighbourhoods:
                 hit = hit_of(*read[one.place], _SHARE * share, scores, question)
                 found.append(replace(hit, near=leading.get(one.place, "the hits")))
         return found
-
-    def _with_notice(self, codex: str, found: SearchResult) -> "tuple[SymbolGraph | None, SearchResult]":
-        """A graph without a long wait, and the result with the graph's notice."""
-        graph, notice = self._at_hand(codex)
-        return graph, replace(found, notices=(*found.notices, notice)) if notice else found
 
     def _at_hand(self, codex: str) -> "tuple[SymbolGraph | None, str]":
         """A graph without a long wait or None, and a notice about it."""
@@ -198,6 +184,10 @@ def too_many(chunks: int, most: int) -> str:
 
 def _first_half(hits: int) -> int:
     return max(1, (hits + 1) // 2)
+
+
+def _place(hit: ChunkHit) -> ChunkPlace:
+    return ChunkPlace(hit.path, hit.start, hit.end)
 
 
 def _behind(hits: Sequence[ChunkHit], near: Sequence[ChunkHit]) -> tuple[ChunkHit, ...]:

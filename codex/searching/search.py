@@ -8,7 +8,7 @@ Knows an archive and how code is asked about.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 
@@ -36,16 +36,9 @@ _LINES = 3
 _CHARS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """`before`: lines of the chunk before the first one shown."""
-
-    before: int
-    text: str
-
-
-def snippet(text: str, query: Collection[str]) -> Snippet:
-    """At most three lines: those around the line that holds most of the query's words, the first lines on a tie."""
+def snippet(text: str, query: Collection[str]) -> tuple[int, str]:
+    """How many lines of the chunk come before, and at most three lines: those around the line that holds most of the
+    query's words, the first lines on a tie."""
     lines = text.split("\n")
     whole = text.lower()
     there = [word for word in query if word in whole]  # most words of a question are not in a chunk of its answer
@@ -58,7 +51,7 @@ def snippet(text: str, query: Collection[str]) -> Snippet:
         if count > best_count:
             best, best_count = number, count
     shown = [number for number in range(best, min(len(lines), best + 2 * _LINES)) if lines[number].strip()][:_LINES]
-    return Snippet(shown[0] if shown else best, "\n".join(lines[number] for number in shown)[:_CHARS])
+    return shown[0] if shown else best, "\n".join(lines[number] for number in shown)[:_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +171,11 @@ class Search:
         best: dict[str, ChunkMatch] = {}
         for match in self.archive.matches(codex, question.words, 4 * len(bare), bare):
             best.setdefault(match.place.path, match)
-        return [one if one.places or one.path not in best else _placed(one, best[one.path].place) for one in ranked]
+        for at, one in enumerate(ranked):
+            if one.path in best:
+                place = best[one.path].place
+                ranked[at] = replace(one, places=(place,), by_place={place: 0.0})
+        return ranked
 
     def _hits(
         self, best: Callable[[Collection[str]], list[_Chosen]], question: Question, codex: str
@@ -199,7 +196,7 @@ def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, floa
     """A chunk that was read, as a hit."""
     place = match.place
     strings = [exact.lower() for exact in question.exact] * (len(question.words) + 1)  # one outweighs all words
-    shown = snippet(text, [*question.words, *strings])
+    before, shown = snippet(text, [*question.words, *strings])
     return ChunkHit(
         place.path,
         place.start,
@@ -209,14 +206,10 @@ def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, floa
         match.signature,
         score,
         scores,
-        shown.text,
-        place.start + shown.before,
+        shown,
+        place.start + before,
         text,
     )
-
-
-def _placed(one: RankedFile, place: ChunkPlace) -> RankedFile:
-    return RankedFile(one.path, one.score, one.scores, (place,), {place: 0.0})
 
 
 def _chosen(

@@ -234,7 +234,7 @@ class ArchiveSearch:
     def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
         found = self.search_in.search(query, codex, n)
         if graph:
-            found = (self.near.beside if beside else self.near.joined)(query, codex, found, n)
+            found = self.near.joined(query, codex, found, n, beside=beside)
         return found, self.outdated(codex, sorted({hit.path for hit in found.hits}))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from codex.archive.prepare import BytesCache
+from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.documents import Document, lines
@@ -58,7 +58,7 @@ class CodexBuilder:
     model: Callable[[], ChatModel]
     settings: CoverageSettings
     clock: Callable[[], float]
-    remembered: BytesCache
+    remembered: SqliteBytesCache
     store: CodexStateStore
     chunks: Callable[[str], int]
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.archive.prepare import BytesCache
+from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
@@ -62,7 +62,7 @@ class CoverageDrafter:
 
     documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
     count: Count
-    remembered: BytesCache
+    remembered: SqliteBytesCache
     settings: CoverageSettings
 
     @gc_pause()

@@ -6,10 +6,10 @@ Keeps nothing when the process ends. Its stemmer is cruder than LanceDB's, so sc
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.archive.archive import ArchiveStats, IndexProgress, unreported
+from codex.archive.archive import ArchiveStats
 from codex.archive.chunks import ChunkMatch, ChunkPlace, Definitions, FileMatch
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
 from codex.documents import Document
@@ -82,7 +82,7 @@ class MemoryArchive:
         codex: str,
         documents: Iterable[Document],
         removed: Sequence[str] = (),
-        progress: IndexProgress = unreported,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> None:
         self.remove(codex, removed)
         for batch in batches(documents):

@@ -84,7 +84,7 @@ def test_the_neighbourhood_of_hits_comes_with_texts_below_them() -> None:
     archive = MemoryArchive()
     archive.replace("c", [Document(path, text, path, len(text)) for path, text in FILES.items()])
     hits = Search(archive).search("begin", "c", 1).hits
-    found = Neighbourhoods(archive).beside("begin", "c", SearchResult(hits), 4)
+    found = Neighbourhoods(archive).joined("begin", "c", SearchResult(hits), 4, beside=True)
     assert found.hits[:1] == hits
     near = found.hits[1:]
     assert [(hit.path, hit.scores["hops"]) for hit in near] == [("b.py", 1.0), ("c.py", 2.0)]
