@@ -9,13 +9,13 @@ not the codebase.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
 from codex.catalog.catalog import Catalog, pack
+from codex.catalog.databases import pages
 from codex.catalog.generations import FileEntry, Generation, KnownFile
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
@@ -31,7 +31,7 @@ _NAMED_AT_MOST = 20  # files that notices name one by one
 
 @dataclass(frozen=True)
 class IngestResult:
-    """A tree as it now stands in the catalog."""
+    """A tree as the catalog now holds it."""
 
     entries: tuple[FileEntry, ...]  # by path
     candidates: tuple[CandidateFile, ...]
@@ -112,42 +112,26 @@ class Ingest:
         return f"{stamp}|{rules}:{int(self.named(path))}" if stamp else ""
 
     def _read(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[list[_Found], None, None]:
+        """Batches in the order asked; the next one is read while one is stored, and no reader outlives the tree."""
         limits = self.settings.ingest
         meter = Meter("read", len(unread), self.report, self.clock)
-        batch: list[_Found] = []
-        waiting_bytes = 0
-        with closing(self._in_parallel(tree, unread)) as results:  # no reader outlives the tree, however this ends
-            for found in results:
-                batch.append(found)
-                waiting_bytes += len(found.body or b"")
-                meter.advance()
-                if waiting_bytes >= limits.batch_bytes or len(batch) >= limits.batch_files:
-                    yield batch
-                    batch, waiting_bytes = [], 0
-                if self.cancelled():
-                    raise LoadCancelled(f"the load was cancelled at {found.path}; the next one continues from there")
-        if batch:
-            yield batch
-        meter.finish()
-
-    def _in_parallel(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[_Found, None, None]:
-        """Results in the order asked, with at most a batch's bytes read ahead."""
-        limits = self.settings.ingest
-        ahead: deque[tuple[int, Future[_Found]]] = deque()
-        ahead_bytes = 0
         with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
             try:
-                for candidate in unread:
-                    while ahead and (ahead_bytes > limits.batch_bytes or len(ahead) >= limits.batch_files):
-                        size, future = ahead.popleft()
-                        ahead_bytes -= size
-                        yield future.result()
-                    ahead.append((candidate.size, readers.submit(self._read_one, tree, candidate)))
-                    ahead_bytes += candidate.size
-                while ahead:
-                    yield ahead.popleft()[1].result()
+                ahead: list[Future[_Found]] = []
+                for page in (*pages(unread, lambda one: one.size, limits.batch_files, limits.batch_bytes), ()):
+                    before, ahead = ahead, [readers.submit(self._read_one, tree, one) for one in page]
+                    if before:
+                        yield [self._result(one, meter) for one in before]
             finally:
                 readers.shutdown(wait=True, cancel_futures=True)
+        meter.finish()
+
+    def _result(self, reading: Future[_Found], meter: Meter) -> _Found:
+        found = reading.result()
+        meter.advance()
+        if self.cancelled():
+            raise LoadCancelled(f"the load was cancelled at {found.path}; the next one continues from there")
+        return found
 
     def _read_one(self, tree: FileTree, candidate: CandidateFile) -> _Found:
         try:

@@ -180,12 +180,12 @@ def query_words(text: str, at_most: int = 64) -> list[str]:
     """
     distinct = list(dict.fromkeys(words(text)))
     letters = _letters_meant(text) if any(map(_is_letter, distinct)) else frozenset()
-    telling = [word for word in distinct if word in letters or not (word in STOP_WORDS or _is_letter(word))]
-    return (telling or distinct)[:at_most]
+    wanted = [word for word in distinct if word in letters or not (word in STOP_WORDS or _is_letter(word))]
+    return (wanted or distinct)[:at_most]
 
 
 def in_a_row(wanted: Sequence[str], text: str) -> bool:
-    """Whether a text has these words one behind the other, whatever stands between them but words."""
+    """Whether a text has these words one behind the other, with anything but words between them."""
     return f" {' '.join(wanted)} " in f" {' '.join(words(text))} "
 
 
@@ -194,7 +194,7 @@ def _is_letter(word: str) -> bool:
 
 
 def _letters_meant(text: str) -> frozenset[str]:
-    """Letters in quotes, and those that names have as parts; a and I are in too many sentences to be told by a part."""
+    """Letters in quotes, and those that names have as parts; a and I are in too many sentences to be meant by a part."""
     quoted = {letter.lower() for letter in _QUOTED_LETTER.findall(text)}
     parts = {part for word in _WORD.findall(text) for part in _cached_split(word)[1:]} if "_" in text else set()
     return frozenset(quoted | {part for part in parts if _is_letter(part)} - STOP_WORDS)

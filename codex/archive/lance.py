@@ -146,7 +146,7 @@ class ReadingMark:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """The mark stands inside; one reader may be inside another."""
+        """The mark is in the folder meanwhile; one reader may be inside another."""
         with self._lock:
             self._readers += 1
             if self._readers == 1:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codex.catalog.databases import insist_on_own_file, open_database, transaction, translated
+from codex.catalog.databases import insist_on_own_file, open_database, pages, transaction, translated
 from codex.catalog.generations import Codex, FileEntry, Generation, KnownFile
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, Misplaced, UnknownCodex, UnknownGeneration
@@ -220,7 +220,7 @@ class Catalog:
 
     def documents(self, entries: Sequence[FileEntry]) -> Iterator[Document]:
         """Documents of these entries, in order, a page at a time. Raises CatalogError when bytes are missing."""
-        for page in _pages(entries):
+        for page in pages(entries, lambda entry: entry.size, _PAGE, _PAGE_BYTES):
             bodies = self._bodies([entry.digest for entry in page])
             for entry in page:
                 yield self._document(entry, bodies.get(entry.digest))
@@ -314,19 +314,6 @@ def pack(raw: bytes, level: int = 3) -> bytes:
 def unpack(body: bytes) -> bytes:
     """The inverse of `pack`."""
     return zlib.decompress(body)
-
-
-def _pages(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
-    page: list[FileEntry] = []
-    size = 0
-    for entry in entries:
-        page.append(entry)
-        size += entry.size
-        if len(page) >= _PAGE or size >= _PAGE_BYTES:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page
 
 
 def without(codex: Codex, wanted: int | None) -> str:

@@ -13,7 +13,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from codex.errors import CatalogError, DatabaseDamaged, DiskFull, Misplaced, New
 
 log = logging.getLogger("lorekeep.codex")
 Got = TypeVar("Got")
+Item = TypeVar("Item")
 
 _BUSY_MS = 10_000  # another connection's write lasts milliseconds; longer than this something hangs
 _NO_ROOM = {
@@ -253,6 +254,20 @@ class SqliteBytesCache:
     def close(self) -> None:
         """Closes the file; the next call opens it again."""
         self._file.close()
+
+
+def pages(items: Iterable[Item], size: Callable[[Item], int], most: int, most_bytes: int) -> Iterator[list[Item]]:
+    """The items in order, in lists that end at so many items or bytes: what one query or transaction takes."""
+    page: list[Item] = []
+    held = 0
+    for one in items:
+        page.append(one)
+        held += size(one)
+        if len(page) >= most or held >= most_bytes:
+            yield page
+            page, held = [], 0
+    if page:
+        yield page
 
 
 def _foreign_kind(path: Path) -> str:

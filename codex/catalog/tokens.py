@@ -12,12 +12,12 @@ import hashlib
 import logging
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Protocol
 
-from codex.catalog.databases import Cache
+from codex.catalog.databases import Cache, pages
 
 log = logging.getLogger("lorekeep.codex")
 SCHEMA = (
@@ -63,14 +63,14 @@ class TokenStore:
     def ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list["array[int]"]:
         """Ids of each text, in order; a text that is not cached is tokenised, once, and cached."""
         found = {}
-        for page in _pages(dict.fromkeys(texts)):
+        for page in pages(dict.fromkeys(texts), len, _PAGE, _PAGE_CHARS):
             found.update(self._page_of_ids(tokenizer, page))
         return [found[text] for text in texts]
 
     def counts(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
         """Number of tokens of each text, in order; like `ids`, but without reading ids that are there."""
         found: dict[str, int] = {}
-        for page in _pages(dict.fromkeys(texts)):
+        for page in pages(dict.fromkeys(texts), len, _PAGE, _PAGE_CHARS):
             found |= self._page_of_counts(tokenizer, page)
         return [found[text] for text in texts]
 
@@ -135,19 +135,6 @@ def _check(tokenizer: str, key: str, value: object) -> int:
     """CRC-32 of a value under its key. What a damaged file gives for a value may be of any type."""
     body = value if isinstance(value, bytes) else repr(value).encode()
     return zlib.crc32(body, zlib.crc32(f"{tokenizer}\n{key}".encode()))
-
-
-def _pages(texts: Iterable[str]) -> Iterator[list[str]]:
-    page: list[str] = []
-    chars = 0
-    for text in texts:
-        if page and (len(page) == _PAGE or chars + len(text) > _PAGE_CHARS):
-            yield page
-            page, chars = [], 0
-        page.append(text)
-        chars += len(text)
-    if page:
-        yield page
 
 
 def _key(text: str) -> str:

@@ -34,7 +34,7 @@ class ChunkSettings:
 class Chunk:
     """Lines `start`–`end` (1-based, inclusive) of a file.
 
-    `symbol` is the qualified name of the definition that it is or stands in ('' at top level), `names` all that it
+    `symbol` is the qualified name of the definition that it is or lies in ('' at top level), `names` all that it
     defines, `digest` the sha256 (hex) of its text.
     """
 

@@ -18,14 +18,12 @@ from codex.errors import GitError, LoadCancelled
 
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
 # What `git rev-parse --local-env-vars` lists: a daemon started from a git hook would work on the hook's repository.
-_OF_ANOTHER_REPOSITORY = frozenset(
-    {
-        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
-        *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_GRAFT_FILE"),
-        *("GIT_SHALLOW_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
-        *("GIT_INTERNAL_SUPER_PREFIX",),
-    }
-)
+_LOCAL_VARIABLES = """
+    GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_COMMON_DIR GIT_PREFIX
+    GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_GRAFT_FILE GIT_SHALLOW_FILE GIT_IMPLICIT_WORK_TREE
+    GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_INTERNAL_SUPER_PREFIX
+"""
+_OF_ANOTHER_REPOSITORY = frozenset(_LOCAL_VARIABLES.split())
 _POLL_S = 0.1  # how soon a cancelled clone is noticed
 _TAIL = 300  # characters of git's own message worth showing
 

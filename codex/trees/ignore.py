@@ -223,7 +223,7 @@ def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:
 def _bounded(pattern: Pattern) -> Pattern:
     """The same pattern, whose stars do not try what cannot help: seven in a name of 60 signs took eight seconds.
 
-    What stands between two stars of a name is matched where it is found first; the second star takes whatever follows.
+    What is between two stars of a name is matched where it is found first; the second star takes whatever follows.
     """
     first, *behind = pattern._name_re.pattern.split(_STAR)
     if len(behind) > 1:

@@ -72,7 +72,7 @@ class CodexSource:
     def places(self) -> tuple[str, ...]:
         """What each root is: a folder, single files of one, or a URL without credentials. Paths are absolute.
 
-        A file stands for itself alone: its folder is not loaded, and who stands in that does not mean the file.
+        A file means itself alone: its folder is not loaded, and a working directory there does not mean the file.
         """
         return tuple(_shown(root.url) if root.url else path for root in self.roots for path in _paths(root))
 

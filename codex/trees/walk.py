@@ -11,7 +11,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from codex.documents import name_of
@@ -25,14 +24,6 @@ from codex.trees.port import BEING_WRITTEN, CandidateFile, FileBytes, Scan, Skip
 _RULES_BYTES = 1 << 20  # an ignore file larger than this is none
 _SETTLED_NS = 2_000_000_000  # file systems and kernels tick coarsely: a younger file may change under the same stamp
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """A path relative to the root as found: `skipped` when it is already clear that it is left out."""
-
-    path: str
-    skipped: SkipReason | None = None
 
 
 class DiskTree:
@@ -70,7 +61,7 @@ class DiskTree:
         skipped: list[Skipped] = []
         for found in self._list(cancelled):
             insist(cancelled)
-            one = self._judge(found)
+            one = found if isinstance(found, Skipped) else self._judge(found)
             if isinstance(one, CandidateFile):
                 candidates.append(one)
             elif one is not None:
@@ -158,9 +149,9 @@ class DiskTree:
     def _hidden_by_rules(self, path: str) -> bool:
         return bool(self._git_rules.verdict(path.rstrip("/"), is_folder=path.endswith("/")))
 
-    def _list(self, cancelled: Cancelled) -> Iterator[_Listed]:
+    def _list(self, cancelled: Cancelled) -> Iterator[str | Skipped]:
         if self.files is not None:
-            yield from map(_Listed, self.files)
+            yield from self.files
         elif self.repository() is not None:
             yield from self._list_by_git("", cancelled)
         else:
@@ -170,20 +161,20 @@ class DiskTree:
                 )
             yield from self._list_by_walk("", cancelled)
 
-    def _list_by_git(self, prefix: str, cancelled: Cancelled) -> Iterator[_Listed]:
-        """`prefix` is empty or ends in /, and leads to a working tree."""
+    def _list_by_git(self, prefix: str, cancelled: Cancelled) -> Iterator[str | Skipped]:
+        """Paths relative to the root. `prefix` is empty or ends in /, and leads to a working tree."""
         for path in Git(self.root / prefix).listed(cancelled):
             inside = prefix + path.rstrip("/")
             if not _is_real_folder(self.root / inside):
-                yield _Listed(inside)
+                yield inside
             elif is_linked_worktree(self.root / inside):
-                yield _Listed(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
+                yield _left_out(inside + "/", SkipReason.WORKTREE)  # the same code once more, on another branch
             elif has_repository(self.root / inside):
                 yield from self._list_by_git(inside + "/", cancelled)
             else:
-                yield _Listed(inside + "/", SkipReason.SUBMODULE)
+                yield _left_out(inside + "/", SkipReason.SUBMODULE)
 
-    def _list_by_walk(self, prefix: str, cancelled: Cancelled) -> Iterator[_Listed]:
+    def _list_by_walk(self, prefix: str, cancelled: Cancelled) -> Iterator[str | Skipped]:
         waiting = [prefix]
         while waiting:
             insist(cancelled)  # here too: folders without files yield nothing
@@ -191,43 +182,42 @@ class DiskTree:
             try:
                 entries = sorted(os.scandir(self.root / folder), key=lambda entry: entry.name, reverse=True)
             except OSError as error:
-                yield _Listed(folder, _reason_of(error))
+                yield _left_out(folder, _reason_of(error))
                 continue
             for entry in entries:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
-                    yield _Listed(path, SkipReason.IGNORED if self._git_rules.verdict(path) else None)
+                    yield _left_out(path, SkipReason.IGNORED) if self._git_rules.verdict(path) else path
                 elif self._with_git and has_repository(self.root / path):
                     yield from self._nested_repository(path, cancelled)
                 elif not self.selection.enters(path, self.rules):
-                    yield _Listed(path + "/", self.selection.verdict(path + "/x", 0, self.rules))
+                    reason = self.selection.verdict(path + "/x", 0, self.rules)
+                    yield path + "/" if reason is None else _left_out(path + "/", reason)
                 elif self._git_rules.verdict(path, is_folder=True):
-                    yield _Listed(path + "/", SkipReason.IGNORED)
+                    yield _left_out(path + "/", SkipReason.IGNORED)
                 else:
                     waiting.append(path + "/")
 
-    def _nested_repository(self, path: str, cancelled: Cancelled) -> Iterator[_Listed]:
+    def _nested_repository(self, path: str, cancelled: Cancelled) -> Iterator[str | Skipped]:
         if is_linked_worktree(self.root / path):
-            yield _Listed(path + "/", SkipReason.WORKTREE)
+            yield _left_out(path + "/", SkipReason.WORKTREE)
         elif Git(self.root / path).is_work_tree():
             yield from self._list_by_git(path + "/", cancelled)
         else:
             yield from self._list_by_walk(path + "/", cancelled)
 
-    def _judge(self, found: _Listed) -> CandidateFile | Skipped | None:
+    def _judge(self, path: str) -> CandidateFile | Skipped | None:
         """None for a file that git knows and that was deleted: it is not left out, it is not there."""
-        if found.skipped is not None:
-            return Skipped(name_of(found.path), found.skipped)
         try:
-            facts = os.lstat(self.root / found.path)
+            facts = os.lstat(self.root / path)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return Skipped(name_of(found.path), _reason_of(error))
-        reason = _reason_by_kind(facts) or self.selection.verdict(found.path, facts.st_size, self.rules)
+            return _left_out(path, _reason_of(error))
+        reason = _reason_by_kind(facts) or self.selection.verdict(path, facts.st_size, self.rules)
         if reason is not None:
-            return Skipped(name_of(found.path), reason)
-        return CandidateFile(name_of(found.path), found.path, facts.st_size, stamp_of(facts))
+            return _left_out(path, reason)
+        return CandidateFile(name_of(path), path, facts.st_size, stamp_of(facts))
 
     def _read_rules(self, path: str) -> bytes | None:
         try:
@@ -261,6 +251,10 @@ def _read_all(handle: int, limit: int) -> bytes:
         pieces.append(piece)
         limit -= len(piece)
     return b"".join(pieces)
+
+
+def _left_out(path: str, reason: SkipReason) -> Skipped:
+    return Skipped(name_of(path), reason)
 
 
 def _reason_by_kind(facts: os.stat_result) -> SkipReason | None:
