@@ -244,7 +244,7 @@ class Child:
 
     def encode_many(self, texts: Sequence[str]) -> list["array[int]"]:
         (asked,) = crossed(Encode(1, tuple(texts), False))
-        found = self._vocabulary.content_many(asked.texts)
+        found = [self._vocabulary.content(text) for text in asked.texts]
         (answer,) = crossed(Encoded(1, tuple(ids_to_bytes(ids) for ids in found)))
         return [bytes_to_ids(ids) for ids in answer.ids]
 

@@ -1,13 +1,16 @@
-"""What a model is: how the child loads it, what it says of itself once loaded, and which files it has.
+"""What a model is: how the child loads it, what it says of itself once loaded, which files it has.
 
 Loads no llama.cpp: the daemon asks here too.
 """
 
+import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+
+import psutil
 
 _HEAD = 4 * 1024 * 1024
 _PIECE = 64 * 1024
@@ -78,13 +81,7 @@ def shards(first: Path) -> list[Path]:
     return [first.with_name(f"{found[1]}-{number:05d}-of-{found[2]}.gguf") for number in range(1, int(found[2]) + 1)]
 
 
-class Digest(Protocol):
-    """One of hashlib's."""
-
-    def update(self, data: bytes, /) -> None: ...
-
-
-def sample_file(path: Path, digest: Digest) -> None:
+def sample_file(path: Path, digest: "hashlib._Hash") -> None:
     """The size, the header and pieces spread over the file: at most 8 MiB are read."""
     size = path.stat().st_size
     digest.update(f"{size}\n".encode())
@@ -93,3 +90,9 @@ def sample_file(path: Path, digest: Digest) -> None:
         for number in range(_PIECES):
             file.seek(max(_HEAD, (size - _PIECE) * (number + 1) // _PIECES))
             digest.update(file.read(_PIECE))
+
+
+def default_threads() -> int:
+    """One a physical core, of those that this process may use."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(psutil.cpu_count(logical=False) or cores, cores))

@@ -31,6 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.checkpoints.file import CheckpointWritten, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
@@ -38,7 +40,6 @@ from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
 from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, telling
-from orchestrator.engine.llama.threads import ThreadCount
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
     OVERRUN_LEAST_SECONDS,
@@ -61,6 +62,7 @@ from orchestrator.engine.scheduler.planner import Limits
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
+CORE_SECONDS = 1.0  # between looks at the cores; the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1
 
 log = logging.getLogger("lorekeep.engine")
@@ -305,6 +307,64 @@ class Watchdog:
         waiting = threading.Event()
         while not waiting.wait(1.0):
             self.look()
+
+
+@dataclass(frozen=True)
+class CoreTimes:
+    """Seconds since some start: of the clock, that the cores at hand were busy (all together), and of them ours."""
+
+    clock: float
+    busy: float
+    own: float
+
+
+class ThreadCount:
+    """How many threads compute beside what else runs here; `most` on a quiet machine. `use` gets what changes.
+
+    llama.cpp's threads meet many times in a step and spin while they wait: one that another process keeps from its core
+    holds up all of them. On two cores beside one busy process two threads took 22 to 86 ms for a token, one thread took 7.
+    """
+
+    def __init__(self, most: int, use: Callable[[int], None], read: Callable[[], CoreTimes] | None = None) -> None:
+        self._most = most
+        self._use = use
+        self._read = read or core_times
+        self._last = self._read()
+        self._threads = most
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="thread-count", daemon=True).start()
+
+    def look(self) -> None:
+        try:
+            now, last = self._read(), self._last
+        except OSError:
+            return  # a machine without a descriptor to spare says nothing now: it is asked again
+        self._last = now
+        if now.clock <= last.clock:
+            return
+        others = max(0.0, (now.busy - last.busy) - (now.own - last.own)) / (now.clock - last.clock)
+        threads = threads_beside(others, len(os.sched_getaffinity(0)), self._most)
+        if threads != self._threads:
+            self._threads = threads
+            self._use(threads)
+
+    def _watch(self) -> None:
+        waiting = threading.Event()
+        while not waiting.wait(CORE_SECONDS):
+            self.look()
+
+
+def threads_beside(others: float, cores: int, most: int) -> int:
+    """`others`: cores that other processes keep busy, on average. A core that is busy for less than half counts as free."""
+    return max(1, min(most, int(cores - others + 0.5)))
+
+
+def core_times() -> CoreTimes:
+    every = psutil.cpu_times(percpu=True)
+    mine = [every[core] for core in os.sched_getaffinity(0) if core < len(every)]
+    busy = sum(core.user + core.nice + core.system + core.irq + core.softirq + core.steal for core in mine)
+    return CoreTimes(time.monotonic(), busy, time.process_time())
 
 
 def leave(status: int) -> NoReturn:

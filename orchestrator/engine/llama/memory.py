@@ -18,9 +18,8 @@ from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.model_files import context_parameters, fingerprint, load_model, offloaded_layers
 from orchestrator.engine.llama.schema import Constraint, Schemas
-from orchestrator.engine.llama.threads import default_threads
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
 from orchestrator.engine.vocab import Vocabulary
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
@@ -64,9 +63,8 @@ class LlamaBackend:
             self._schemas.study(sampling.schema)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        if control:
-            return [list(self.vocabulary.template(text)) for text in texts]
-        return [list(ids) for ids in self.vocabulary.content_many(texts)]
+        ids = self.vocabulary.template if control else self.vocabulary.content
+        return [list(ids(text)) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> bytes:
         return self.vocabulary.text(ids)

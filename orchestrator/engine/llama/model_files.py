@@ -18,8 +18,7 @@ from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.native import symbols
-from orchestrator.engine.llama.threads import default_threads
-from orchestrator.engine.model import EngineSpec, sample_file, shards
+from orchestrator.engine.model import EngineSpec, default_threads, sample_file, shards
 
 _UINT32, _STRING = 4, 8  # GGUF's types of values
 TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")

@@ -62,10 +62,6 @@ class Vocabulary:
             ids.extend(self._ordinary(part))
         return ids
 
-    def content_many(self, texts: Iterable[str]) -> "list[array[int]]":
-        """`content` of each."""
-        return [self.content(text) for text in texts]
-
     def template(self, text: str) -> "array[int]":
         """Ids of the template's own text: texts of control tokens become control tokens."""
         return self._native.encode(well_formed(text), special=True)

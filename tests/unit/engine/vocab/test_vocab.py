@@ -99,11 +99,6 @@ def test_a_lone_surrogate_becomes_the_replacement_character(quoter_model: Path) 
     assert ours.text(ours.content("a\udcffb")).decode() == "a\ufffdb"
 
 
-def test_many_texts_are_tokenised_one_by_one(quoter_model: Path) -> None:
-    ours, _ = vocabulary(quoter_model)
-    assert ours.content_many(["a b", "", "c"]) == [ours.content("a b"), ours.content(""), ours.content("c")]
-
-
 def test_fingerprints_tell_vocabularies_apart_and_nothing_else(folder: Path, quoter_model: Path) -> None:
     quoter = Vocabulary(vocabulary_model(quoter_model)).fingerprint
     assert vocabulary(quoter_model)[0].fingerprint == quoter

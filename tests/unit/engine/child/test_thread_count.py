@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.llama.threads import CoreTimes, ThreadCount, core_times, cores, default_threads, threads_beside
+from orchestrator.engine.child.worker import CoreTimes, ThreadCount, core_times, threads_beside
+from orchestrator.engine.model import default_threads
+
+CORES = len(os.sched_getaffinity(0))
 
 
 def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int]:
@@ -20,9 +23,9 @@ def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int
             busy, own = busy + all_of_us, own + we
             yield CoreTimes(float(second), busy, own)
 
-    crowding = ThreadCount(most, found.append, seconds().__next__)
+    count = ThreadCount(most, found.append, seconds().__next__)
     for _ in busy_cores:
-        crowding.look()
+        count.look()
     return found
 
 
@@ -32,17 +35,16 @@ def test_at_least_one_thread_and_never_more_than_on_a_quiet_machine(others: floa
 
 
 def test_a_busy_process_takes_its_core_away_and_gives_it_back() -> None:
-    count = cores()
-    assert told([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], count) == ([count - 1, count] if count > 1 else [])
+    assert told([1.0, 1.0, 0.0], [0.0, 0.0, 0.0], CORES) == ([CORES - 1, CORES] if CORES > 1 else [])
 
 
 def test_our_own_work_crowds_nobody() -> None:
-    count = float(cores())
-    assert told([count, count], [count, count], cores()) == []
+    count = float(CORES)
+    assert told([count, count], [count, count], CORES) == []
 
 
 def test_nothing_is_told_while_nothing_changes() -> None:
-    assert told([0.1, 0.0, 0.2], [0.0, 0.0, 0.0], cores()) == []
+    assert told([0.1, 0.0, 0.2], [0.0, 0.0, 0.0], CORES) == []
 
 
 def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothing() -> None:
@@ -56,10 +58,10 @@ def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothin
             raise one
         return one
 
-    crowding = ThreadCount(cores(), found.append, read)
-    crowding.look()
-    crowding.look()
-    assert found == ([cores() - 1] if cores() > 1 else [])
+    count = ThreadCount(CORES, found.append, read)
+    count.look()
+    count.look()
+    assert found == ([CORES - 1] if CORES > 1 else [])
 
 
 def test_the_kernel_s_figures_are_read() -> None:
@@ -69,4 +71,4 @@ def test_the_kernel_s_figures_are_read() -> None:
     assert second.clock > first.clock
     assert second.own > first.own
     assert second.busy >= first.busy
-    assert 1 <= default_threads() <= cores() <= (os.cpu_count() or 1)
+    assert 1 <= default_threads() <= CORES <= (os.cpu_count() or 1)
