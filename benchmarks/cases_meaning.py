@@ -30,8 +30,8 @@ from codex.vectors.search import nearest_chunks
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EngineSpec
-from orchestrator.model.embedding.embedding_model import EmbeddingFile, find_embedding
-from orchestrator.model.embedding.meaning import Bridge, Refusals, embedders
+from orchestrator.model.embedding_model import EmbeddingFile, find_embedding
+from orchestrator.model.meaning import Bridge, Refusals, embedders
 from orchestrator.settings.model import EmbeddingSettings
 
 VARIABLE = "LORE_BENCH_EMBEDDING"

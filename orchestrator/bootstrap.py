@@ -27,8 +27,8 @@ from orchestrator.codices.report import CodexReports
 from orchestrator.codices.state import CodexStateStore
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.model.embedding.meaning import Meaning
 from orchestrator.model.host import Host
+from orchestrator.model.meaning import Meaning
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.reports.status import About, prefill_of
@@ -52,7 +52,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     model_ready, loads, registry = AwaitedModel(), Loads(), discover()
     with translated():
         archive = Archive(paths.archive)
-        meaning = Meaning.of(settings.embedding, host.embedding, host.client, archive, paths.vectors)
+        meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
         storage = storage_of(settings, paths, ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget))
     library, floors = storage.library, Floors(host.client)
     codices = codices_of(settings, paths, host, storage, model_ready, loads, floors)

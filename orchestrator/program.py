@@ -25,8 +25,8 @@ from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
-from orchestrator.model.embedding.meaning import Meaning
-from orchestrator.model.folder import setting_of
+from orchestrator.model.meaning import Meaning
+from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.status import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal

@@ -12,10 +12,9 @@ from pathlib import Path
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import check_path, group_number, tcp_address
 from orchestrator.errors import LoreError
-from orchestrator.model.embedding.embedding_model import find_embedding
-from orchestrator.model.folder import builtins
+from orchestrator.model.embedding_model import find_embedding
 from orchestrator.model.host import model_of
-from orchestrator.model.model_file import DEFAULT
+from orchestrator.model.model_file import DEFAULT, builtins
 from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.model import Settings
 

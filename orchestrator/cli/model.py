@@ -111,7 +111,7 @@ def named(asked: str) -> str:
         return asked
     if not path.is_file():
         raise Failure(faults.USAGE, f"there is no model file {path}", "`lore model list` shows what there is")
-    from orchestrator.model.folder import damage
+    from orchestrator.model.model_file import damage
 
     if fault := damage(path):
         raise Failure(faults.USAGE, f"this is no model: {fault}", "`lore model list` shows the models at hand")
@@ -123,7 +123,7 @@ def use(
     name: Name, config: Config = None, later: Later = False, as_json: given.Json = False, socket: given.Socket = None
 ) -> None:
     """Takes a model into use: the running daemon changes to it, and your configuration names it. Says what becomes cold."""
-    from orchestrator.model.folder import setting_of, use_model
+    from orchestrator.model.model_file import setting_of, use_model
 
     with local.translated():
         path = setting_of(name, local.paths().models)
@@ -202,7 +202,7 @@ def status(socket: str | None) -> dict[str, Any] | None:
 def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Removes a downloaded model from the models folder, after asking; never one in use, never another file."""
     from orchestrator.instance import daemon_of
-    from orchestrator.model.folder import removal_of, remove
+    from orchestrator.model.model_file import removal_of, remove
 
     report, paths, settings = status(socket), local.paths(), local.settings().settings
     if report is None and (other := daemon_of(paths)):
@@ -229,7 +229,7 @@ def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: give
 def get(source: Source, as_json: given.Json = False) -> None:
     """Downloads a model, all its parts, into the models folder; goes on where an earlier download broke off; checks it."""
     from orchestrator.cli.download import parts
-    from orchestrator.model.folder import damage
+    from orchestrator.model.model_file import damage
 
     places = parts(source)
     targets = [local.paths().models / place.file for place in places]

@@ -15,7 +15,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.machine import Machine, ModelCosts
-from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
+from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
 from orchestrator.model.offloading import (
     engine_offloads,

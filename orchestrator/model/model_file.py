@@ -1,22 +1,31 @@
-"""Which model file to load, and what its header says: found, checked and named before llama.cpp sees it.
+"""Model files: which one to load, which ones there are, and what their headers say. Loads none.
 
 llama.cpp may abort on a damaged file, so damage is found here, by the header and the sizes it promises.
 """
 
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from formatters.probe import Placement, probe
 from formatters.template import ChatTemplate
 from governor.gguf import Gguf, GgufError, read_gguf
 from governor.shape import FootprintError, ModelShape, no_chat, shape_of
-from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
-from orchestrator.errors import InvalidRequest
+from orchestrator.engine.builtin.files import BUILTINS, PREFIX, BuiltinError, ensure, is_builtin, recipe_hash
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
+from orchestrator.settings.paths import FILE_MODE, private_folder
+from orchestrator.settings.sources import named_file, user_file, with_value
 from orchestrator.wire.places import path_of
 
 DEFAULT = "builtin:quoter"
 ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
 QUOTING = "the quoting self-test model: it only continues text that stands in its context, it is no assistant"
+SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
+LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
+BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
 
 
 @dataclass(frozen=True)
@@ -127,3 +136,183 @@ def piece(gguf: Gguf, which: str) -> str:
     except (KeyError, GgufError):
         return ""
     return str(tokens[number]) if 0 <= number < len(tokens) else ""
+
+
+# -- the models at hand: those of the models folder, and the built-in ones
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """`path` is where it lies or would lie; `about` the bytes of a built-in one that has not been made yet, and `embeds`
+    whether a built-in one is for `embedding.model`."""
+
+    id: str
+    path: Path
+    about: int = 0
+    embeds: bool = False
+
+
+@dataclass(frozen=True)
+class FileHeader:
+    """What a file says of itself; `fault` says why it is no model to load, and then there is no shape."""
+
+    gguf: Gguf | None = None
+    shape: ModelShape | None = None
+    fault: str = ""
+
+
+def at_hand(folder: Path, first: AtHand) -> tuple[AtHand, ...]:
+    """Each file once, `first` before the others. Files of later shards belong to their first."""
+    seen: dict[Path, AtHand] = {}
+    for one in (first, *builtins(folder), *files(folder)):
+        seen.setdefault(one.path, one)
+    return tuple(seen.values())
+
+
+def builtins(folder: Path) -> Iterator[AtHand]:
+    for model in BUILTINS.values():
+        path = folder / f"{model.name.removeprefix(PREFIX)}-{recipe_hash()}.gguf"
+        yield AtHand(model.name, path, 0 if path.exists() else model.bytes, model.embeds)
+
+
+def files(folder: Path) -> Iterator[AtHand]:
+    for path in sorted(folder.rglob("*.gguf")):
+        if not LATER_SHARD.search(path.name) and not BUILT.match(path.name):
+            yield AtHand(path.stem, path)
+
+
+def shards(first: Path) -> tuple[Path, ...]:
+    """All files of a split model (`name-00001-of-00003.gguf`), or the one file."""
+    found = SHARD.fullmatch(first.name)
+    if not found:
+        return (first,)
+    stem, count = found.groups()
+    return tuple(first.with_name(f"{stem}-{number:05d}-of-{count}.gguf") for number in range(1, int(count) + 1))
+
+
+def chosen(known: Sequence[AtHand], name: str) -> AtHand | None:
+    """By its name, its file's name or its path."""
+    return next((one for one in known if name in (one.id, one.path.name, one.path.stem, str(one.path))), None)
+
+
+def lying_at(path: str) -> AtHand | None:
+    """A file by its full path, whatever it is."""
+    found = Path(path)
+    return AtHand(path, found) if found.is_absolute() and found.is_file() else None
+
+
+def header_of(model: AtHand) -> FileHeader:
+    """Nothing yet of a built-in one that has not been made."""
+    return FileHeader() if model.about else header(model.path)
+
+
+def header(path: Path) -> FileHeader:
+    try:
+        gguf = read_gguf(path)
+        shape = shape_of(gguf)
+    except (GgufError, FootprintError) as error:
+        return FileHeader(fault=str(error))
+    except OSError as error:
+        return FileHeader(fault=error.strerror or str(error))
+    return FileHeader(gguf, shape)
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a file as a GGUF with all its parts, whatever it is for; "" where it is whole."""
+    try:
+        read_gguf(path)
+    except GgufError as error:
+        return str(error)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def use_model(path: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
+    """Writes `model.path`; what was written, where, and which variable hides it. Raises LoreError."""
+    file = named_file(environ, config) or user_file(environ)
+    try:
+        before = file.read_text("utf-8") if file.exists() else ""
+        after = with_value(before, "model", "path", path)
+        if after != before:
+            write(file, after)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"{file} cannot be written: {error}", "check the file, its folder and their owner"
+        ) from error
+    hidden = next((one for one in ("LORE_MODEL", "LORE_MODEL__PATH") if environ.get(one)), "")
+    return {"path": path, "file": str(file), "changed": after != before, "overridden": hidden}
+
+
+def setting_of(name: str, folder: Path) -> str:
+    """The setting that names this model. Raises NotFound for a name, InvalidRequest for a file that is none or missing."""
+    if name in BUILTINS:
+        if BUILTINS[name].embeds:
+            raise InvalidRequest(f"{name} cannot be used as a model: it embeds and writes no text", ANOTHER)
+        return name
+    given = path_of(name)
+    known = tuple(files(folder))
+    found = next((one.path for one in known if name in (one.id, one.path.name)), None)
+    is_path = "/" in name or given.suffix == ".gguf"  # one that is not there is refused as in every other place
+    if found is None and not is_path and not os.path.lexists(given):
+        names = [one.id for one in (*builtins(folder), *known)]
+        raise NotFound(f"no model {name}", f"there are: {', '.join(names)}; or name a GGUF file")
+    return str(find_model(str(found or given), folder).path)
+
+
+def write(file: Path, text: str) -> None:
+    """Whole or not at all, and with the mode it had."""
+    if not file.parent.exists():
+        private_folder(file.parent)
+    target = file.resolve()  # a link into a folder of dotfiles stays one
+    mode = target.stat().st_mode & 0o777 if target.exists() else FILE_MODE
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        part.write_text(text, "utf-8")
+        part.chmod(mode)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """`paths` that would be removed, with the bytes they take."""
+
+    id: str
+    paths: tuple[Path, ...]
+    bytes: int
+
+
+def removal_of(name: str, folder: Path, used: Iterable[str]) -> Removal:
+    """`used`: paths of models that run or are configured. Raises NotFound, Conflict, InvalidRequest for other files."""
+    known = tuple(files(folder))
+    named = [one for one in known if name in (one.id, one.path.name, str(one.path))]
+    if len(named) > 1:
+        raise InvalidRequest(
+            f"{len(named)} models are named {name}", f"say which: {', '.join(str(one.path) for one in named)}"
+        )
+    if not named:
+        names = ", ".join(one.id for one in known) or "none"
+        if path_of(name).is_file() or name.startswith("builtin:"):
+            raise InvalidRequest(
+                f"{name} was not downloaded to {folder}", f"lore removes only what lies there: {names}"
+            )
+        raise NotFound(f"no downloaded model {name}", f"in {folder} there are: {names}")
+    (found,) = named
+    target = found.path.resolve()
+    for path in used:
+        if path_of(path).resolve() == target:
+            raise Conflict(f"{found.path} is in use", "take another first: lore model use NAME")
+    paths = tuple(one for one in shards(found.path) if one.exists() or one.is_symlink())
+    return Removal(found.id, paths, sum(one.lstat().st_size for one in paths))
+
+
+def remove(model: Removal, folder: Path) -> None:
+    """Removes its files, and the folders that are empty then. A link is removed, not what it leads to. Raises OSError."""
+    for path in model.paths:
+        path.unlink()
+    for parent in model.paths[0].parents:
+        if parent == folder or any(parent.iterdir()):
+            return
+        parent.rmdir()

@@ -14,8 +14,7 @@ from governor.sensors import Sensors
 from governor.shape import FootprintError
 from orchestrator.engine.model import EngineSpec
 from orchestrator.instance import daemon_of
-from orchestrator.model.folder import builtins
-from orchestrator.model.model_file import DEFAULT, ModelFile, find_model
+from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.reports.models import placement_report, ranges
 from orchestrator.settings.model import ModelSettings, Settings

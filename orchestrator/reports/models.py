@@ -26,9 +26,18 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead
 from orchestrator.machine.machine import ModelSensors
-from orchestrator.model.embedding.embedding_model import find_embedding
-from orchestrator.model.folder import AtHand, FileHeader, at_hand, builtins, chosen, header_of, lying_at
-from orchestrator.model.model_file import DEFAULT, placement_of
+from orchestrator.model.embedding_model import find_embedding
+from orchestrator.model.model_file import (
+    DEFAULT,
+    AtHand,
+    FileHeader,
+    at_hand,
+    builtins,
+    chosen,
+    header_of,
+    lying_at,
+    placement_of,
+)
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.settings.model import KvType as KvTypeName
 from orchestrator.settings.model import Settings

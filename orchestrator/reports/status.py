@@ -17,8 +17,7 @@ from orchestrator.codices.floors import Floors
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
-from orchestrator.model.folder import AtHand, at_hand, header_of
-from orchestrator.model.model_file import ModelFile
+from orchestrator.model.model_file import AtHand, ModelFile, at_hand, header_of
 from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.models import Gpu, LoadingConditions

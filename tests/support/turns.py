@@ -5,7 +5,7 @@ from typing import Any
 
 from support.waiting import Told
 
-from orchestrator.model.embedding.filling import Filling
+from orchestrator.model.meaning import Filling
 
 
 def told_turns(filling: Filling, turns: list[str] | None = None) -> Told:

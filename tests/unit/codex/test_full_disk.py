@@ -16,7 +16,7 @@ from codex.errors import CatalogError, DiskFull
 from orchestrator.answering.conversations import opened
 from orchestrator.codices.state import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
-from orchestrator.model.embedding.meaning import Refusals
+from orchestrator.model.meaning import Refusals
 
 SCHEMA = ("CREATE TABLE t (a BLOB)",)
 

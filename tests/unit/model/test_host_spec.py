@@ -6,7 +6,7 @@ import pytest
 from support import odd_models
 
 from orchestrator.engine.llama.model_files import fingerprint
-from orchestrator.model.embedding.embedding_model import EmbeddingChoice
+from orchestrator.model.embedding_model import EmbeddingChoice
 from orchestrator.model.host import spec_of
 from orchestrator.model.model_file import find_model
 from orchestrator.model.offloading import offload_of

@@ -11,8 +11,7 @@ from formatters.probe import Placement
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model.folder import setting_of
-from orchestrator.model.model_file import find_model
+from orchestrator.model.model_file import find_model, setting_of
 from orchestrator.model.offloading import noted, suited, usable
 
 PLAIN = Offload(KvPlan())

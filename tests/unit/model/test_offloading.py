@@ -12,7 +12,7 @@ from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, MemorySettings
 from orchestrator.machine.machine import ModelSensors
-from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding, on_gpu
+from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.offloading import layers_on, room_beside, room_on
 from orchestrator.settings.model import EmbeddingSettings
 

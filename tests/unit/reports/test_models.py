@@ -12,7 +12,7 @@ from governor.offload import Offload
 from governor.readings import MemoryReading
 from governor.settings import GIB, MemorySettings, size
 from orchestrator.engine.builtin.files import BUILTINS, ensure
-from orchestrator.model.folder import AtHand, FileHeader, at_hand, chosen, header
+from orchestrator.model.model_file import AtHand, FileHeader, at_hand, chosen, header
 from orchestrator.model.offloading import unused_gpu
 from orchestrator.reports.models import QUANTISED_ON_CPU, Gpu, LoadingConditions, choices, described, fitting, row
 from orchestrator.settings.model import KvType

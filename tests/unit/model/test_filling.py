@@ -13,8 +13,8 @@ from support.waiting import SOON
 
 from codex.documents import Document
 from codex.vectors.embedder import EmbeddingFailed
-from orchestrator.model.embedding import filling
-from orchestrator.model.embedding.filling import Filling
+from orchestrator.model import meaning
+from orchestrator.model.meaning import Filling
 
 pytestmark = pytest.mark.anyio
 
@@ -38,16 +38,16 @@ class Hashes:
         return [[1.0, 0.0] if hashlib.sha256(text.encode()).digest()[0] % 2 else [0.0, 1.0] for text in texts]
 
 
-def document(path, functions=1):
+def source(path, functions=1):
     text = "".join(f"def {path[0]}{number}():\n    return '{path} {number}'\n\n\n" for number in range(functions))
     return Document(path, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
 
 
 @asynccontextmanager
-async def room(*codices, embedder=None, again=SOON, vectors=None):
+async def background(*codices, embedder=None, again=SOON, vectors=None):
     archive = MemoryArchive()
     for name in codices:
-        archive.index(name, [document(f"{name}.py", 3)], [], lambda more: None)
+        archive.index(name, [source(f"{name}.py", 3)], [], lambda more: None)
     made = Filling(archive, vectors or MemoryVectors(), embedder or Hashes(), again, lambda: made.why)
     made.turns, made.why = [], ""
     made.until = told_turns(made, made.turns).until
@@ -61,7 +61,7 @@ async def room(*codices, embedder=None, again=SOON, vectors=None):
 
 async def in_the_midst(made):
     """The codex `demo` is being embedded, and its embedder held up."""
-    made.archive.index("demo", [document(f"demo{n}.py") for n in range(50)], [], lambda more: None)
+    made.archive.index("demo", [source(f"demo{n}.py") for n in range(50)], [], lambda more: None)
     made.wanted("demo")
     assert await asyncio.to_thread(made.embedder.asked.wait, SOON)
 
@@ -72,7 +72,7 @@ def complete(made, name):
 
 
 async def test_what_is_wanted_is_embedded_once():
-    async with room("demo") as made:
+    async with background("demo") as made:
         assert made.report("demo") is None
         made.wanted("demo")
         await made.until(lambda: complete(made, "demo"))
@@ -86,7 +86,7 @@ async def test_what_is_wanted_is_embedded_once():
 async def test_an_embedder_that_fails_is_tried_again_and_meanwhile_it_is_told():
     hashes = Hashes()
     hashes.fault = "the model is gone"
-    async with room("demo", embedder=hashes, again=0.01) as made:
+    async with background("demo", embedder=hashes, again=0.01) as made:
         made.wanted("demo")
         await made.until(lambda: len(made.turns) >= 2)
         assert "the model is gone" in made.report("demo").fault
@@ -97,7 +97,7 @@ async def test_an_embedder_that_fails_is_tried_again_and_meanwhile_it_is_told():
 
 
 async def test_a_fault_of_one_codex_leaves_the_others_their_turn():
-    async with room("first", "second", again=SOON) as made:
+    async with background("first", "second", again=SOON) as made:
         made.archive.digests = failing(made.archive.digests, "first")
         made.wanted("first")
         made.wanted("second")
@@ -114,11 +114,11 @@ def failing(real, name):
 
 
 async def test_a_long_codex_lets_others_have_theirs(monkeypatch):
-    monkeypatch.setattr(filling, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(meaning, "TURN_SECONDS", 0.0)
     hashes = Hashes()
     hashes.gate.clear()
-    async with room("long", "short", embedder=hashes) as made:
-        made.archive.index("long", [document(f"long{n}.py") for n in range(50)], [], lambda more: None)
+    async with background("long", "short", embedder=hashes) as made:
+        made.archive.index("long", [source(f"long{n}.py") for n in range(50)], [], lambda more: None)
         made.wanted("long")
         await asyncio.to_thread(lambda: None)
         made.wanted("short")
@@ -131,7 +131,7 @@ async def test_a_long_codex_lets_others_have_theirs(monkeypatch):
 async def test_a_codex_that_is_forgotten_is_not_gone_on_with():
     hashes = Hashes()
     hashes.gate.clear()
-    async with room("demo", embedder=hashes) as made:
+    async with background("demo", embedder=hashes) as made:
         await in_the_midst(made)
         made.archive.drop("demo")
         made.forget("demo")
@@ -143,11 +143,11 @@ async def test_a_codex_that_is_forgotten_is_not_gone_on_with():
 
 async def test_vectors_of_codices_that_are_no_more_are_forgotten_at_the_start():
     vectors = MemoryVectors()
-    async with room("gone", vectors=vectors) as made:
+    async with background("gone", vectors=vectors) as made:
         made.wanted("gone")
         await made.until(lambda: complete(made, "gone"))
     assert vectors.codices() == {"gone"}
-    async with room("demo", vectors=vectors) as made:
+    async with background("demo", vectors=vectors) as made:
         made.wanted("demo")
         await made.until(lambda: complete(made, "demo"))
     assert vectors.codices() == {"demo"}
@@ -156,7 +156,7 @@ async def test_vectors_of_codices_that_are_no_more_are_forgotten_at_the_start():
 async def test_stopping_waits_for_the_batch_that_runs_and_no_more():
     hashes = Hashes()
     hashes.gate.clear()
-    async with room("demo", embedder=hashes) as made:
+    async with background("demo", embedder=hashes) as made:
         await in_the_midst(made)
         ending = asyncio.create_task(made.stop())
         await asyncio.to_thread(lambda: None)
@@ -174,7 +174,7 @@ async def test_without_an_embedder_nothing_is_done_and_nothing_said():
 
 
 async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_counted():
-    async with room("demo") as made:
+    async with background("demo") as made:
         made.why = "RAM is scarce"
         made.wanted("demo")
         await made.until(lambda: made.turns == ["demo"])

@@ -4,7 +4,7 @@ import gguf
 import pytest
 
 from orchestrator.engine.builtin import ensure
-from orchestrator.model.embedding.embedding_model import EmbeddingChoice, find_embedding
+from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding
 from orchestrator.settings.model import EmbeddingSettings
 
 

@@ -17,9 +17,8 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
-from orchestrator.model.embedding.embedding_model import EmbeddingFile
-from orchestrator.model.embedding.filling import Filling
-from orchestrator.model.embedding.meaning import Bridge, Refusals, embedders
+from orchestrator.model.embedding_model import EmbeddingFile
+from orchestrator.model.meaning import Bridge, Filling, Refusals, embedders
 
 pytestmark = pytest.mark.anyio
 SPEC = EmbeddingSpec("fake")
