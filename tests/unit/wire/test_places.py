@@ -12,9 +12,8 @@ from codex.trees import sources
 from codex.trees.sources import LoadSpec, resolve
 from orchestrator.cli.codex import absolute
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model.embedding.embedding_model import find_embedding
-from orchestrator.model.folder import removal_of
-from orchestrator.model.model_file import find_model
+from orchestrator.model.embedding_model import find_embedding
+from orchestrator.model.model_file import find_model, removal_of
 from orchestrator.settings.model import EmbeddingSettings
 from orchestrator.wire import places
 from orchestrator.wire.places import candidates, path_of
