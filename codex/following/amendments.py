@@ -119,49 +119,27 @@ def _entry(
     return Amendment(number, path, ChangeKind.CHANGED, now, whole.text)
 
 
-@dataclass(frozen=True, slots=True)
-class RebaseCase:
-    """The numbers that decide on a rebase; all in tokens but the first and the last."""
-
-    idle: bool  # nothing is being answered
-    codex: int  # of the base generation
-    amendments: int  # of the log
-    to_compute: int  # of a new generation, behind what it shares with the base
-    questions: int  # asked since the base was frozen
-    overfull: bool = False  # base and log together are more than the codex may take
-
-
-@dataclass(frozen=True, slots=True)
-class RebaseDecision:
-    rebase: bool
-    reason: str
-
-
-def should_rebase(case: RebaseCase, share: float) -> RebaseDecision:
-    """Table, first match wins:
+def rebase_reason(
+    codex: int, amended: int, to_compute: int, questions: int, share: float, *, overfull: bool = False
+) -> str:
+    """Why a new generation is due, '' where none is. Tokens of the base generation, of the log, and of what a new
+    generation does not share with the base; questions since the base was frozen. Table, first match wins:
 
     1  no amendments                                      no
-    2  a question is being answered                       no
-    3  base and log exceed the limit of the codex         yes
-    4  amendments > share × codex                         yes
-    5  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill costs
-    6  otherwise                                          no
+    2  base and log exceed the limit of the codex         yes
+    3  amendments > share × codex                         yes
+    4  amendments × questions > tokens to compute anew    yes: they have cost more than the prefill costs
+    5  otherwise                                          no
     """
-    amended, limit, spent = case.amendments, share * case.codex, case.amendments * case.questions
     if amended == 0:
-        return RebaseDecision(False, "there are no amendments")
-    if not case.idle:
-        return RebaseDecision(False, f"{amended:,} amended tokens, but answers are running")
-    if case.overfull:
-        return RebaseDecision(True, f"{amended:,} amended tokens behind {case.codex:,} are more than fits")
-    if amended > limit:
-        return RebaseDecision(True, f"{amended:,} amended tokens are more than {share * 100:g}% of {case.codex:,}")
-    if spent > case.to_compute:
-        return RebaseDecision(
-            True,
-            f"{amended:,} amended tokens in {case.questions} questions outweigh {case.to_compute:,} to compute anew",
-        )
-    return RebaseDecision(False, f"{amended:,} amended tokens cost less than {case.to_compute:,} to compute anew")
+        return ""
+    if overfull:
+        return f"{amended:,} amended tokens behind {codex:,} are more than fits"
+    if amended > share * codex:
+        return f"{amended:,} amended tokens are more than {share * 100:g}% of {codex:,}"
+    if amended * questions > to_compute:
+        return f"{amended:,} amended tokens in {questions} questions outweigh {to_compute:,} to compute anew"
+    return ""
 
 
 def changed_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:

@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 
 from codex.catalog.generations import Codex
 from codex.errors import CodexError
-from codex.following.amendments import RebaseCase, RebaseDecision, should_rebase
+from codex.following.amendments import rebase_reason
 from codex.library import Library
 from codex.progress import Report
 from formatters.context import IdentityView
@@ -382,9 +382,9 @@ class Codices:
             reason = f"{move.coverage} instead of {now_has}, {move.reason}"
             return DueFloor(coverage=reason, urgent=move.coverage.rank < now_has.rank)
         urgent = self._overfull(state)
-        decision = self._rebase(state, overfull=urgent)
-        if decision.rebase and (urgent or may_wait):
-            return DueFloor(files=decision.reason, urgent=urgent)
+        reason = self._rebase_reason(state, overfull=urgent)
+        if reason and (urgent or may_wait):
+            return DueFloor(files=reason, urgent=urgent)
         coming = self._coming(state) if may_wait else None
         return DueFloor(identity=f"{coming.name} is now version {coming.version}" if coming else "")
 
@@ -394,17 +394,13 @@ class Codices:
         except NotReady:
             return None
 
-    def _rebase(self, state: CodexState, *, overfull: bool) -> RebaseDecision:
-        case = RebaseCase(
-            idle=True,  # it begins only then
-            codex=state.tokens,
-            amendments=state.amended,
-            to_compute=state.behind_first_change(),
-            questions=self._questions.get(state.name, 0),
-            overfull=overfull,
-        )
-        own = state.rebase_share
-        return should_rebase(case, self._library.settings.amendments.rebase_share if own is None else own)
+    def _rebase_reason(self, state: CodexState, *, overfull: bool) -> str:
+        if not state.amended:
+            return ""
+        own, usual = state.rebase_share, self._library.settings.amendments.rebase_share
+        questions, share = self._questions.get(state.name, 0), usual if own is None else own
+        to_compute = state.behind_first_change()
+        return rebase_reason(state.tokens, state.amended, to_compute, questions, share, overfull=overfull)
 
     async def prepare(self, name: str, due: DueFloor) -> Successor:
         """The codex in another coverage, its newest generation, or the resident one under the newest identity."""

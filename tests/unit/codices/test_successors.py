@@ -226,6 +226,30 @@ async def test_a_floor_larger_than_all_that_is_granted_leaves_what_is_resident_a
     assert one.successors.fault("a") == "5000 tokens of KV are needed, 4000 are granted"
 
 
+async def test_an_identity_that_changes_again_while_its_floor_is_computed_is_made_of_the_newest_version(house):
+    one, made = house(hold=True), []
+
+    def facts():
+        return {"a": CodexFacts(DueFloor(identity=one.work.due))}
+
+    async def prepare(name, due):
+        made.append(due.identity)
+        return name
+
+    one.work.facts, one.work.prepare = facts, prepare
+    for version in ("version 2", "version 3"):
+        one.work.due = version
+        one.work.computing.clear()
+        one.successors.report(IdentityChanged(facts()))
+        await one.work.computing.wait()
+    one.work.hold = False
+    one.work.due = "version 4"
+    one.successors.report(IdentityChanged(facts()))
+    await one.work.committed.wait()
+    assert made == ["version 2", "version 3", "version 4"]
+    assert one.work.done == ["compute", "compute", "compute", "commit"]
+
+
 async def test_a_load_ends_what_is_under_way_and_nothing_begins_until_it_has_ended(house):
     one = house(hold=True)
     one.news()

@@ -5,10 +5,9 @@ from codex.following.amendments import (
     Amendment,
     AmendmentWriter,
     ChangeKind,
-    RebaseCase,
     effective,
     new_entries,
-    should_rebase,
+    rebase_reason,
 )
 
 
@@ -77,24 +76,20 @@ def test_nothing_new_is_nothing_to_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "rebase"),
+    ("amended", "to_compute", "questions", "due"),
     [
-        (RebaseCase(idle=True, codex=10_000, amendments=0, to_compute=0, questions=99), False),
-        (RebaseCase(idle=False, codex=10_000, amendments=5_000, to_compute=100, questions=99), False),
-        (RebaseCase(idle=True, codex=10_000, amendments=1_000, to_compute=10_000, questions=1), False),
-        (RebaseCase(idle=True, codex=10_000, amendments=1_001, to_compute=10_000, questions=1), True),
-        (RebaseCase(idle=True, codex=10_000, amendments=500, to_compute=4_000, questions=8), False),
-        (RebaseCase(idle=True, codex=10_000, amendments=500, to_compute=4_000, questions=9), True),
+        (0, 0, 99, False),
+        (1_000, 10_000, 1, False),
+        (1_001, 10_000, 1, True),
+        (500, 4_000, 8, False),
+        (500, 4_000, 9, True),
     ],
 )
-def test_when_a_new_generation_pays(case: RebaseCase, rebase: bool) -> None:
-    decision = should_rebase(case, share=0.10)
-    assert decision.rebase is rebase
-    assert decision.reason
+def test_when_a_new_generation_pays(amended: int, to_compute: int, questions: int, due: bool) -> None:
+    assert bool(rebase_reason(10_000, amended, to_compute, questions, share=0.10)) is due
 
 
 def test_a_log_that_does_not_fit_calls_for_a_new_generation_and_is_not_measured_by_a_share() -> None:
-    case = RebaseCase(idle=True, codex=457, amendments=21_330, to_compute=10**6, questions=0, overfull=True)
-    assert should_rebase(case, 0.5).reason == "21,330 amended tokens behind 457 are more than fits"
-    small = RebaseCase(idle=True, codex=10_000, amendments=50, to_compute=10**6, questions=0)
-    assert should_rebase(small, 0.004).reason == "50 amended tokens are more than 0.4% of 10,000"
+    reason = rebase_reason(457, 21_330, 10**6, 0, 0.5, overfull=True)
+    assert reason == "21,330 amended tokens behind 457 are more than fits"
+    assert rebase_reason(10_000, 50, 10**6, 0, 0.004) == "50 amended tokens are more than 0.4% of 10,000"
