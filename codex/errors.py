@@ -81,3 +81,15 @@ class NewerCatalog(CatalogError):
 
 class DiskFull(CatalogError):
     """No room for what should be stored. What had been stored before stays usable."""
+
+
+class ArchiveError(CodexError):
+    """The archive cannot do what was asked because of the world."""
+
+
+class ArchiveDamaged(ArchiveError):
+    """What was stored for a codex cannot be read; it has been set aside and must be indexed again."""
+
+    def __init__(self, codex: str, why: str) -> None:
+        super().__init__(f"the archive of {codex!r} is damaged ({why}); it was set aside and will be indexed again")
+        self.codex = codex

@@ -19,13 +19,13 @@ from orchestrator.answering.preparing import Preparer
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.codices import Codices
-from orchestrator.codices.faults import translated
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.state import CodexStateStore
 from orchestrator.engine.builtin.files import is_builtin
+from orchestrator.errors import translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
 from orchestrator.model.meaning import Meaning

@@ -62,7 +62,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     from orchestrator.api.app import create_app
     from orchestrator.api.server import serve
     from orchestrator.api.sigils import Sigils
-    from orchestrator.codices.faults import translated
+    from orchestrator.errors import translated
     from orchestrator.switching import ModelSwitch
 
     app = create_app(

@@ -1,10 +1,25 @@
 """The faults that reach a user: few, named, each with what is wrong and what to do about it.
 
-`code` is stable and machine-readable; HTTP statuses and exit codes are assigned at the two edges, not here.
+`code` is stable and machine-readable; HTTP statuses and exit codes are assigned at the two edges, not here. Errors of the
+codex are translated here, once.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from codex.errors import (
+    ArchiveDamaged,
+    BadName,
+    CodexError,
+    DiskFull,
+    LoadCancelled,
+    LoadRunning,
+    NameTaken,
+    SourceError,
+    UnknownCodex,
+    UnknownGeneration,
+)
 
 
 class LoreError(Exception):
@@ -88,3 +103,31 @@ def instead(name: str, known: Sequence[str], none: str, lists: str) -> str:
     if len(known) > NAMED_AT_MOST:
         return f"the nearest of {len(known):,}: {', '.join(near)}; {lists} shows all"
     return f"there are: {', '.join(dict.fromkeys((*near, *known)))}"
+
+
+_KINDS: tuple[tuple[type[CodexError], type[LoreError]], ...] = (
+    (UnknownCodex, NotFound),
+    (UnknownGeneration, NotFound),
+    (NameTaken, Conflict),
+    (LoadRunning, Conflict),
+    (BadName, InvalidRequest),
+    (SourceError, InvalidRequest),
+    (LoadCancelled, LoreError),
+    (DiskFull, LoreError),
+    (ArchiveDamaged, NotReady),
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raises what the codex refuses as a LoreError; its message ends with what to do."""
+    try:
+        yield
+    except CodexError as error:
+        raise lore_error(error) from error
+
+
+def lore_error(error: CodexError) -> LoreError:
+    kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), LoreError)
+    message, _, hint = str(error).partition("; ")
+    return kind(message, hint)

@@ -14,7 +14,6 @@ from orchestrator.answering.answer import Answers, own_task
 from orchestrator.answering.conversations import SessionStore, report
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices, refusal
-from orchestrator.codices.faults import translated
 from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.loads import CodexLoader, Loads
@@ -22,7 +21,7 @@ from orchestrator.codices.report import CodexReports
 from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady
+from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.meaning import Meaning

@@ -33,7 +33,7 @@ engine.embedding:    engine engine.llama engine.vocab
 engine.child:        engine engine.llama engine.cache engine.checkpoints engine.scheduler engine.embedding
 engine.client:       engine engine.llama engine.cache engine.embedding
 
-errors:
+errors:              codex
 racing:
 logs:
 wire:
@@ -51,7 +51,7 @@ api:                 engine errors racing wire service settings instance reports
 usable:              errors settings model api
 program:             codex engine engine.client errors wire service prompt machine model codices answering reports
 switching:           codex errors wire service settings model codices api program
-bootstrap:           formatters codex engine.builtin wire service prompt settings model codices answering reports program
+bootstrap:           formatters codex engine.builtin errors wire service prompt settings model codices answering reports program
 daemon:              errors logs wire settings instance systemd model codices api program switching bootstrap
 cli:                 wire
 """  # noqa: E501 - a table

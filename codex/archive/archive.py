@@ -38,25 +38,13 @@ from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, pani
 from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
 from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
-from codex.errors import CodexError
+from codex.errors import ArchiveDamaged, ArchiveError
 from codex.process_memory import give_back
 
 _SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 _GIVE_BACK = 8  # batches, 5 to 30 seconds; in between what was freed lies about in every thread's arena
 _WARM = ("return",)  # any word: the first query opens the index
-
-
-class ArchiveError(CodexError):
-    """The archive cannot do what was asked because of the world."""
-
-
-class ArchiveDamaged(ArchiveError):
-    """What was stored for a codex cannot be read; it has been set aside and must be indexed again."""
-
-    def __init__(self, codex: str, why: str) -> None:
-        super().__init__(f"the archive of {codex!r} is damaged ({why}); it was set aside and will be indexed again")
-        self.codex = codex
 
 
 @dataclass(frozen=True, slots=True)

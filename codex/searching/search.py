@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 
-from codex.archive.archive import Archive, ArchiveError
+from codex.archive.archive import Archive
 from codex.archive.chunks import ChunkMatch, ChunkPlace
-from codex.errors import CodexError
+from codex.errors import ArchiveError, CodexError
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole
 from codex.vectors.embedder import Embedder

@@ -24,9 +24,8 @@ from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, TurnView
-from orchestrator.codices.faults import translated
 from orchestrator.codices.state import CodexState
-from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
 from orchestrator.wire.replies import SessionExport, SessionRow, SessionTurn

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
-from codex.archive.archive import Archive, ArchiveDamaged
+from codex.archive.archive import Archive
 from codex.catalog.generations import FileEntry
 from codex.documents import Document
-from codex.errors import CodexError
+from codex.errors import ArchiveDamaged, CodexError
 from codex.following.amendments import effective
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods

@@ -8,15 +8,17 @@ restart an unchanged codex is built from what is remembered. Changes on disk are
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import Generation
 from codex.citations import Files
 from codex.documents import Document, lines
-from codex.errors import CodexError, SourceError
+from codex.errors import ArchiveDamaged, CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
 from codex.library import Library, SampledFile, draw_sample
@@ -25,10 +27,9 @@ from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.codices.coverages import CoverageDrafter, CoverageDrafts, chosen, churn_of, whole_tokens
-from orchestrator.codices.faults import mended, translated
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
 from orchestrator.codices.state import CodexState, CodexStateStore
-from orchestrator.errors import InvalidRequest, NotReady, OverBudget
+from orchestrator.errors import InvalidRequest, NotReady, OverBudget, translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import (
@@ -42,6 +43,9 @@ from orchestrator.prompt.coverage import (
     limit_of,
 )
 
+log = logging.getLogger("lorekeep.codices")
+
+Made = TypeVar("Made")
 CHARACTERS = 4  # of a token of code, about
 COUNT_PAGE = 256
 # A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
@@ -291,6 +295,15 @@ def decided(
         if strict:
             raise
         return decide_coverage(sizes, room, settings), (fault.message,)
+
+
+async def mended(work: Callable[[], Made]) -> Made:
+    """The work done in a thread; again where it found the archive damaged, which is then empty and built anew."""
+    try:
+        return await asyncio.to_thread(work)
+    except ArchiveDamaged as damage:
+        log.warning("%s", damage)
+        return await asyncio.to_thread(work)
 
 
 def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:

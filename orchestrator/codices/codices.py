@@ -26,8 +26,7 @@ from codex.library import Library
 from codex.progress import Report
 from formatters.context import IdentityView
 from governor.settings import PressureSettings
-from orchestrator.codices.building import CodexBuilder, quiet
-from orchestrator.codices.faults import lore_error, mended, translated
+from orchestrator.codices.building import CodexBuilder, mended, quiet
 from orchestrator.codices.floors import DEFAULT, Floors, ServingIdentities, ServingIdentity
 from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, state_before, take_back
 from orchestrator.codices.successors import IDLE_S, Successors
@@ -42,7 +41,7 @@ from orchestrator.codices.transitions import (
     LoadEnded,
     QuestionEnded,
 )
-from orchestrator.errors import LoreError, NotFound, NotReady
+from orchestrator.errors import LoreError, NotFound, NotReady, lore_error, translated
 from orchestrator.machine.machine import Machine
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import (

@@ -31,15 +31,24 @@ from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.archive import ArchiveUpkeep
+from orchestrator.codices.building import mended
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.coverages import surveyed
-from orchestrator.codices.faults import mended, translated
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.report import CodexReports, progress_event, tokens_of
 from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, NotPermitted, NotReady, OverBudget
+from orchestrator.errors import (
+    Conflict,
+    InvalidRequest,
+    LoreError,
+    NotFound,
+    NotPermitted,
+    NotReady,
+    OverBudget,
+    translated,
+)
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share

@@ -10,8 +10,9 @@ import pytest
 
 from codex.archive import archive as module
 from codex.archive import chunks, tables
-from codex.archive.archive import Archive, ArchiveDamaged
+from codex.archive.archive import Archive
 from codex.documents import Document, digest_of
+from codex.errors import ArchiveDamaged
 from codex.vectors.embedder import Space
 from codex.vectors.index import VectorIndex
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from support.word_embedder import WordEmbedder
 
-from codex.archive.archive import Archive, ArchiveDamaged
+from codex.archive.archive import Archive
 from codex.documents import Document, digest_of
+from codex.errors import ArchiveDamaged
 from codex.searching.search import Search
 from codex.vectors.embedder import space_of
 from codex.vectors.filling import fill

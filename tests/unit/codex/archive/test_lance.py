@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from codex.archive.archive import Archive, ArchiveDamaged
+from codex.archive.archive import Archive
 from codex.archive.lance import ReadingMark
 from codex.documents import Document, digest_of
+from codex.errors import ArchiveDamaged
 
 ROOT = Path(__file__).resolve().parents[4]
 ENDING = """

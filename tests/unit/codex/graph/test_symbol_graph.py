@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.memory_archive import MemoryArchive
 from support.waiting import SOON
 
-from codex.archive.archive import ArchiveDamaged
 from codex.archive.chunks import ChunkMatch, ChunkPlace
 from codex.documents import Document
+from codex.errors import ArchiveDamaged
 from codex.graph import symbol_graph
 from codex.graph.symbol_graph import SymbolGraph, build_graph, places_of
 from codex.searching.neighbourhood import BEHIND, COMING, Neighbourhoods, too_many
