@@ -33,7 +33,6 @@ PRIVATE = {
     "dulwich": ("codex/trees/ignore.py", "1.3"),
     "lancedb": ("codex/archive/chunks.py", "0.41"),
     "llama_cpp": ("orchestrator/engine/llama/native.py", "0.4"),
-    "pydantic_ai": ("orchestrator/answering/agent.py", "2.69"),
     "uvicorn": ("orchestrator/api/server.py", "0.55"),
     "watchdog": ("codex/following/inotify.py", "7.2"),
 }
