@@ -22,9 +22,8 @@ from report import Row, at_most
 from codex.catalog.tokens import TokenStore
 from formatters.blocks import Role
 from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext, TurnView
-from formatters.probe import probe
 from formatters.registry import builtin
-from formatters.template import ChatTemplate
+from formatters.template import ChatTemplate, probe
 from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.preparing import job_of

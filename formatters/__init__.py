@@ -3,10 +3,20 @@
 All that a plug-in's author imports. Imports nothing else of Lorekeep.
 """
 
-from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt, Role
-from formatters.context import TurnContext
-from formatters.errors import BrokenFormatter, FormatterError, InvalidPrompt, TemplateRefused
-from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate
+from formatters.blocks import (
+    FLOOR,
+    ORDER,
+    Block,
+    BlockKind,
+    BrokenFormatter,
+    FormatterError,
+    InvalidPrompt,
+    Item,
+    Prompt,
+    Role,
+    TemplateRefused,
+)
+from formatters.context import ArtifactInjector, Formatter, PromptTemplate, TurnContext
 
 __all__ = [
     "FLOOR",

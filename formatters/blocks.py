@@ -13,7 +13,27 @@ from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
 
-from formatters.errors import BrokenFormatter, InvalidPrompt
+
+class FormatterError(Exception):
+    """Base of all faults of this package."""
+
+
+class InvalidPrompt(FormatterError):
+    """Items, blocks or turns that break a law of the prompt; the message names the law and the item."""
+
+
+class BrokenFormatter(FormatterError):
+    """A formatter that cannot be loaded, registered or used. `distribution` is the package that brought it."""
+
+    def __init__(self, distribution: str, entry: str, reason: str) -> None:
+        super().__init__(f"formatter {entry!r} of {distribution}: {reason}")
+        self.distribution = distribution
+        self.entry = entry
+        self.reason = reason
+
+
+class TemplateRefused(FormatterError):
+    """A chat template that cannot be compiled, refuses these messages, or cannot be cut at our seams."""
 
 
 class BlockKind(StrEnum):

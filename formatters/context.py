@@ -1,16 +1,26 @@
-"""The turn's typed context: everything that formatters and tools may know about the question being answered.
+"""The turn's typed context, which is all that formatters and tools may know; and the two kinds of formatter.
 
-One frozen, validated value, made once per turn and passed as `ctx.deps`. It holds values and no
-handles: no connection, clock or engine. Levels are words, because a number left of State would change the prefix with every
-reading.
+The context is one frozen, validated value, made once per turn and passed as `ctx.deps`. It holds values and no handles: no
+connection, clock or engine. Levels are words, because a number left of State would change the prefix with every reading.
+
+    prompt template     writes a whole block; there is one per block, chosen by name.
+    artifact injector   adds items to a block after the template's; all that are installed are used.
+
+Laws of formatters, held by `formatters.testing`:
+ 1. Pure: the same context gives the same items, in any process, on any day. No clock, no sensor, no randomness, no I/O.
+ 2. Every item without a role ends with a newline.
+ 3. Keys come from what an item *is* (path, number in a log, turn), never from a query's ranks, and are unique.
+ 4. Left of State nothing depends on the query, the turns or the evidence, and in the floor nothing but identity and
+    codex counts; else the prefix is lost with every question.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from formatters.blocks import Role
+from formatters.blocks import BlockKind, Item, Role
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z _-]*$")]
 """A level in words, such as `calm` or `on battery`: no digits."""
@@ -177,3 +187,44 @@ class TurnContext(ContextView):
     state: StateView = StateView()
     query: str
     running: tuple[TurnView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """What a formatter is given. `deps` has its name from pydantic-ai's `RunContext`, which formatters may be written for;
+    nothing else of that is here."""
+
+    deps: TurnContext
+
+
+@runtime_checkable
+class PromptTemplate(Protocol):
+    """Writes one block from nothing but the turn's context, which is `ctx.deps`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def block(self) -> BlockKind: ...
+    def write(self, ctx: Turning, /) -> Iterable[Item]:
+        """All items of the block, in any order: their keys order them. May raise anything; see `registry.write_prompt`."""
+        ...
+
+
+@runtime_checkable
+class ArtifactInjector(Protocol):
+    """Adds items to one block; any but Query, which is the user's own words.
+
+    The registry puts `6/NAME/` before each key: injected items come after the block's own, and before a log of
+    amendments or the words of a turn. An item without a node gets the injector's name.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def block(self) -> BlockKind: ...
+    def inject(self, ctx: Turning, /) -> Iterable[Item]:
+        """Items to add, possibly none. May raise anything; see `registry.write_prompt`."""
+        ...
+
+
+Formatter: TypeAlias = PromptTemplate | ArtifactInjector

@@ -14,9 +14,8 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, turns_of
-from formatters.errors import BrokenFormatter, InvalidPrompt
-from formatters.formatter import ArtifactInjector, Formatter, PromptTemplate, Turning
+from formatters.blocks import ORDER, Block, BlockKind, BrokenFormatter, InvalidPrompt, Item, Prompt, turns_of
+from formatters.context import ArtifactInjector, Formatter, PromptTemplate, Turning
 from formatters.writers import (
     CodexWriter,
     EnvironmentWriter,

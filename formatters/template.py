@@ -1,4 +1,14 @@
-"""The model's own chat template, cut at the seams between blocks.
+"""The model's own chat template: which slot of the prompt is in which message, the cut at the seams between blocks, and how
+a template can be used without losing the shared prefix.
+
+    system      Identity · Codex · Environment · Karma
+    user        turn 0
+    assistant   turn 1                       …
+    user        artifacts of the question · Query
+    assistant   a tool call, user its result …            (only while a turn is running)
+
+Chat templates expect user and assistant by turns, beginning with the user, and many refuse anything else. Tool results are
+the user's, because templates do not agree on a role for them.
 
 The template is rendered once with a sentinel in each slot and cut there. The text between the slots is the template's own,
 and only that text may have control tokens; the text of the slots is content and never control. So every block can be
@@ -6,6 +16,12 @@ tokenised separately, and the tokens of the first blocks are a prefix of the tok
 
     <|im_start|>system\\n │Identity│Codex│Environment│Karma│ <|im_end|>\\n<|im_start|>user\\n │State 0│Query│ <|im_end|>…
     literal of Identity                                       literal of State                          literal of Query
+
+When a model is loaded, three ways are tried in this order, and the first that works is used:
+ 1. `system`      one system message holds Identity to Karma.
+ 2. `first_user`  the head of the first user message holds them: for templates without a system role, or that move it.
+ 3. `none`        plain role lines replace the template.
+A way works when prompts of one, two and three turns can be cut, and are equal up to Karma.
 
 A chat template is foreign code: it runs in a sandbox, with the helpers of Hugging Face's `apply_chat_template`, which such
 templates are written for.
@@ -18,6 +34,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
@@ -28,9 +45,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from formatters.blocks import BlockKind, Item, Prompt, Role
-from formatters.conversation import SEAM, MessageLayout, Slot, Way, conversation, speaker
-from formatters.errors import TemplateRefused
+from formatters.blocks import FLOOR, ORDER, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
 
 UNDATED = datetime.date(2024, 7, 26)
 """The date in templates of the Llama 3 family when none is passed."""
@@ -49,8 +64,36 @@ PLAIN_STOP = "\n### User:"
 KEPT_TURNS = 256  # of a layout that is cached: hundreds of longer ones would cost more memory than they save work
 Message = Mapping[str, Any]
 
+SEAM = "\n\n"
+"""Between two turns that nothing of the template separates, so that no words merge."""
+
+_BEGAN_EARLIER = "(The conversation began earlier.)" + SEAM
 # What a template's own operations may raise: `none + "text"`, a missing key, a division by zero, a recursive macro.
 _FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+class Way(StrEnum):
+    """Where Identity to Karma go."""
+
+    SYSTEM = "system"
+    FIRST_USER = "first_user"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place to fill: the whole of a block, or its items of turn `index` in State and Query."""
+
+    block: BlockKind
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class MessageLayout:
+    """One chat message as slots and fixed text. `role` is system, user or assistant."""
+
+    role: str
+    parts: tuple[Slot | str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +105,10 @@ class Literal:
 
 
 Piece: TypeAlias = Literal | Slot
+_Growing = list[tuple[str, list[Slot | str]]]  # roles and parts: one message may be of thousands of turns
+_HEAD: tuple[Slot, ...] = tuple(Slot(kind) for kind in ORDER[:4])
+_EXCHANGE = (Role.USER, Role.ASSISTANT)
+_TRIED = ((), _EXCHANGE, _EXCHANGE * 2)
 
 
 @dataclass(frozen=True)
@@ -83,7 +130,7 @@ class ChatTemplate:
     ) -> tuple[Piece, ...]:
         """The prompt's pieces in order, for these earlier turns and what the running turn has appended since the question.
 
-        think: False asks the template not to let the model think; see `probe.Placement.no_think` before using it.
+        think: False asks the template not to let the model think; see `Placement.no_think` before using it.
         Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
         """
         layout = self._cached_layout if len(turns) + len(running) <= KEPT_TURNS else self._layout
@@ -260,3 +307,125 @@ def _clock(today: datetime.date) -> Callable[[str], str]:
         return datetime.datetime.combine(today, datetime.time()).strftime(pattern)
 
     return strftime_now
+
+
+# -- which slot is in which message
+
+
+def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[MessageLayout, ...]:
+    """The messages of a prompt with these earlier turns and what the running one has appended. Raises InvalidPrompt."""
+    if running and running[-1] is Role.ASSISTANT:
+        raise InvalidPrompt("a running turn waits for an answer: it cannot end with the assistant's own words")
+    messages = _opened(turns, way)
+    for index, role in enumerate(turns):
+        _say(messages, side(role), Slot(BlockKind.STATE, index))
+    _say(messages, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
+    for index, role in enumerate(running, start=1):
+        _say(messages, side(role), Slot(BlockKind.QUERY, index))
+    return tuple(MessageLayout(role, tuple(parts)) for role, parts in messages)
+
+
+def side(role: Role) -> str:
+    return "assistant" if role is Role.ASSISTANT else "user"
+
+
+def speaker(slot: Slot, turns: Sequence[Role], running: Sequence[Role]) -> Role | None:
+    """The speaker of a slot; None where there is none."""
+    if slot.block is BlockKind.STATE and slot.index < len(turns):
+        return turns[slot.index]
+    if slot.block is BlockKind.QUERY:
+        return running[slot.index - 1] if slot.index else Role.USER
+    return None
+
+
+def _opened(turns: Sequence[Role], way: Way) -> _Growing:
+    begins_late = bool(turns) and turns[0] is Role.ASSISTANT
+    if way is Way.FIRST_USER:
+        return [("user", [*_HEAD, _BEGAN_EARLIER] if begins_late else [*_HEAD])]
+    system: tuple[str, list[Slot | str]] = ("system", [*_HEAD])
+    return [system, ("user", [_BEGAN_EARLIER])] if begins_late else [system]
+
+
+def _say(messages: _Growing, role: str, *slots: Slot) -> None:
+    last, parts = messages[-1]
+    if last != role:
+        messages.append((role, [*slots]))
+    elif parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
+        parts.extend(slots)
+    else:
+        parts.extend((SEAM, *slots))
+
+
+# -- how a template is used
+
+
+class NoThink(StrEnum):
+    """What changes in the prompt when a template is asked not to let the model think."""
+
+    NOTHING = "nothing"
+    TAIL = "tail"  # only text right of the floor: a question may use it
+    FLOOR = "floor"  # the floor itself: a question that used it would lose the whole prefix
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a template is used. `reason`: why a better way does not work; empty for the best way.
+
+    keeps_answers: a closed turn is rendered as it was while running; if not, it is computed once more behind the answer.
+    """
+
+    way: Way
+    reason: str = ""
+    keeps_answers: bool = True
+    no_think: NoThink = NoThink.NOTHING
+
+
+def probe(template: ChatTemplate) -> Placement:
+    """The best way that works for this template. Never raises: the last one always works."""
+    reasons: list[str] = []
+    for way in (Way.SYSTEM, Way.FIRST_USER):
+        try:
+            _refuse_unstable_prefix(template, way)
+        except TemplateRefused as refusal:
+            reasons.append(str(refusal))
+        else:
+            return _placement(template, way, reasons)
+    return _placement(template, Way.NONE, list(dict.fromkeys(reasons)))
+
+
+def through(layout: tuple[Piece, ...], last: BlockKind) -> tuple[Piece, ...]:
+    """The pieces up to the slot of a block, that block included."""
+    return layout[: layout.index(Slot(last)) + 1]
+
+
+def _refuse_unstable_prefix(template: ChatTemplate, way: Way) -> None:
+    heads = {through(template.layout(turns, way=way), BlockKind.KARMA) for turns in _TRIED}
+    if len(heads) > 1:
+        raise TemplateRefused("the chat template changes the head of a prompt with each turn")
+
+
+def _placement(template: ChatTemplate, way: Way, reasons: list[str]) -> Placement:
+    return Placement(way, "; ".join(reasons), _keeps_answers(template, way), _no_think(template, way))
+
+
+def _keeps_answers(template: ChatTemplate, way: Way) -> bool:
+    """Whether the text before an answer is the same once the answer is a turn: later token ids then keep their places."""
+    running, closed = template.layout((), way=way), template.layout(_EXCHANGE, way=way)
+    return _fixed(running) == _fixed(closed[: closed.index(Slot(BlockKind.STATE, 1))])
+
+
+def _fixed(layout: tuple[Piece, ...]) -> list[str]:
+    """The template's own text right of Karma: before a question, and between it and its answer."""
+    behind = layout[len(through(layout, BlockKind.KARMA)) :]
+    return [piece.text for piece in behind if isinstance(piece, Literal)]
+
+
+def _no_think(template: ChatTemplate, way: Way) -> NoThink:
+    usual = template.layout(_EXCHANGE, way=way)
+    try:
+        asked = template.layout(_EXCHANGE, way=way, think=False)
+    except TemplateRefused:
+        return NoThink.NOTHING
+    if usual == asked:
+        return NoThink.NOTHING
+    return NoThink.TAIL if through(usual, FLOOR[-1]) == through(asked, FLOOR[-1]) else NoThink.FLOOR

@@ -18,16 +18,18 @@ from formatters.context import (
     CodexView,
     EnvironmentView,
     Evidence,
+    Formatter,
     IdentityView,
     KarmaEntry,
     KarmaView,
+    PromptTemplate,
     SigilView,
     StateView,
     ToolView,
     TurnContext,
+    Turning,
     TurnView,
 )
-from formatters.formatter import Formatter, PromptTemplate, Turning
 from formatters.registry import builtin, register, write_prompt
 
 _LEFT_OF_STATE = ORDER[: ORDER.index(BlockKind.STATE)]

@@ -1,4 +1,4 @@
-"""The built-in writers of the six blocks. Each is a prompt template (`formatters.formatter`) and obeys its laws.
+"""The built-in writers of the six blocks. Each is a prompt template (`formatters.context`) and obeys its laws.
 
 Identity     The persona, then the tools in our own rendering. The chat template's own list of tools is not used: in most
              templates it lands right of the codex. The list is a superset that is the same for every sigil, so that
@@ -37,9 +37,9 @@ from formatters.context import (
     KarmaEntry,
     SigilView,
     ToolView,
+    Turning,
     TurnView,
 )
-from formatters.formatter import Turning
 
 CALL_OPEN = "<tool_call>"
 CALL_CLOSE = "</tool_call>"

@@ -11,10 +11,8 @@ from typing import Any, Protocol
 
 from codex.catalog.tokens import TokenStore
 from formatters.context import ToolView
-from formatters.conversation import Way
-from formatters.probe import Placement, probe
 from formatters.registry import Registry
-from formatters.template import PLAIN_STOP, ChatTemplate, Literal
+from formatters.template import PLAIN_STOP, ChatTemplate, Literal, Placement, Way, probe
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Ids

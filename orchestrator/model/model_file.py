@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formatters.probe import Placement, probe
-from formatters.template import ChatTemplate
+from formatters.template import ChatTemplate, Placement, probe
 from governor.gguf import Gguf, GgufError, read_gguf
 from governor.shape import FootprintError, ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, BuiltinError, ensure, is_builtin, recipe_hash

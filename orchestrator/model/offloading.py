@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from formatters.conversation import Way
+from formatters.template import Way
 from governor.budget import ceiling_of, room_of
 from governor.footprint import KvPlan, working_bytes
 from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, parts

@@ -18,11 +18,9 @@ from typing import Protocol
 import anyio
 
 from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Prompt
-from formatters.context import TurnContext
-from formatters.formatter import Turning
-from formatters.probe import NoThink, Placement
+from formatters.context import TurnContext, Turning
 from formatters.registry import Registry, write_prompt
-from formatters.template import KEPT_TURNS, ChatTemplate, Literal, Piece, PromptPart, joined, parts
+from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
 from orchestrator.engine.messages import Ids
 from orchestrator.wire.lore import Break
 

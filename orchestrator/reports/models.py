@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from formatters.conversation import Way
-from formatters.probe import Placement
+from formatters.template import Placement, Way
 from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budget, weights_on_gpu
 from governor.embedding import embedding_cost
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes

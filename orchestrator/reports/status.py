@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from formatters.errors import BrokenFormatter
+from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
 from governor.offload import Offload
 from governor.readings import GpuReading, memory_of

@@ -27,10 +27,8 @@ from formatters.context import (
     TurnContext,
     TurnView,
 )
-from formatters.conversation import Way
-from formatters.probe import probe
 from formatters.registry import builtin, write_prompt
-from formatters.template import ChatTemplate, PromptPart, joined, parts
+from formatters.template import ChatTemplate, PromptPart, Way, joined, parts, probe
 from formatters.testing import run_context
 
 CONCATENATING = "{% for m in messages %}{{ m.content }}{% endfor %}"

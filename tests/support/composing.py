@@ -6,9 +6,8 @@ import pytest
 from support.word_encoder import CONTROL, WordEncoder
 
 from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext
-from formatters.probe import probe
 from formatters.registry import builtin
-from formatters.template import ChatTemplate
+from formatters.template import ChatTemplate, probe
 from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 
 TEMPLATE = (

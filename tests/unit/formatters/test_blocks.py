@@ -6,8 +6,7 @@ import random
 import pytest
 from support.prompts import prompt_of
 
-from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt, Role
-from formatters.errors import InvalidPrompt
+from formatters.blocks import FLOOR, ORDER, Block, BlockKind, InvalidPrompt, Item, Prompt, Role
 
 ASKED = Block(BlockKind.QUERY, (Item("1", "Why?", role=Role.USER),))
 

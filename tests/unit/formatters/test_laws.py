@@ -5,9 +5,8 @@ from itertools import count
 
 import pytest
 
-from formatters.blocks import BlockKind, Item, Role
+from formatters.blocks import BlockKind, InvalidPrompt, Item, Role
 from formatters.context import TurnContext
-from formatters.errors import InvalidPrompt
 from formatters.testing import check_formatter
 from formatters.writers import Memo
 

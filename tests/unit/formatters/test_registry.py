@@ -6,8 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from formatters.blocks import BlockKind, Item, Role
-from formatters.errors import BrokenFormatter
+from formatters.blocks import BlockKind, BrokenFormatter, Item, Role
 from formatters.registry import builtin, discover, register, write_prompt
 from formatters.testing import check_formatter, run_context, samples
 

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from formatters.blocks import ORDER, Block, BlockKind, Item, Prompt, Role
-from formatters.conversation import Slot, Way, conversation
-from formatters.errors import InvalidPrompt, TemplateRefused
-from formatters.probe import NoThink, Placement, probe
+from formatters.blocks import ORDER, Block, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
 from formatters.registry import builtin, write_prompt
-from formatters.template import ChatTemplate, Literal, joined
+from formatters.template import ChatTemplate, Literal, NoThink, Placement, Slot, Way, conversation, joined, probe
 from formatters.testing import run_context, samples
 
 U, A, T = Role.USER, Role.ASSISTANT, Role.TOOL

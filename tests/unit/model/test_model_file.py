@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from formatters.conversation import Way
-from formatters.probe import Placement
+from formatters.template import Placement, Way
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
