@@ -3,30 +3,29 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from support.house import begun, codebase, engine_child, first_words, living, over_socket, question, reply, until
 from support.scarce_memory import scarce
 
-GRACE_SECONDS = 10.0  # serve.shutdown_grace
-
-
 KV = 10_000_000  # about 3,000 cells
+# Without drafts two thousand tokens outlast the start of another command, however busy the machine is.
+ONE_WAITS = "[serve]\nqueue = 1\n\n[model]\ndrafts = false\n"
+PATIENT = "[serve]\nshutdown_grace = 600\n"  # what is waited for outlasts this test
 LONG = ("ask", "-c", "none", "tick tock tick tock tick tock tick tock tick", "--max-tokens", "2000")
 
 
 @pytest.fixture
 def narrow(models, tmp_path):
     """Room for one long answer and not for two, and a line for one question."""
-    with scarce(models, tmp_path, KV, lambda _: None, "[serve]\nqueue = 1\n") as daemon:
+    with scarce(models, tmp_path, KV, lambda _: None, ONE_WAITS) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def house(models):
-    with living(models) as daemon:
+    with living(models, PATIENT) as daemon:
         large = codebase(daemon.folder / "large", functions=1200)
         assert daemon.lore("load", large, "--no-watch").returncode == 0
         yield daemon
@@ -63,10 +62,9 @@ def test_a_daemon_that_is_stopped_while_a_floor_is_computed_waits_for_nobody_who
     asking = threading.Thread(target=lambda: asked.append(post(house, "lore/large")))
     asking.start()
     until(lambda: queued(house) >= 2)
-    child, began = engine_child(house), time.monotonic()
+    child = engine_child(house)
     os.kill(house.process.pid, signal.SIGTERM)
-    assert house.process.wait(timeout=60) == 0
-    assert time.monotonic() - began < GRACE_SECONDS, "somebody who only waited was waited for"
+    assert house.process.wait(timeout=120) == 0, "somebody who only waited was waited for"
     asking.join(timeout=60)
     assert (asked[0].status_code, asked[0].json()["error"]["code"]) == (503, "not_ready")
     assert watching.wait(timeout=60) != 0
