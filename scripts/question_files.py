@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from llama_sources import ROOT
 from private_daemon import PrivateDaemon
 
 PACKAGES = ("orchestrator", "governor", "formatters", "codex")
+QUIET_SECONDS = 1.0  # the engine audits its pools half a second after a question, which is no part of the next one
 HOOK = """
 import os, signal, sys, threading
 _seen = set()
@@ -86,6 +88,7 @@ def traced_question(folder: Path) -> dict[str, set[tuple[str, str]]]:
         question = ("ask", "Where is LIMIT used?", "-c", "project", "--max-tokens", "8")
         for _ in range(2):
             daemon.lore(*question, environment=plain)
+        time.sleep(QUIET_SECONDS)
         assert daemon.process is not None
         server = psutil.Process(daemon.process.pid)
         (child,) = (one for one in server.children() if any("engine" in word for word in one.cmdline()))
