@@ -27,18 +27,13 @@ LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
 
 
-@dataclass(frozen=True)
-class FileState:
-    path: Path
-    inode: int
-    size: int
-    written_ns: int
+FileState = tuple[Path, int, int, int]  # with its inode, its bytes, and nanoseconds of the last write
 
 
 def state_of(path: Path) -> FileState:
     """Raises OSError."""
     found = path.stat()
-    return FileState(path, found.st_ino, found.st_size, found.st_mtime_ns)
+    return path, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class ModelFile:
     def changed(self) -> bool:
         """Whether its files are others than when they were read."""
         try:
-            return tuple(state_of(one.path) for one in self.states) != self.states
+            return tuple(state_of(path) for path, *_ in self.states) != self.states
         except OSError:
             return True
 

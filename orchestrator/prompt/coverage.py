@@ -95,7 +95,6 @@ class CoverageDecision:
     reason: str
     hot_tokens: int = 0
     hint: str = ""
-    steps: tuple[str, ...] = ()
 
 
 def decide_coverage(
@@ -168,27 +167,17 @@ def _decision(
     row: int, coverage: Coverage, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int
 ) -> CoverageDecision:
     if coverage is Coverage.FULL:
-        reason = f"full{_by_force(row)}, because {sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} "
-        once = f"compute {sizes.full + room.identity:,} tokens once; later questions find them in the cache"
-        return CoverageDecision(
-            coverage, row, sizes.full, limit, f"{reason}of a window of {room.window:,}", steps=(once,)
-        )
-    hot, retrieved = 0, "files are retrieved for each question"
+        fits = f"{sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} of a window of {room.window:,}"
+        return CoverageDecision(coverage, row, sizes.full, limit, f"full{_by_force(row)}, because {fits}")
+    tokens = hot = 0
     if coverage is Coverage.SKELETON:
         signatures = sizes.skeleton or 0
         hot = max(0, min(limit, sizes.full) - signatures)
         tokens = signatures + hot
-        steps = (
-            f"signatures of everything: {signatures:,} tokens",
-            f"whole bodies of the hot files: at most {hot:,}",
-        )
     elif coverage is Coverage.MAP:
         tokens = _map_tokens(sizes, room, settings, limit)
-        steps = (f"a ranked map of at most {tokens:,} tokens", retrieved)
-    else:
-        tokens, steps = 0, ("nothing of the codex is in the prefix", retrieved)
     reason, hint = f"{coverage}{_because(row, sizes, room, settings)}", _hint(sizes.full, room, settings)
-    return CoverageDecision(coverage, row, tokens, limit, reason, hot, hint, steps)
+    return CoverageDecision(coverage, row, tokens, limit, reason, hot, hint)
 
 
 def _map_tokens(sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> int:
