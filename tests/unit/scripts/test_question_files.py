@@ -15,6 +15,7 @@ def test_functions_of_ours_are_counted_and_bodies_of_modules_and_classes_are_not
     done = subprocess.run(
         [
             sys.executable,
+            "-P",
             "-c",
             "import json\nfrom orchestrator.errors import instead\njson.dumps(instead('a', [], '', ''))",
         ],
