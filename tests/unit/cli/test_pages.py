@@ -1,13 +1,134 @@
-"""What single lines of the pages say to somebody who reads them for the first time."""
+"""Lines and pages as people read them, also somebody who sees them for the first time."""
 
-from orchestrator.cli.codex import being_computed, summary, tier
+import json
+
+import pytest
+
+from orchestrator.cli.ask import Wait, answer_footer, citation_lines, code_state
+from orchestrator.cli.codex import being_computed, summary, taken_in, tier
 from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
 from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, roots
-from orchestrator.cli.terminal import facts
+from orchestrator.cli.terminal import duration, facts, seconds, size, table
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**2, "5.0 MiB"), (3 * 1024**4, "3072.0 GiB")],
+)
+def test_bytes_have_binary_units(number, text):
+    assert size(number) == text
+
+
+def test_times_are_short():
+    assert [seconds(12.3), seconds(1234), duration(61), duration(5)] == ["12 ms", "1.2 s", "1 min 01 s", "5 s"]
+
+
+def test_columns_of_numbers_stand_right():
+    assert table(("name", "n"), [("a", "1"), ("bb", "1,000")]) == "name      n\na         1\nbb    1,000"
+
+
+@pytest.mark.parametrize(
+    ("codex", "text"),
+    [
+        ({"branch": "main", "revision": "1a2b3c4d5e"}, "main@1a2b3c4"),
+        ({"branch": "main", "revision": "1a2b3c4", "amendments": ["a"]}, "main@1a2b3c4 + 1 changed file"),
+        ({"revision": "1a2b3c4"}, "1a2b3c4"),
+        ({"amendments": ["a", "b"]}, "+ 2 changed files"),
+        ({"amendments": ["a", "b"], "removed": ["b"]}, "+ 1 changed, 1 removed file"),
+        ({"amendments": ["a", "b"], "removed": ["a", "b"]}, "+ 2 removed files"),
+        ({}, ""),
+    ],
+)
+def test_the_state_of_the_code_is_one_phrase(codex, text):
+    assert code_state(codex) == text
+
+
+def test_the_footer_says_what_it_knows_and_no_more():
+    assert answer_footer({}) == []
+    assert answer_footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
+    noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
+    assert answer_footer(noticed)[-1] == "no GPU support in this build"
+
+
+def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
+    codex = {"generation": 3, "branch": "main", "revision": "1a2b3c4d", "amendments": 5}
+    since = {"changed_files": ["a.py", "b.py"], "removed_files": ["b.py"]}
+    assert taken_in({**codex, **since}) == "generation 3, main@1a2b3c4 + 1 changed, 1 removed file"
+    assert taken_in({"generation": 1, "changed_files": [], "removed_files": []}) == "generation 1"
+
+
+def test_the_footer_without_a_codex_names_no_strategy_and_what_only_quotes_is_said_in_short():
+    answer = {"strategy": {"name": "NONE", "tier": "none"}, "prompt": {"cached": 1, "computed": 2}}
+    assert answer_footer(answer) == ["no codex · 1 tokens cached, 2 computed"]
+    notice = (
+        "no model is configured, so this is the quoting self-test model: it only continues text; model.threads is 9"
+    )
+    line = answer_footer({"model": "builtin:quoter", "notice": notice})[-1]
+    assert line.startswith("no model is configured: builtin:quoter only quotes; a real model: ")
+    assert line.endswith("; model.threads is 9")
+
+
+def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
+    right = {"path": "a.py", "start": 3, "end": 4, "valid": True}
+    wrong = {"path": "b.py", "start": 9, "end": 9, "valid": False, "why": "the file has 5 lines"}
+    assert citation_lines([right, wrong, right]) == ["cites a.py:3, b.py:9 (the file has 5 lines)"]
+
+
+def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
+    assert citation_lines([{"path": "b.py", "start": 9, "end": 9, "valid": False}]) == ["cites b.py:9 (not there)"]
+
+
+def test_a_turn_that_was_not_saved_is_said_in_place_of_how_its_session_goes_on() -> None:
+    kept = {"session": "plans", "strategy": {}, "prompt": {}}
+    assert any("go on: lore ask -s plans" in line for line in answer_footer(kept))
+    lines = answer_footer({**kept, "not_kept": "no room left for sessions.sqlite3"})
+    assert "this turn was not saved: no room left for sessions.sqlite3" in lines
+    assert not any("go on" in line for line in lines)
+
+
+def test_nothing_cited_gives_no_line() -> None:
+    assert citation_lines([]) == []
+
+
+def test_an_empty_answer_prints_nothing_and_says_so(lore, lorekeep):
+    done = lore("ask", "mute")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "the model answered nothing" in done.stderr
+    assert json.loads(lore("ask", "mute", "--json").stdout)["answer"] == ""
+
+
+def test_a_wait_of_minutes_is_told_once_and_a_short_one_not(lore, lorekeep):
+    told = lore("ask", "patience")
+    assert told.stdout == "patience \n"
+    assert told.stderr.startswith("computing the codex, 50 %, ")
+    assert "left\n" in told.stderr.splitlines(keepends=True)[0]
+    assert "computing" not in lore("ask", "hello").stderr
+    assert lore("ask", "patience", "--json").stderr == ""
+
+
+def test_a_wait_has_its_share_its_rate_and_the_time_that_is_left():
+    wait = Wait()
+    assert wait.line({"phase": "floor", "done": 0, "total": 20_000}, 0.0) == "computing the codex"
+    at = {"phase": "floor", "done": 8_600, "total": 20_000, "left_s": 12.0}
+    assert wait.line(at, 5.0) == "computing the codex, 43 %, 1,720 tokens/s, 12 s left"
+    assert wait.line({"phase": "prompt", "done": 500, "total": 1_000}, 6.0) == "computing the prompt, 50 %"
+    assert wait.line({"phase": "queue"}, 6.0) == "waiting in the queue"
+
+
+def test_before_a_rate_is_measured_it_is_what_the_daemon_predicts():
+    at = {"phase": "floor", "done": 4_000, "total": 10_000, "left_s": 6.0}
+    assert Wait().line(at, 9.0) == "computing the codex, 40 %, 1,000 tokens/s, 6 s left"
+
+
+def test_a_model_that_is_loading_has_its_percent_and_the_time_that_is_left():
+    wait = Wait()
+    assert wait.line({"phase": "model", "done": 0, "total": 100}, 0.0) == "loading the model"
+    assert wait.line({"phase": "model", "done": 25, "total": 100}, 5.0) == "loading the model, 25 %, 15 s left"
+
 
 QUEUE = {"running": 1, "waiting": 0}
 
