@@ -3,7 +3,7 @@
     events ─▶ drop ignored ones ─▶ gather until quiet ─▶ changed(ChangeBatch)
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
-A watch stays on its folder when the folder is moved: `is_astray` tells that the path now leads to another folder, or to
+A watch stays on its folder when the folder is moved: `is_astray` says that the path now leads to another folder, or to
 none. Events can be lost in many ways, so everything is compared at intervals. Each codex has its own thread; `changed` is
 called in it, so batches never overlap.
 

@@ -1,1 +1,1 @@
-"""The codices as they meet questions: loaded, counted, in a tier, with their floors."""
+"""The codices as they meet questions: loaded, counted, in a coverage, with their floors."""

@@ -34,7 +34,7 @@ log = logging.getLogger("lorekeep.codices")
 @dataclass
 class _Work:
     """One codex's archive being put in order. `mended` files were; `fault`: why the last attempt failed; `wanted`: once
-    more, behind the one that runs; `doubted`: until it has ended, the archive may hold less than stands."""
+    more, behind the one that runs; `doubted`: until it has ended, the archive may hold less than the codex."""
 
     task: "asyncio.Task[None] | None" = None
     done: int = 0
@@ -74,7 +74,7 @@ class ArchiveUpkeep:
         work = self._work.setdefault(name, _Work())
         work.wanted, work.doubted = True, work.doubted or doubted
         if work.task is None or work.task.done():
-            work.task = asyncio.create_task(self._tend(name, work), name=f"archive of {name}")
+            work.task = asyncio.create_task(self._keep_in_order(name, work), name=f"archive of {name}")
 
     def blind(self, name: str) -> str:
         """What a search of this codex may not see now, in words; '' when it sees all."""
@@ -103,12 +103,12 @@ class ArchiveUpkeep:
         tasks = [work.task for work in self._work.values() if work.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _tend(self, name: str, work: _Work) -> None:
+    async def _keep_in_order(self, name: str, work: _Work) -> None:
         while work.wanted and not self._stopping.is_set():
-            await self._tend_once(name, work)
+            await self._put_in_order_once(name, work)
         work.doubted = False
 
-    async def _tend_once(self, name: str, work: _Work) -> None:
+    async def _put_in_order_once(self, name: str, work: _Work) -> None:
         try:
             async with self._disk(name):
                 work.wanted = False

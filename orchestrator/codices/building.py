@@ -1,7 +1,7 @@
 """From a generation to a codex state: its coverages counted, one of them decided, its pieces written.
 
     whole, where it has a chance ─▶ exact tokens ─┐
-    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_tier ─▶ pieces of that coverage ─▶ the log behind them
+    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_coverage ─▶ pieces of that coverage ─▶ the log behind them
 
 A codex that does not fit whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
 restart an unchanged codex is built from what is remembered. Changes on disk are applied to a state here, too.
@@ -48,7 +48,7 @@ log = logging.getLogger("lorekeep.codices")
 Made = TypeVar("Made")
 CHARACTERS = 4  # of a token of code, about
 COUNT_PAGE = 256
-# A codex of more bytes than this many for each token of the floor's limit cannot stand whole, whatever its vocabulary; its
+# A codex of more bytes than this many for each token of the floor's limit does not fit whole, whatever its vocabulary; its
 # tokens are then estimated from a sample instead of being counted for minutes.
 HOPELESS = 32
 
@@ -153,17 +153,17 @@ class CodexBuilder:
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
         return (await self.model().composer.compose(turn)).assembled.floor
 
-    async def amended(self, standing: CodexState, log: tuple[Entry, ...]) -> CodexState:
+    async def amended(self, state: CodexState, log: tuple[Entry, ...]) -> CodexState:
         """The same with this log behind its pieces."""
-        moved = moved_heads(standing.view.pieces, log)
-        told = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
-        counts = await self.model().tokens.count([one.text for one in told])
-        files = Files(Lines(effective(standing.generation.digests(), log), self.library.catalog.document_by_digest))
-        view = standing.view.model_copy(update={"amendments": told})
-        return replace(standing, view=view, log=log, files=files, amended=sum(counts))
+        moved = moved_heads(state.view.pieces, log)
+        views = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
+        counts = await self.model().tokens.count([one.text for one in views])
+        files = Files(Lines(effective(state.generation.digests(), log), self.library.catalog.document_by_digest))
+        view = state.view.model_copy(update={"amendments": views})
+        return replace(state, view=view, log=log, files=files, amended=sum(counts))
 
     def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
-        """What the codex says of itself; a file that cannot be used since it was loaded is told, and not believed."""
+        """What the codex says of itself; a file that cannot be used is named in a notice and has no effect."""
         try:
             own = self.library.lore_file(name)
             own_tier(own)
@@ -224,7 +224,7 @@ class CodexBuilder:
     def _pieces(
         self, generation: Generation, made: CoverageDrafts, decision: CoverageDecision
     ) -> tuple[CodexPiece, ...]:
-        """What stands in the floor for a tier below `full`, in the generation's order."""
+        """What the floor holds for a coverage below `full`, in the generation's order."""
         if decision.coverage is Coverage.MAP and made.map_text:
             return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
         if decision.coverage is not Coverage.SKELETON:
@@ -320,7 +320,7 @@ def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
 
 
 def own_tier(own: LoreFile) -> Coverage | None:
-    """The tier that the codex asks for. Raises InvalidRequest for one that does not exist."""
+    """The coverage that the codex asks for. Raises InvalidRequest for one that does not exist."""
     return None if own.tier in (None, "auto") else coverage_named(own.tier or "")
 
 
@@ -333,15 +333,15 @@ def one_line(path: str) -> str:
 
 
 def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:
-    """A log entry as the model is told of it; `moved`: where lines that the floor lists are now."""
+    """A log entry as the model reads it; `moved`: where lines that the floor lists are now."""
     said = {
         ChangeKind.REMOVED: "This file was removed.",
         ChangeKind.RESTORED: "This file is again as it stands above.",
         ChangeKind.MOVED: f"This is the file that was {entry.source}.",
     }.get(entry.kind, "")
     parts = "\n".join([CHANGED_PARTS, entry.text, *([moved] if moved else [])])
-    told = said or (entry.text if entry.whole else parts)
-    return AmendmentView(number=entry.number, path=entry.path, text=told)
+    text = said or (entry.text if entry.whole else parts)
+    return AmendmentView(number=entry.number, path=entry.path, text=text)
 
 
 class Lines(Mapping[str, int]):

@@ -159,7 +159,7 @@ class Codices:
         return state
 
     def _overfull(self, state: CodexState) -> bool:
-        """Whether no conversation fits behind its floor, as far as that can be told now."""
+        """Whether no conversation fits behind its floor, as far as that is known now."""
         return self._machine.outlook.budget is not None and state.overfull(self._machine.room(self._identity_size))
 
     async def served(self, state: CodexState | None, identity: str | None = None) -> ServingIdentity:

@@ -200,7 +200,7 @@ class ServingIdentities:
             try:
                 served = self.now(codex, name)
             except LoreError:
-                continue  # its file is gone, or cannot be read: whoever asks for it is told
+                continue  # its file is gone, or cannot be read: whoever asks for it gets the fault
             if served.coming is not None:
                 return served.coming
         return None

@@ -205,7 +205,7 @@ class _State:
     compared: bool = False
     polled: str = ""
     fault: str = ""
-    astray: bool = False  # and its watcher was told to look
+    astray: bool = False  # and its watcher was asked to look again
     paths: set[str] = field(default_factory=set)
     dirty: bool = False
     task: "asyncio.Task[None] | None" = None
@@ -335,7 +335,7 @@ class CodexWatchers:
 
 
 def _is_astray(state: _State) -> bool:
-    """Whether other folders are watched than the codex is loaded from by now; asked before anybody is told otherwise."""
+    """Whether other folders are watched than the codex is loaded from by now; asked before anything is reported."""
     watcher = state.watcher
     astray = watcher is not None and watcher.is_astray()
     if watcher is not None and astray and not state.astray:

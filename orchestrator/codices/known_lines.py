@@ -30,20 +30,20 @@ from formatters.context import CodexPiece
 TELLABLE = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
 CHANGED_PARTS = "Changed parts. All other lines stand as they were, moved by what was added or removed above them."
 AROUND = 3  # lines before and behind a change that lies in no definition, as in a diff
-LONGEST = 60  # lines of a definition that is told whole; of a longer one the change with what is around it
+LONGEST = 60  # lines of a definition that is written whole; of a longer one the change with what is around it
 SHORTER = 0.75  # of the file's text: above it the file itself says more for about as much
 HEAD = re.compile(r"lines (\d+)-(\d+)(?:, (.*?))?, (?:in place of lines (\d+)-(\d+)|added behind line (\d+)):\n")
 LISTED = re.compile(r"^([^\S\n]*)(\d+)( .*)$", re.MULTILINE)  # a line of a skeleton or a map begins with its number
 EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed part
-MOST_TOLD = 40  # listed lines that moved; of more it is told by how much
+MOST_LISTED = 40  # listed lines that moved; of more the distance is written
 MOVED = "Lines that were listed before and have moved:"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPart:
-    """Lines `start`–`end` of the file now stand for `old_start`–`old_end` of it as told last; from 0, the ends not in it.
+    """Lines `start`–`end` of the file replace `old_start`–`old_end` of it as reported last; from 0, the ends not in it.
 
-    `names`: definitions that are told whole.
+    `names`: definitions that are written whole.
     """
 
     start: int
@@ -84,7 +84,7 @@ def parts_of(before: Document, now: Document) -> list[ChangedPart]:
 
 
 def span_of(block: Block, symbols: Iterable[Symbol], count: int) -> ChangedSpan:
-    """The lines by which a change is told: the innermost definition that holds it, or a few around it."""
+    """The lines that show a change: the innermost definition that holds it, or a few around it."""
     _, _, _, start, end = block
     holding = smallest(symbols, start, end)
     if holding is not None and holding.end - holding.start < LONGEST:
@@ -126,7 +126,7 @@ def grown(block: Block) -> int:
     return (old_end - old_start) - (end - start)
 
 
-# -- laid over what was told
+# -- laid over what was reported
 
 
 def read_parts(text: str) -> Iterator[ChangedPart]:
@@ -146,9 +146,9 @@ def read_parts(text: str) -> Iterator[ChangedPart]:
         at = head.end() + sum(len(line) + 1 for line in body[:-1]) + 1
 
 
-def laid_over(told: str, text: str) -> str:
-    """The file as it is now, from what was told of it and its changed parts. Raises ValueError where they do not fit."""
-    old, new, at = lines(told), list[str](), 0
+def laid_over(reported: str, text: str) -> str:
+    """The file as it is now, from its text as reported and its changed parts. Raises ValueError where they do not fit."""
+    old, new, at = lines(reported), list[str](), 0
     for part in read_parts(text):
         if not at <= part.old_start <= part.old_end <= len(old):
             raise ValueError("a part stands for lines that the file did not have")
@@ -279,7 +279,7 @@ def span_now(span: Span, parts: Sequence[ChangedPart] | None) -> list[Span]:
 
 
 def spans_now(span: Span, entries: Iterable[Amendment]) -> list[Span]:
-    """The same behind entries of one file that were told later."""
+    """The same behind entries of one file that were reported later."""
     spans = [span]
     for entry in entries:
         if entry.kind in (ChangeKind.CHANGED, ChangeKind.ADDED) and not entry.whole:
@@ -308,23 +308,23 @@ def section(text: str, path: str) -> str:
 
 
 def moved_heads(pieces: Iterable[CodexPiece], log: Sequence[Amendment]) -> Mapping[int, str]:
-    """What to tell behind entries, by their number, so that lists in the floor can still be cited; none where none moved.
+    """What to write behind entries, by their number, so that lists in the floor can still be cited; none where none moved.
 
-    What is told behind an entry rests on those before it alone: a log that grows tells them as it did.
+    The text behind an entry depends on those before it alone: it stays as it is when the log grows.
     """
-    told: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for entry, before, _ in known_after(base_of(pieces), log):
         parts = entry_parts(entry) if entry.kind is ChangeKind.CHANGED and not entry.whole else None
         if before.heads and parts and (text := moved_text(before.heads, parts)):
-            told[entry.number] = text
-    return told
+            texts[entry.number] = text
+    return texts
 
 
 def moved_text(heads: Iterable[Head], parts: Sequence[ChangedPart]) -> str:
     """Lines that have other numbers behind these parts; '' where none has."""
     ordered = sorted(heads, key=lambda head: head.number)
     moved = [(head, at) for head in ordered if (at := line_now(head.number, parts)) and at != head.number]
-    if len(moved) <= MOST_TOLD:
+    if len(moved) <= MOST_LISTED:
         return "".join(
             f"{line}\n" for line in (MOVED, *(replace(head, number=at).said() for head, at in moved)) if moved
         )

@@ -133,7 +133,7 @@ class CodexState:
 
 @dataclass(frozen=True)
 class FloorKey:
-    """`codex` is '' for the bare identity, whose generation is 0 and whose tier is ''."""
+    """`codex` is '' for the bare identity, whose generation is 0 and whose coverage is ''."""
 
     codex: str
     generation: int
@@ -153,7 +153,7 @@ class FloorKey:
         return f"{self.identity.name}@{self.identity.version}/{self.codex}"
 
     def replaces(self, other: "FloorKey") -> bool:
-        """Whether nobody asks at the other one any more, once a floor stands here and is to stay."""
+        """Whether nobody asks at the other one any more, once this one is resident and is to stay."""
         mine, its = self.identity, other.identity
         of_other_version = its.name == mine.name and its.version != mine.version
         return other.codex == self.codex and (other.generation != self.generation or of_other_version)
@@ -196,7 +196,7 @@ class CodexStateStore:
     # -- what users asked for
 
     def wish(self, codex: str, tier: str | None = None, watch: bool | None = None) -> None:
-        """Remembers what a load asked for; 'auto' takes an earlier tier back, None leaves what was wished before."""
+        """Remembers what a load asked for; 'auto' takes an earlier coverage back, None leaves what was wished before."""
 
         def write(database: Connection) -> None:
             database.execute("INSERT OR IGNORE INTO wished (codex) VALUES (?)", (codex,))
