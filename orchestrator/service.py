@@ -22,7 +22,7 @@ from orchestrator.wire.replies import (
     SessionExport,
     SessionRow,
 )
-from orchestrator.wire.requests import LoadBody
+from orchestrator.wire.requests import AttachedText, LoadBody
 from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply
 
@@ -58,12 +58,6 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Attachment:
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Ask:
     """One question with its options. `messages` is the whole conversation, or with a session only what is new."""
 
@@ -85,7 +79,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[AttachedText, ...] = ()
     client: Mapping[str, str] = field(default_factory=dict)  # cwd, file, selection
     wait: bool = True
     timeout_s: float | None = None

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -79,7 +79,7 @@ def create_app(
     stopping = stopping or asyncio.Event()
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version), Middleware(Gated, gate=gate)],
+        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version, gate=gate)],
         exception_handlers={
             LoreError: http.on_lore_error,
             HTTPException: http.on_http_error,
@@ -99,72 +99,6 @@ def create_app(
 async def on_client_gone(_: Request, __: Exception) -> Response:
     """Written to a closed connection, which drops it; 499 is what logs call such a request."""
     return Response(status_code=499)
-
-
-class Door:
-    """ASGI middleware. `hosts` are the Host headers allowed over TCP."""
-
-    def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str) -> None:
-        self.app = app
-        self.sigils = sigils
-        self.hosts = hosts
-        self.release = release
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began = time.monotonic()
-        status = 0
-
-        async def stamped(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)[HEADER] = self.release
-            await send(message)
-
-        try:
-            principal = self.recognised(scope)
-        except LoreError as error:
-            await problem(error)(scope, receive, stamped)
-            return
-        scope.setdefault("state", {})[PRINCIPAL_KEY] = principal
-        try:
-            await self.app(scope, receive, stamped)
-        finally:
-            self.record(scope, principal, status, time.monotonic() - began)
-
-    def recognised(self, scope: Scope) -> Principal:
-        """Raises Unauthorized or NotPermitted."""
-        peer: Peer | None = scope.get("state", {}).get(STATE_KEY)
-        if peer is not None:
-            return self.sigils.principal(peer)
-        headers = Headers(scope=scope)
-        if headers.get("host", "") not in self.hosts:
-            raise NotPermitted("this Host header is not served", "use the address given to --tcp")
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        found = self.sigils.bearer(token.strip()) if kind.lower() == "bearer" else None
-        if found is None:
-            raise Unauthorized("no valid token", "send `Authorization: Bearer TOKEN`; `lore token new` makes one")
-        return found
-
-    def record(self, scope: Scope, principal: Principal, status: int, seconds: float) -> None:
-        """Neither queries nor bodies: they hold what people ask."""
-        level = logging.DEBUG if scope["method"] == "GET" else logging.INFO
-        log.log(
-            level,
-            "request",
-            extra={
-                "fields": {
-                    "method": scope["method"],
-                    "path": scope["path"],
-                    "status": status or "closed",
-                    "uid": principal.uid,
-                    "ms": round(seconds * 1000, 1),
-                }
-            },
-        )
 
 
 class Gate:
@@ -203,36 +137,88 @@ class Gate:
                 await self._empty.wait()
         return self._inside == 0
 
-    async def passed(self, path: str, *, asks: bool) -> None:
-        """Returns when such a request may come in; whoever has come in must `leave`."""
+    @asynccontextmanager
+    async def inside_for(self, path: str, *, asks: bool) -> AsyncIterator[None]:
+        """Waits until such a request may come in; it is inside until the block ends."""
         await self._all.wait()
         if asks and path.startswith(QUESTIONS):
             await self._questions.wait()
         self._inside += 1
         self._empty.clear()
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            if self._inside == 0:
+                self._empty.set()
 
-    def leave(self) -> None:
-        self._inside -= 1
-        if self._inside == 0:
-            self._empty.set()
 
+class Door:
+    """ASGI middleware of all requests. `hosts` are the Host headers allowed over TCP."""
 
-class Gated:
-    """ASGI middleware: the application's own gate."""
-
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str, gate: Gate) -> None:
         self.app = app
+        self.sigils = sigils
+        self.hosts = hosts
+        self.release = release
         self.gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in FREE:
-            await self.app(scope, receive, send)
-            return
-        await self.gate.passed(scope["path"], asks=scope["method"] == "POST")
+        began = time.monotonic()
+        status = 0
+
+        async def stamped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = self.release
+            await send(message)
+
         try:
-            await self.app(scope, receive, send)
+            principal = self.recognised(scope)
+        except LoreError as error:
+            await problem(error)(scope, receive, stamped)
+            return
+        scope.setdefault("state", {})[PRINCIPAL_KEY] = principal
+        try:
+            if scope["path"] in FREE:
+                await self.app(scope, receive, stamped)
+            else:
+                async with self.gate.inside_for(scope["path"], asks=scope["method"] == "POST"):
+                    await self.app(scope, receive, stamped)
         finally:
-            self.gate.leave()
+            self.record(scope, principal, status, time.monotonic() - began)
+
+    def recognised(self, scope: Scope) -> Principal:
+        """Raises Unauthorized or NotPermitted."""
+        peer: Peer | None = scope.get("state", {}).get(STATE_KEY)
+        if peer is not None:
+            return self.sigils.principal(peer)
+        headers = Headers(scope=scope)
+        if headers.get("host", "") not in self.hosts:
+            raise NotPermitted("this Host header is not served", "use the address given to --tcp")
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        found = self.sigils.bearer(token.strip()) if kind.lower() == "bearer" else None
+        if found is None:
+            raise Unauthorized("no valid token", "send `Authorization: Bearer TOKEN`; `lore token new` makes one")
+        return found
+
+    def record(self, scope: Scope, principal: Principal, status: int, seconds: float) -> None:
+        """Neither queries nor bodies: they hold what people ask."""
+        level = logging.DEBUG if scope["method"] == "GET" else logging.INFO
+        log.log(
+            level,
+            "request",
+            extra={
+                "fields": {
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status or "closed",
+                    "uid": principal.uid,
+                    "ms": round(seconds * 1000, 1),
+                }
+            },
+        )
 
 
 class Line:

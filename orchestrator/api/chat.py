@@ -10,30 +10,10 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.api.http import (
-    DONE,
-    ApiCall,
-    EventStream,
-    closing,
-    comment,
-    data,
-    route,
-    started,
-)
+from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, data, route, started
 from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound, instead
-from orchestrator.service import (
-    Answered,
-    Ask,
-    AskEvent,
-    Attachment,
-    Embedded,
-    Message,
-    Principal,
-    Text,
-    Thought,
-    ToolCall,
-)
+from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
 from orchestrator.wire.lore import (
     BARE,
     AnswerFunction,
@@ -219,7 +199,7 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
         stop=stops_of(body.stop),
         schema=schema_of(body.response_format),
         tools=() if body.tool_choice == "none" else (body.tools or ()),
-        attachments=tuple(Attachment(given.name, given.text) for given in lore.attachments),
+        attachments=lore.attachments,
         client=client_of(lore),
         wait=lore.wait,
         timeout_s=lore.timeout_s,

@@ -42,13 +42,10 @@ async def serve(
     stop: asyncio.Event,
     *,
     grace_s: float = 10.0,
-    started: asyncio.Event | None = None,
 ) -> None:
     """Returns after `stop` is set and running answers have ended, or `grace_s` later. Closes the listeners."""
     server = OwnServer(config(app, grace_s), raised_descriptors())
     serving = asyncio.ensure_future(server.serve(sockets=[listener.socket for listener in listeners]))
-    if started is not None:
-        started.set()  # the sockets listen already; what connects before the loop's first turn waits in their queue
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -184,15 +184,16 @@ def above(folder: Path) -> Path:
 
 def stores() -> Check:
     """Conversations and codices are data: a damaged database is told before it is needed."""
-    from orchestrator.reports.doctor import daemon_here, damaged_stores, deleted_stores
+    from orchestrator.instance import daemon_of
+    from orchestrator.reports.doctor import damaged_stores, deleted_stores
 
     paths = local.paths()
     for store, pid in deleted_stores(paths):
         told = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
         return Check("databases", False, told, f"kill {pid}, then start the daemon and load again")
     for store, fault in damaged_stores(paths):
-        other = daemon_here(paths)
-        first = f"stop the daemon (kill {other[0]}), then: " if other else ""
+        other = daemon_of(paths)
+        first = f"stop the daemon (kill {other.pid}), then: " if other else ""
         # With its log, which SQLite would play into the file that is made next; as the daemon itself says it.
         move = f"cd {store.parent} && mkdir -p damaged && mv {store.name}* damaged/"
         aside = f"{first}{move} (what it held must be loaded again)"
@@ -224,15 +225,15 @@ def service() -> Check:
 
 def running_daemon(socket: str | None) -> list[Check]:
     """One that does not run is no fault of the installation; one that answers wrongly is."""
-    from orchestrator.reports.doctor import daemon_here
+    from orchestrator.instance import daemon_of
 
     try:
         report: dict[str, Any] = Daemon(socket).call("GET", "/v1/status")
     except Failure as failure:
         absent = failure.status == faults.UNREACHABLE
-        if absent and (other := daemon_here(local.paths())):  # it has our folders: no other one could start
-            detail = f"{failure.message}; pid {other[0]} has its folders"
-            return [Check("daemon", False, detail, f"lore --socket {other[1]}, or kill {other[0]}")]
+        if absent and (other := daemon_of(local.paths())):  # it has our folders: no other one could start
+            detail = f"{failure.message}; pid {other.pid} has its folders"
+            return [Check("daemon", False, detail, f"lore --socket {other.about}, or kill {other.pid}")]
         return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
     engine = report.get("engine", {})

@@ -13,7 +13,6 @@ from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
 from governor.shape import FootprintError
 from orchestrator.engine.model import EngineSpec
-from orchestrator.instance import daemon_of
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.reports.models import placement_report, ranges
@@ -35,12 +34,6 @@ def gpu_names(environ: Mapping[str, str]) -> list[str]:
 
 def plugin_failures() -> list[str]:
     return [str(failure) for failure in discover().failures]
-
-
-def daemon_here(paths: Paths) -> tuple[str, str] | None:
-    """The daemon that has these folders: its pid, and the socket that it serves."""
-    found = daemon_of(paths)
-    return (found.pid, found.about) if found else None
 
 
 def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:

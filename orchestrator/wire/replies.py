@@ -112,14 +112,19 @@ class EmbeddingsReply(ReplyShape):
     lore: EmbeddingCut = Field(description="what the protocol has no words for")
 
 
-class SessionRow(ReplyShape):
-    """A conversation."""
+class SessionHead(ReplyShape):
+    """A conversation, without what was said in it."""
 
     name: str = Field(description="its name")
     codex: str | None = Field(description="that it is about")
     title: str = Field(description="the beginning of its first question")
     created: float = Field(description="seconds since 1970")
     used: float = Field(description="seconds since 1970")
+
+
+class SessionRow(SessionHead):
+    """A conversation."""
+
     turns: int = Field(description="messages in it")
 
 
@@ -140,14 +145,9 @@ class SessionTurn(SparseReply):
     tool_calls: str = Field("", description="what an answer called, as JSON")
 
 
-class SessionExport(ReplyShape):
+class SessionExport(SessionHead):
     """A conversation with its turns."""
 
-    name: str = Field(description="its name")
-    codex: str | None = Field(description="that it is about")
-    title: str = Field(description="the beginning of its first question")
-    created: float = Field(description="seconds since 1970")
-    used: float = Field(description="seconds since 1970")
     turns: tuple[SessionTurn, ...] = Field(description="in their order")
 
 

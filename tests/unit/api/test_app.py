@@ -156,12 +156,17 @@ CHAT, LOOK = ("/v1/chat/completions", True), ("/v1/status", False)
 
 async def held(gate, path, asks):
     """Whether such a request is still outside when everything that can go on has gone on."""
-    coming = asyncio.create_task(gate.passed(path, asks=asks))
+    entered = asyncio.Event()
+    coming = asyncio.create_task(come_in(gate, path, asks, entered))
     for _ in range(5):
         await asyncio.sleep(0)
-    outside = not coming.done()
     coming.cancel()
-    return outside
+    return not entered.is_set()
+
+
+async def come_in(gate, path, asks, entered):
+    async with gate.inside_for(path, asks=asks):
+        entered.set()
 
 
 async def test_an_open_gate_holds_nobody():
@@ -181,10 +186,8 @@ async def test_closed_to_questions_it_lets_others_in_and_closed_to_all_nobody():
 
 async def test_it_is_empty_when_all_who_came_in_have_left():
     gate = Gate()
-    await gate.passed("/v1/status", asks=False)
-    await gate.passed("/v1/plan", asks=True)
-    assert await gate.empty(0.01) is False
-    gate.leave()
-    waiting = asyncio.create_task(gate.empty(SOON))
-    gate.leave()
+    async with gate.inside_for("/v1/status", asks=False):
+        async with gate.inside_for("/v1/plan", asks=True):
+            assert await gate.empty(0.01) is False
+        waiting = asyncio.create_task(gate.empty(SOON))
     assert await waiting is True
