@@ -146,7 +146,7 @@ class Archive:
                     give_back()  # what writing and the fold before have freed would lie beside what this one takes
                     tables.fold(table)
                 give_back()
-                tables.show(opened)
+                opened.fill_caches()
                 tables.note_versions(self._folders.of(codex), opened)
 
     def warm(self, codex: str) -> None:
@@ -287,7 +287,7 @@ class Archive:
     def _show(self, codex: str, opened: Tables) -> None:
         """Reads what searches show and, in the same scan, where names are defined."""
         before = self._revisions[codex]
-        rows = tables.show(opened)
+        rows = opened.fill_caches()
         with self._writing:  # a write that ended meanwhile may be in the scan, or not
             if rows is not None and codex not in self._defined and self._revisions[codex] == before:
                 self._defined[codex] = queries.defined(rows)

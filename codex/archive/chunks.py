@@ -128,6 +128,11 @@ class Tables:
     row_cache: RowCache = field(default_factory=lambda: RowCache("card"))
     path_cache: RowCache = field(default_factory=lambda: RowCache("path"))
 
+    def fill_caches(self) -> list[str] | None:
+        """Reads beforehand what searches show. Returns the encoded rows of all chunks, None when they are too many."""
+        self.path_cache.fill(self.files)
+        return self.row_cache.fill(self.chunks)
+
 
 # -- queries
 

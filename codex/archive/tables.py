@@ -144,12 +144,6 @@ def fold(table: Any) -> None:
     retried(lambda: table.optimize(cleanup_older_than=KEEP_VERSIONS))
 
 
-def show(opened: Tables) -> list[str] | None:
-    """Reads beforehand what searches show. Returns the encoded rows of all chunks, None when they are too many to keep."""
-    opened.path_cache.fill(opened.files)
-    return opened.row_cache.fill(opened.chunks)
-
-
 def unindexed(table: Any) -> int:
     """Rows that a search has to scan."""
     for index in table.list_indices():

@@ -41,7 +41,6 @@ _MACRO = re.compile(
     rb"\b(?P<head>(?:class|struct|union|enum(?:[ \t]+class)?)[ \t]+)"
     rb"(?P<macro>[A-Z][A-Z0-9_]{2,80})(?=[ \t\n]+[A-Za-z_][\w:]{0,200}(?:[ \t]+final)?[ \t\r\n]{0,80}[:{](?!:))"
 )
-Row = tuple[str, str, str, int, int, str, str]
 _UNDERLINE = re.compile(r"^([=\-~^\"'`#*+])\1{2,}\s*$")
 _HEADING = re.compile(r"^(?:#{1,6}\s+(?P<hash>\S.*)|={1,6}\s+(?P<equals>\S.*)|\[(?P<section>[^\]\n]{1,80})\])\s*$")
 _HEADINGS_AT_MOST = 2_000
@@ -109,7 +108,7 @@ def _outline(document: Document) -> Outline:
         parsed = _parsed(language, raw, count)
         if parsed is not None:
             return parsed
-    return Outline("", count, tuple(Symbol(*row) for row in plain_symbols(document.text)))
+    return Outline("", count, tuple(plain_symbols(document.text)))
 
 
 def _line_count(text: str) -> int:
@@ -251,7 +250,7 @@ def without_class_macros(raw: bytes) -> bytes:
     return _MACRO.sub(lambda found: found["head"] + b" " * len(found["macro"]), raw)
 
 
-def plain_symbols(text: str) -> list[Row]:
+def plain_symbols(text: str) -> list[Symbol]:
     """Sections of a text, each from its heading to the line before the next one."""
     lines = text.split("\n")
     if lines and lines[-1] == "":
@@ -259,7 +258,7 @@ def plain_symbols(text: str) -> list[Row]:
     heads = _headings(lines)[:_HEADINGS_AT_MOST]
     ends = [start - 1 for start, _ in heads[1:]] + [len(lines)] * bool(heads)
     return [
-        (title, title, "section", start, end, title, _first_text(lines, start, end))
+        Symbol(title, title, "section", start, end, title, _first_text(lines, start, end))
         for (start, title), end in zip(heads, ends, strict=True)
     ]
 

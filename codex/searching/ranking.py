@@ -235,11 +235,10 @@ def _file(
 
 
 def _factor(path: str, is_generated: bool, question: Question) -> float:
-    share = _role_share(role_of(path), question)
-    return min(share, ROLE_SHARES[FileRole.GENERATED]) if is_generated else share
-
-
-def _role_share(role: FileRole, question: Question) -> float:
+    role = role_of(path)
+    share = ROLE_SHARES[role]
     if role is FileRole.TEST and (question.tests or question.tests_wanted):
-        return 1.0
-    return min(ROLE_SHARES[role], ROLE_SHARES[FileRole.TEST]) if question.tests_wanted else ROLE_SHARES[role]
+        share = 1.0
+    elif question.tests_wanted:
+        share = min(share, ROLE_SHARES[FileRole.TEST])
+    return min(share, ROLE_SHARES[FileRole.GENERATED]) if is_generated else share

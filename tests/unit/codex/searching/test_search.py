@@ -1,5 +1,7 @@
-"""What search puts first, and what it never makes up."""
+"""What search puts first, what it never makes up, and the lines that it shows of a chunk."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 from support.memory_archive import MemoryArchive
 from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
@@ -7,9 +9,10 @@ from support.word_embedder import WordEmbedder
 from codex.archive.chunks import ChunkPlace
 from codex.documents import Document
 from codex.searching.ranking import by_rank
-from codex.searching.search import Search, SearchResult
+from codex.searching.search import Search, SearchResult, snippet
 from codex.vectors.filling import fill
 
+TEXT = "# head\n\ndef one():\n    pass\n\ndef two():\n    walrus()\n"
 FILES = {
     "src/parse.py": "def parse_header(line):\n    return split_fields(line)\n",
     "src/fields.py": "def split_fields(text):\n    return text.partition(':')\n",
@@ -207,3 +210,15 @@ def test_a_sentence_that_was_copied_is_found_where_it_stands_also_below_better_m
 def test_a_number_of_one_digit_tells_one_file_from_another() -> None:
     files = {f"mod{number}.py": f'def run():\n    """Runs task number {number}."""\n' for number in range(12)}
     assert paths("Runs task number 7.", files=files)[0] == "mod7.py"
+
+
+def test_the_best_line_comes_first_and_its_place_is_told():
+    assert snippet(TEXT, ["walrus"]) == (6, "    walrus()")
+    assert snippet(TEXT, [])[0] == 0
+
+
+@given(st.lists(st.sampled_from(["", " ", "a", "b walrus", "walrus a"]), max_size=20), st.sampled_from(["a", "walrus"]))
+def test_the_first_line_shown_is_the_line_at_its_place(lines, word):
+    before, shown = snippet("\n".join(lines), [word])
+    if shown:
+        assert shown.split("\n")[0] == lines[before]
