@@ -81,7 +81,7 @@ class Memory(Protocol):
         ...
 
     def restore(self, sequence: int, state: bytes) -> int:
-        """Loads a state into an empty sequence; returns how many cells stand now, 0 when it did not fit or was refused.
+        """Loads a state into an empty sequence; returns how many cells it has now, 0 when it did not fit or was refused.
 
         Where memory cannot be cut it is the position after the last one: the state of a range ends where the range does.
         """

@@ -117,7 +117,7 @@ class InferenceJob:
 
     @property
     def is_in_advance(self) -> bool:
-        """Whether nobody waits for it: a floor that is to stand when somebody asks."""
+        """Whether nobody waits for it: a floor that is computed before somebody asks."""
         return self.urgency is Urgency.BACKGROUND and self.max_tokens == 0
 
 
@@ -195,7 +195,7 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Matched:
-    """`reuse` covers [0, prompt) without gaps, as `Admitted` will tell it; what others compute now counts as in cells."""
+    """`reuse` covers [0, prompt) without gaps, as `Admitted` will report it; what others compute now counts as in cells."""
 
     call: int
     length: int  # tokens of the prompt that need no computing by anybody
@@ -214,7 +214,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class PrefillProgress:
-    """Prompt tokens that stand of those that this ticket needs."""
+    """How many prompt tokens of a ticket are in cells."""
 
     ticket: int
     done: int
@@ -337,7 +337,7 @@ class EngineSnapshot:
     grant: int
     pools: tuple[PoolState, ...] = ()
     running: int = 0
-    prefills: int = 0  # of those that run: their prompts are being brought back or computed
+    prefills: int = 0  # of those that run: their prompts are being restored or computed
     waiting: int = 0
     prefilling: str = ""
     kv_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What is given up first when cells, a pool or a checkpoint must make room. Pure.
+"""What is evicted first when cells, a pool or a checkpoint must make room. Pure.
 
     retention value of a tip    = milliseconds to compute one of its tokens / (1 + age)
     retention value of a pool   = milliseconds to rebuild its content / cells that it frees / (1 + age)

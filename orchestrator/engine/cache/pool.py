@@ -104,7 +104,7 @@ class Pool:
         return self._evict_to(self.memory.cells - self.reserved() - cells)
 
     def clear(self, cells: int) -> bool:
-        """Evicts until so many cells hold nothing, for a moment: they may be promised. False, and nothing evicted, when
+        """Evicts until so many cells hold nothing, for a moment: they may be reserved. False, and nothing evicted, when
         too much is in use. Raises OutOfTime."""
         return self._evict_to(self.memory.cells - cells)
 
@@ -227,7 +227,7 @@ class Pools:
         return self.held() > self.grant.cells
 
     def carrying_s(self) -> float:
-        """Seconds that a round should take at most beside its steps, in which no more than all cells can be carried."""
+        """Seconds that a round should take at most beside its steps: no more than all cells are saved and restored."""
         held = sum(pool.memory.footprint for pool in self.by_name.values())
         return (held + self.grant.cells * self.backend.info.kv_bytes_per_token) / CARRIED_IN_A_SECOND
 

@@ -7,11 +7,11 @@
 
 The first message is the EngineSpec. The frontend is a thread of its own and never touches the loop's state.
 
-The `Watchdog` ends the process when a load, a step, what is carried beside steps or a batch of texts takes ten times its
+The `Watchdog` ends the process when a load, a step, what is done beside steps or a batch of texts takes ten times its
 prediction, and at least 30 s. A thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next
 process. Each thread is watched by what it does itself:
 
-    watch(20 s) ├─ carried beside ─┤ watch(0.3 s) ├─ a step ─┤─ the first one's time begins anew ─┤     the loop's thread
+    watch(20 s) ├─ beside steps ─┤ watch(0.3 s) ├─ a step ─┤─ the first one's time begins anew ─┤       the loop's thread
                              watch(61 s) ├─ a batch ─┤─ nothing ─┤                                    a lane's thread
 """
 
@@ -196,7 +196,7 @@ class Worker:
 
     def _watched(self) -> AbstractContextManager[None]:
         """For all but steps, which are watched by their own predictions."""
-        return self._watchdog.watch("what is carried beside steps", self._loop.pools.carrying_s())
+        return self._watchdog.watch("restores and evictions", self._loop.pools.carrying_s())
 
     def _forward(self, message: object) -> None:
         if isinstance(message, ToEmbedder):

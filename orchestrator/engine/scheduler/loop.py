@@ -274,7 +274,7 @@ class Loop:
         pools = self.pools.by_name.items()
         broken = {name: law for name, pool in pools if (law := conservation.broken(pool, self._audits))}
         for name, law in broken.items():
-            log.critical("the cells of pool %s are not what they should be (%s): they are given up", name[:12], law)
+            log.critical("pool %s is discarded, because its cells break a law: %s", name[:12], law)
             self.counters.broken_pools += 1
             self.pools.discard(name)
         return bool(broken)

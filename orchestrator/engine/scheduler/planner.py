@@ -37,8 +37,8 @@ from orchestrator.engine.scheduler.step import Draft, Speculation, Step, tokens_
 from orchestrator.engine.scheduler.ticket import Order, Phase, Reporting, Ticket, claim
 
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
-PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside what is carried
-FIRST_SHARE = 0.75  # of a round without answers has who came first: a prompt that is restored, or one that is computed
+PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
+FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt that is restored, or one that is computed
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Timing:
         self.entering = self._until(share * limits.budget_ms)
 
     def limits(self) -> Limits:
-        """Those of the step, after what was carried."""
+        """Those of the step, after restores and evictions."""
         if not self.answering:
             return replace(self._limits, alone_ms=self._step_ms)
         return replace(self._limits, budget_ms=max(0.0, self._left_ms() - self._writing_ms))

@@ -99,7 +99,7 @@ def test_each_broken_law_is_noticed_told_and_counted_and_the_next_answer_is_righ
 ) -> None:
     spoil(pool_of(machine))
     assert machine.loop.audit() is True
-    assert "they are given up" in caplog.text
+    assert "is discarded, because its cells break a law" in caplog.text
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
     assert machine.loop.snapshot().counters["broken_pools"] == 1
     assert machine.loop.pools.by_name == {}
