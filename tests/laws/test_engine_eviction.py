@@ -9,8 +9,8 @@ from orchestrator.engine.backend import Run
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, named, usable
-from orchestrator.engine.checkpoints.store import CheckpointStore, Index
+from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
+from orchestrator.engine.checkpoints.store import CheckpointStore, Index, named
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSEEN, PrefillCost
 

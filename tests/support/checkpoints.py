@@ -3,9 +3,9 @@
 from array import array
 from pathlib import Path
 
-from orchestrator.engine.checkpoints.file import SegmentHeader, named
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import CUT, segments
-from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.store import CheckpointStore, named
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000

@@ -7,7 +7,6 @@ here before a byte of it goes there; whatever is wrong with it makes it a miss. 
 checkpoints: anybody may have put anything there, or taken it away.
 """
 
-import hashlib
 import logging
 import os
 import queue
@@ -49,13 +48,6 @@ class SegmentHeader:
     start: int
     end: int
     ids: "array[int]"
-
-
-def named(parent: str, ids: "array[int]") -> str:
-    """The name of the segment of these ids behind the one called `parent`."""
-    digest = hashlib.sha256(parent.encode())
-    digest.update(ids)
-    return digest.hexdigest()
 
 
 def write(path: Path, header: SegmentHeader, state: bytes) -> int:

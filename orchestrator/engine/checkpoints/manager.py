@@ -36,8 +36,8 @@ from orchestrator.engine.cache.tree import (
     deepest,
     path_of,
 )
-from orchestrator.engine.checkpoints.file import SegmentHeader, named
-from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.file import SegmentHeader
+from orchestrator.engine.checkpoints.store import CheckpointStore, named
 from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 

@@ -20,9 +20,9 @@ from orchestrator.engine.cache.tree import (
     common_prefix,
     path_of,
 )
-from orchestrator.engine.checkpoints.file import SegmentHeader, named
+from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import CheckpointManager, Saving, Segment, ground
-from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.store import CheckpointStore, named
 from orchestrator.engine.costs import TimeBudget, endless
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 

@@ -8,9 +8,11 @@ Deleting the whole folder at any moment is safe. Every fault of a file is a miss
 llama.cpp.
 """
 
+import hashlib
 import heapq
 import logging
 import os
+from array import array
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +29,6 @@ from orchestrator.engine.checkpoints.file import (
     Writer,
     checkpoints,
     file_size,
-    named,
     other_models,
 )
 from orchestrator.engine.messages import UNSEEN, PrefillCost
@@ -335,3 +336,10 @@ class CheckpointStore:
 def is_floor(header: SegmentHeader) -> bool:
     """Whether a segment behind a floor's end is a longer floor's."""
     return header.name == named(header.parent, header.ids)
+
+
+def named(parent: str, ids: "array[int]") -> str:
+    """The name of the segment of these ids behind the one called `parent`."""
+    digest = hashlib.sha256(parent.encode())
+    digest.update(ids)
+    return digest.hexdigest()

@@ -11,8 +11,8 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import path_of
 from orchestrator.engine.checkpoints import manager as segments_module
 from orchestrator.engine.checkpoints import store as store_module
-from orchestrator.engine.checkpoints.file import named
 from orchestrator.engine.checkpoints.manager import CUT, segments
+from orchestrator.engine.checkpoints.store import named
 from orchestrator.engine.messages import PutFloor, ids_to_bytes
 
 CODE = [n % 50 for n in range(10 * CUT)]

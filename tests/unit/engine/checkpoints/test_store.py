@@ -12,17 +12,9 @@ from support.checkpoints import STATE, alone, header, store
 
 from orchestrator.engine.checkpoints import file as writer_module
 from orchestrator.engine.checkpoints import store as store_module
-from orchestrator.engine.checkpoints.file import (
-    DamagedCheckpoint,
-    SegmentHeader,
-    delete,
-    named,
-    read_state,
-    usable,
-    write,
-)
+from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.manager import segments
-from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.checkpoints.store import CheckpointStore, named
 from orchestrator.engine.messages import UNSEEN
 
 
