@@ -60,7 +60,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     upkeep = ArchiveUpkeep(library, archive, codices.disk, meaning.filling.wanted)
     freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    blind = (freshness.blind, meaning.filling.blind)
+    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
     searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)
     answerer = cache(partial(answerer_of, searcher, model_ready))
     return Program(

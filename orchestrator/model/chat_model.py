@@ -67,7 +67,7 @@ class Encodes(Protocol):
 
 
 class EngineEncoder:
-    """`assembly.Encoder` over the engine."""
+    """`composing.Encoder` over the engine."""
 
     def __init__(self, engine: Encodes) -> None:
         self._engine = engine

@@ -37,7 +37,7 @@ class Searcher(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of texts as content, one figure each, in order. `assembly.TokenCache` is one."""
+    """Counts tokens of texts as content, one figure each, in order. `composing.TokenCache` is one."""
 
     async def count(self, texts: Sequence[str]) -> list[int]: ...
 
