@@ -22,7 +22,7 @@ from codex.errors import ArchiveDamaged, CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
 from codex.library import Library, SampledFile, draw_sample
-from codex.progress import CodexProgress, Report, progress_at
+from codex.progress import Report, progress_at, silent
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
@@ -104,7 +104,7 @@ class CodexBuilder:
             pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
             tier = "skeleton" if decision.coverage is Coverage.SKELETON else decision.coverage.value
             view = empty.model_copy(update={"tier": tier, "pieces": pieces})
-            tokens = await self._count(view, identity, quiet)
+            tokens = await self._count(view, identity, silent)
         state = CodexState(
             name=name,
             roots=codex.roots,
@@ -274,10 +274,6 @@ class CodexBuilder:
             return churn_of(self.library.histories(name))
         except SourceError:
             return {}
-
-
-def quiet(progress: CodexProgress) -> None:
-    """A report nobody reads."""
 
 
 def decided(

@@ -23,10 +23,10 @@ from codex.catalog.generations import Codex
 from codex.errors import CodexError
 from codex.following.amendments import rebase_reason
 from codex.library import Library
-from codex.progress import Report
+from codex.progress import Report, silent
 from formatters.context import IdentityView
 from governor.settings import PressureSettings
-from orchestrator.codices.building import CodexBuilder, mended, quiet
+from orchestrator.codices.building import CodexBuilder, mended
 from orchestrator.codices.floors import DEFAULT, Floors, ServingIdentities, ServingIdentity
 from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, state_before, take_back
 from orchestrator.codices.successors import IDLE_S, Successors
@@ -182,7 +182,7 @@ class Codices:
     # -- building
 
     async def build(
-        self, name: str, report: Report = quiet, *, strict: bool = False, settle: bool = True
+        self, name: str, report: Report = silent, *, strict: bool = False, settle: bool = True
     ) -> CodexState:
         """Builds the newest generation of a codex and has its floor computed; older generations are released, without
         `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit, instead
@@ -196,7 +196,7 @@ class Codices:
             return state
 
     async def _built(
-        self, name: str, report: Report = quiet, keep: CoverageDecision | None = None, *, strict: bool = False
+        self, name: str, report: Report = silent, keep: CoverageDecision | None = None, *, strict: bool = False
     ) -> CodexState:
         room, identity = await self._room(name), self._identities.newest(name)
         with translated():
