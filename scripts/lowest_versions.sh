@@ -15,6 +15,6 @@ export VIRTUAL_ENV=$folder/venv
 $uv pip install --quiet --system-certs -r "$folder/lowest.txt"
 $uv pip install --quiet --no-deps "$(.venv/bin/python scripts/llama_wheel.py)"
 $uv pip install --quiet --system-certs --no-deps .
-"$folder/venv/bin/python" -m pytest --quiet \
-  tests/unit/{codex,context,formatters,governor,api,settings,sessions} tests/unit/cli/test_commands.py \
-  tests/unit/engine/client/test_client.py tests/contracts/test_archive.py tests/stories/test_openai_client.py
+"$folder/venv/bin/python" -m pytest --quiet --basetemp="$folder/pytest" \
+  tests/unit/{codex,formatters,governor,settings,model,prompt,answering,api} tests/unit/cli/test_commands.py \
+  tests/unit/engine/{client,llama} tests/contracts tests/stories/test_openai_client.py
