@@ -60,29 +60,19 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     upkeep = ArchiveUpkeep(library, archive, codices.disk, meaning.filling.wanted)
     freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
-    searcher = ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)
+    searcher = searcher_of(meaning, archive, upkeep, freshness)
     answerer = cache(partial(answerer_of, searcher, model_ready))
+    loader = CodexLoader(
+        library, codices, loads, floors, storage.states, host.machine, host.client, watchers, upkeep, reports, model_ready
+    )
     return Program(
         answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
         about=about_of(paths, host, registry, codices, floors),
         library=library,
         states=storage.states,
         loads=loads,
-        loader=CodexLoader(
-            library,
-            codices,
-            loads,
-            floors,
-            storage.states,
-            host.machine,
-            host.client,
-            watchers,
-            upkeep,
-            reports,
-            model_ready,
-        ),
-        resident=codices,
+        loader=loader,
+        loaded_codices=codices,
         reports=reports,
         searcher=searcher,
         session_store=storage.sessions,
@@ -94,7 +84,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         model_ready=model_ready,
         exchange=exchange,
         make_chat_model=partial(chat_model_of, host, storage, registry, answerer),
-        libraries=answerer,
+        import_agent=answerer,
         closing=(storage.tokens.close, storage.outlines.close, archive.close, meaning.close, host.sensors.close),
     )
 
@@ -154,6 +144,14 @@ def codices_of(
         None if forced == "auto" else coverage_named(forced),
         host.governor.pressure,
     )
+
+
+def searcher_of(
+    meaning: Meaning, archive: Archive, upkeep: ArchiveUpkeep, freshness: FreshnessGauge
+) -> ArchiveSearch:
+    """Searches by words and by meaning; what each may not have seen is said with the hits."""
+    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
+    return ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)
 
 
 def answers_of(

@@ -9,7 +9,8 @@ import logging
 import os
 import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from orchestrator import instance
@@ -22,8 +23,11 @@ from orchestrator.systemd import Notifier
 from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from orchestrator.bootstrap import Exchange
     from orchestrator.program import Program
+    from orchestrator.switching import ModelSwitch
 
 log = logging.getLogger("lorekeep")
 
@@ -48,10 +52,7 @@ def run(settings: Settings) -> int:
 
 async def live(settings: Settings, paths: Paths, listeners: list[Listener], unless_served: ExitStack) -> None:
     """Raises LoreError for what keeps it from starting. `unless_served` closes the listeners where serving does not."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stopped_by_signals()
     notifier = Notifier.of(os.environ)
     tell(f"lore: {where(listeners)}, with {settings.model.path or 'the built-in model'}")
 
@@ -59,45 +60,29 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
         return await built(wanted, paths, lambda setting: switch.to(setting))
 
     program = await build(settings)
-    from orchestrator.api.app import create_app
     from orchestrator.api.server import serve
-    from orchestrator.api.sigils import Sigils
     from orchestrator.errors import translated
-    from orchestrator.switching import ModelSwitch
 
-    app = create_app(
-        program,
-        Sigils.of(settings, os.geteuid()),
-        version=VERSION,
-        max_body=settings.serve.max_body,
-        hosts=tcp_hosts(settings.serve.tcp),
-        queue=settings.serve.queue,
-        stopping=stop,
-    )
-    switch = ModelSwitch(
-        settings,
-        program,
-        app.state.gate,
-        check=lambda wanted: model_of(wanted, paths),
-        build=build,
-        serve=lambda now: setattr(app.state, "service", now),
-    )
+    app = app_of(settings, program, stop)
+    switch = switch_of(settings, paths, program, app, build)
     with translated():  # damage within a database shows when its rows are read
         await program.start()
-    reporting = [
-        asyncio.create_task(tell_ready(program, notifier), name="ready"),
-        asyncio.create_task(notifier.keep_alive(), name="watchdog"),
-    ]
     log.debug("listening", extra={"fields": {"sockets": where(listeners)}})
     unless_served.pop_all()
     try:
-        await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
+        async with reported(program, notifier):
+            await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     finally:
-        notifier.stopping()
-        for task in reporting:
-            task.cancel()
-        await asyncio.gather(*reporting, return_exceptions=True)
         await switch.stop()
+
+
+def stopped_by_signals() -> asyncio.Event:
+    """Set by SIGTERM and Ctrl-C."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Program":
@@ -112,6 +97,58 @@ async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Prog
     except BaseException:
         await host.client.stop()
         raise
+
+
+def app_of(settings: Settings, program: "Program", stop: asyncio.Event) -> "Starlette":
+    """The routes, in front of the program."""
+    from orchestrator.api.app import create_app
+    from orchestrator.api.sigils import Sigils
+
+    return create_app(
+        program,
+        Sigils.of(settings, os.geteuid()),
+        version=VERSION,
+        max_body=settings.serve.max_body,
+        hosts=tcp_hosts(settings.serve.tcp),
+        queue=settings.serve.queue,
+        stopping=stop,
+    )
+
+
+def switch_of(
+    settings: Settings,
+    paths: Paths,
+    program: "Program",
+    app: "Starlette",
+    build: Callable[[Settings], Awaitable["Program"]],
+) -> "ModelSwitch":
+    """What puts a program with another model behind the same routes."""
+    from orchestrator.switching import ModelSwitch
+
+    return ModelSwitch(
+        settings,
+        program,
+        app.state.gate,
+        check=lambda wanted: model_of(wanted, paths),
+        build=build,
+        serve=lambda now: setattr(app.state, "service", now),
+    )
+
+
+@asynccontextmanager
+async def reported(program: "Program", notifier: Notifier) -> AsyncIterator[None]:
+    """Reports to systemd while it serves, and then that it stops."""
+    reporting = [
+        asyncio.create_task(tell_ready(program, notifier), name="ready"),
+        asyncio.create_task(notifier.keep_alive(), name="watchdog"),
+    ]
+    try:
+        yield
+    finally:
+        notifier.stopping()
+        for task in reporting:
+            task.cancel()
+        await asyncio.gather(*reporting, return_exceptions=True)
 
 
 async def tell_ready(program: "Program", notifier: Notifier) -> None:

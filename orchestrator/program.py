@@ -11,7 +11,7 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
-from orchestrator.answering.conversations import SessionStore, report
+from orchestrator.answering.conversations import SessionStore, session_row
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices, refusal
 from orchestrator.codices.floors import LoadedModel
@@ -89,8 +89,8 @@ class AwaitedModel:
 class Program:
     """One model with all that was loaded: implements `service.Service`, starts and stops.
 
-    `exchange` puts a program with another model in this one's place. `libraries` imports what the first question needs,
-    in any thread.
+    `exchange` puts a program with another model in this one's place. `import_agent` imports what the first question
+    needs, in any thread.
     """
 
     answers: Answers
@@ -99,7 +99,7 @@ class Program:
     states: CodexStateStore
     loads: Loads
     loader: CodexLoader
-    resident: Codices
+    loaded_codices: Codices
     reports: CodexReports
     searcher: ArchiveSearch
     session_store: SessionStore
@@ -111,7 +111,7 @@ class Program:
     model_ready: AwaitedModel
     exchange: Callable[[str], AsyncIterator[ModelEvent]]
     make_chat_model: Callable[[], ChatModel]
-    libraries: Callable[[], object]
+    import_agent: Callable[[], object]
     closing: Sequence[Callable[[], None]] = ()
     waking: "WakeProgress" = field(default_factory=lambda: WakeProgress())
     silenced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -121,15 +121,15 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(self.resident.reconsider, self.meaning.rest)
+        await self.machine.start(self.loaded_codices.reconsider, self.meaning.rest)
         self.client.start()
         codices = await asyncio.to_thread(self.library.catalog.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
         for codex in codices:
             self.upkeep.begin(codex.name)
         await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
-        libraries = asyncio.create_task(self._import_libraries(), name="libraries")
-        self._tasks += [libraries, asyncio.create_task(self._wake(libraries), name="wake")]
+        imports = asyncio.create_task(self._import_early(), name="imports")
+        self._tasks += [imports, asyncio.create_task(self._wake(imports), name="wake")]
 
     async def stop(self) -> None:
         await self.silence()
@@ -144,7 +144,7 @@ class Program:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.watchers.stop()
         await self.loads.stop(why)
-        await self.resident.stop()
+        await self.loaded_codices.stop()
         await self.upkeep.stop()
         await self.machine.stop()
         await self.client.stop(why)
@@ -157,9 +157,9 @@ class Program:
         for one in self.closing:
             one()
 
-    async def _wake(self, libraries: "asyncio.Task[None]") -> None:
+    async def _wake(self, imports: "asyncio.Task[None]") -> None:
         try:
-            await self._woken(libraries)
+            await self._woken(imports)
         except Exception as fault:  # whatever it is, nobody may wait for ever for a model that is there
             log.critical("the start failed", exc_info=True)
             why = f"the start failed ({type(fault).__name__}: {fault})"
@@ -167,7 +167,7 @@ class Program:
         finally:
             self.waking.end()
 
-    async def _woken(self, libraries: "asyncio.Task[None]") -> None:
+    async def _woken(self, imports: "asyncio.Task[None]") -> None:
         """Once the model is ready: its real costs, the chat model, and everything that was loaded before."""
         try:
             info = await self.client.ensure_ready()
@@ -177,15 +177,15 @@ class Program:
                 EngineFailed(f"the model cannot be used: {error}", "see `lore doctor`, or choose another with --model")
             )
             return
-        await libraries
+        await imports
         await self.machine.loaded(info)
         self.model_ready.succeed(self.make_chat_model())
-        await self.resident.wake(self.waking.at)
+        await self.loaded_codices.wake(self.waking.at)
 
-    async def _import_libraries(self) -> None:
+    async def _import_early(self) -> None:
         """Beside the loading of the model."""
         await asyncio.sleep(IMPORT_AFTER_S)
-        await asyncio.to_thread(self.libraries)
+        await asyncio.to_thread(self.import_agent)
 
     async def _follow(self, codices: Sequence[Codex]) -> None:
         """All that was loaded, also where no model can be used: searches need none."""
@@ -215,7 +215,7 @@ class Program:
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        if self.loads.find(name) is None and await self.resident.halt(name):
+        if self.loads.find(name) is None and await self.loaded_codices.halt(name):
             return Cancelled(cancelled=name, what="floor")
         await self.loads.cancel(name)
         return Cancelled(cancelled=name, what="load")
@@ -224,14 +224,14 @@ class Program:
 
     def codex_report(self, codex: CodexState) -> CodexReport:
         embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
-        more = {"identity": self.resident.identity(codex), "embedding": embedding}
+        more = {"identity": self.loaded_codices.identity(codex), "embedding": embedding}
         return self.reports.of(codex).model_copy(update=more)
 
     async def codices(self, principal: Principal) -> list[CodexReport]:
         del principal
         with translated():
             codices = await asyncio.to_thread(self.library.catalog.codices)
-        states = [(codex, self.resident.get(codex.name)) for codex in codices]
+        states = [(codex, self.loaded_codices.get(codex.name)) for codex in codices]
         return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
@@ -241,13 +241,13 @@ class Program:
         if codex.newest is None:
             raise refusal(codex, self.loads.far(name))
         await asyncio.shield(self.model_ready())
-        state = self.resident.get(name)  # one that waits for its new generation is reported as it is
-        return self.codex_report(state or await self.resident.ensure_built(name))
+        state = self.loaded_codices.get(name)  # one that waits for its new generation is reported as it is
+        return self.codex_report(state or await self.loaded_codices.ensure_built(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
         del principal
         self.watchers.forget(name)
-        await self.resident.drop(name)
+        await self.loaded_codices.drop(name)
         self.loads.forget(name)
         self.upkeep.forget(name)
 
@@ -256,7 +256,7 @@ class Program:
     ) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
-        name = choose_codex(codex, cwd, await self.resident.candidates(codex, cwd))
+        name = choose_codex(codex, cwd, await self.loaded_codices.candidates(codex, cwd))
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
@@ -265,7 +265,7 @@ class Program:
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
-        state = self.resident.get(name)
+        state = self.loaded_codices.get(name)
         if state is not None:
             return state.now().state.branch
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
@@ -277,7 +277,7 @@ class Program:
     # -- sessions
 
     async def sessions(self, principal: Principal) -> list[SessionRow]:
-        return [report(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
+        return [session_row(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
 
     async def session(self, principal: Principal, name: str) -> SessionExport:
         return await asyncio.to_thread(self.session_store.export, principal.uid, name)
@@ -334,7 +334,8 @@ class Program:
 
 @dataclass
 class WakeProgress:
-    """Codices raised of all. One writer, the start; ended once, also by a start that found no model."""
+    """How many codices of all have been built since the start. The start alone writes it, and ends it once, also where
+    there is no model."""
 
     done: int = 0
     total: int = 0

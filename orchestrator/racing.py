@@ -1,4 +1,4 @@
-"""Work that is worth something only while nothing else has happened. Knows neither what is worked on nor what happens."""
+"""Work that is cancelled when something else happens first."""
 
 import asyncio
 from collections.abc import Awaitable

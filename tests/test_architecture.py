@@ -34,7 +34,7 @@ engine.child:        engine engine.llama engine.cache engine.checkpoints engine.
 engine.client:       engine engine.llama engine.cache engine.embedding
 
 errors:              codex
-racing:
+cancellation:
 logs:
 wire:
 service:             engine wire
@@ -44,15 +44,15 @@ instance:            errors settings
 systemd:             settings
 machine:             governor engine engine.client errors prompt
 model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors wire service prompt settings machine
-codices:             formatters governor codex engine engine.client errors racing wire service prompt machine model
+codices:             formatters governor codex engine engine.client errors cancellation wire service prompt machine model
 answering:           formatters governor codex engine engine.client errors wire service prompt machine model codices
 reports:             formatters governor engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt settings instance machine model codices
-api:                 engine errors racing wire service settings instance reports
-usable:              errors settings model api
+api:                 engine errors cancellation wire service settings instance reports
+preflight:           errors settings model api
 program:             codex engine engine.client errors wire service prompt machine model codices answering reports
-switching:           codex errors wire service settings model codices api program
+model_switch:        codex errors wire service settings model codices api program
 bootstrap:           formatters codex engine.builtin errors wire service prompt settings model codices answering reports program
-daemon:              errors logs wire settings instance systemd model codices api program switching bootstrap
+daemon:              errors logs wire settings instance systemd model codices api program model_switch bootstrap
 cli:                 wire
 """  # noqa: E501 - a table
 
@@ -165,7 +165,7 @@ def test_no_two_public_classes_have_one_name():
 
 def test_no_reply_is_a_dictionary():
     """What crosses the socket is a shape of `wire`, returned by whoever reports it. A JSON schema is the client's own."""
-    rooms = ("api", "answering", "codices", "program", "reports", "service", "switching")
+    rooms = ("api", "answering", "codices", "program", "reports", "service", "model_switch")
     found = {
         f"{module_name(path)}.{node.name}"
         for path in sources()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from formatters.blocks import BlockKind
 from formatters.context import TurnContext
 from orchestrator.answering import report
-from orchestrator.answering.conversations import Conversation, Conversations
+from orchestrator.answering.conversations import Conversation, Conversations, Session
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
-from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor
+from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor, split
 from orchestrator.answering.report import plan_report
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
@@ -46,6 +46,15 @@ class RunState:
 
 
 @dataclass(frozen=True)
+class SavedTurn:
+    """The session of an answer's turn, whether it began with it, and why the turn could not be saved, '' where it was."""
+
+    session: Session | None
+    began: bool = False
+    not_kept: str = ""
+
+
+@dataclass(frozen=True)
 class Answers:
     """Asks and plans. `model_ready` gives a future of the chat model; it fails where there is no model to wait for.
     `outdated` says, in a worker thread, which of these files differ on disk."""
@@ -69,6 +78,7 @@ class Answers:
         try:
             arrived = time.monotonic()
             deadline = deadline_of(ask, arrived)
+            split(ask.messages)  # what is no question is refused before it waits for a model
             if not self.model_ready().done():
                 refuse_waiting(ask, why_waiting(self.client))
                 until = None if deadline is None else loop_time(deadline)
@@ -126,9 +136,8 @@ class Answers:
         assert state.finished is not None
         citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
-        if outdated:
-            prepared = replace(prepared, unseen=(*prepared.unseen, outdated))
-        yield self._answered(prepared, state, arrived, ids, citations)
+        turn = saved(prepared, self.preparer.conversations, state.finished, ids)
+        yield self._answered(prepared, state, arrived, turn, outdated, citations)
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
@@ -178,18 +187,18 @@ class Answers:
         prepared: PreparedQuestion,
         state: RunState,
         arrived: float,
-        ids: dict[str, bytes],
+        turn: SavedTurn,
+        outdated: str,
         citations: tuple[Citation, ...],
     ) -> Answered:
         assert state.finished is not None
-        prepared = saved(prepared, self.preparer.conversations, state.finished, ids)
         now = time.monotonic()
         first = ((state.first_token or now) - arrived) * 1000
         completions = state.finished.completions
         timings = report.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
         reuse = report.true_reuse(state.admitted, completions)
         trace = None if prepared.ask.private else uuid.uuid4().hex
-        lore = self._lore(prepared, reuse).model_copy(
+        lore = self._lore(prepared, reuse, turn, outdated).model_copy(
             update={
                 "trace": trace,
                 "timings": timings,
@@ -206,21 +215,21 @@ class Answers:
             completion_tokens=sum(one.generated for one in completions),
         )
 
-    def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse]) -> Lore:
+    def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse], turn: SavedTurn, outdated: str = "") -> Lore:
         prompt, codex_state = prepared.composed.assembled, prepared.codex_state
         gpu = self.client.info is not None and self.client.info.device != "CPU"
         parts = report.placed(reuse, gpu=gpu)
         machine = self.preparer.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
-        served = prepared.served.notice
+        notices = (*report.not_used(prepared.ask), prepared.served.notice, *prepared.unseen, outdated)
         return Lore(
-            session=prepared.session.name if prepared.session else None,
-            began=prepared.began,
-            not_kept=prepared.not_kept,
+            session=turn.session.name if turn.session else None,
+            began=turn.began,
+            not_kept=turn.not_kept,
             model=self.model_name,
             notice=self.notice,
-            notices=tuple(dict.fromkeys(filter(None, (*report.not_used(prepared.ask), served, *prepared.unseen)))),
+            notices=tuple(dict.fromkeys(filter(None, notices))),
             identity=prepared.served.state(),
             codex=codex_state.state(indexing=prepared.indexing) if codex_state else None,
             strategy=report.strategy_state(prepared.decision),
@@ -240,6 +249,7 @@ class Answers:
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         """What would be done, and nothing done. Raises LoreError."""
+        split(ask.messages)
         if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
         chat_model = await self._ready_model(deadline_of(ask, time.monotonic()))
@@ -247,37 +257,36 @@ class Answers:
         assembled = prepared.composed.assembled
         with self.floors.held(assembled.floor, prepared.floor_key, asked=False):
             matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
-        lore = self._lore(prepared, matched.reuse)
+        lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
         text = prepared.composed.text if prompt else ""
         return plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget, text)
 
 
-# -- the end of it
+# -- the saved turn
 
 
 def saved(
     prepared: PreparedQuestion, conversations: Conversations, finished: Finished, ids: Mapping[str, bytes]
-) -> PreparedQuestion:
-    """The question with its session, where one begins, or with the reason why the turn could not be saved. A new session,
-    named or not, begins with its first answer: a question that was refused leaves none behind."""
+) -> SavedTurn:
+    """Saves the turn. A new session, named or not, begins with its first answer: a question that was refused leaves none
+    behind."""
     ask, codex = prepared.ask, prepared.codex_state.name if prepared.codex_state else None
-    uid, turn = ask.principal.uid, prepared.turn
+    uid, turn, kept = ask.principal.uid, prepared.turn, SavedTurn(prepared.session)
     if ask.private:
-        return prepared
+        return kept
     closed = turn.state.closed(turn.query, *finished.running)
     conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed)
     try:
         if prepared.session is None and ask.session is None:
             conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)
-            return prepared
-        if prepared.session is None:
-            session = conversations.sessions.create(uid, codex, ask.session or None)
-            prepared = replace(prepared, session=session, began=True)
-        assert prepared.session is not None
-        conversations.close_turn(prepared.session, conversation, ids, len(turn.state.turns))
+            return kept
+        if kept.session is None:
+            kept = SavedTurn(conversations.sessions.create(uid, codex, ask.session or None), began=True)
+        assert kept.session is not None
+        conversations.close_turn(kept.session, conversation, ids, len(turn.state.turns))
     except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
-        return replace(prepared, not_kept=fault.message)
-    return prepared
+        return replace(kept, not_kept=fault.message)
+    return kept
 
 
 def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping[str, float]) -> Waiting:

@@ -111,7 +111,7 @@ class Conversations:
     def close_turn(self, session: "Session", conversation: Conversation, ids: Mapping[str, bytes], since: int) -> None:
         """Saves the turns from number `since` on; `ids` has those of generated texts. Raises LoreError."""
         turns = conversation.state.turns[since:]
-        self.sessions.append(session.id, [_stored(turn, ids.get(turn.text, b"")) for turn in turns])
+        self.sessions.append(session.id, [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns])
         self._keep(_session_key(session.id), conversation)
 
     def close_messages(
@@ -160,7 +160,7 @@ def _state_of_session(stored: Sequence["StoredTurn"], tokens: TokenCache) -> Sta
     return StateView(turns=tuple(turns))
 
 
-def _stored(turn: TurnView, ids: bytes) -> "StoredTurn":
+def turn_to_store(turn: TurnView, ids: bytes) -> "StoredTurn":
     beside = Artifacts(amendments=turn.amendments, attachments=turn.attachments, evidence=turn.evidence)
     evidence = "" if beside == Artifacts() else beside.model_dump_json()
     return StoredTurn(role=turn.role.value, text=turn.text, ids=ids, evidence=evidence)
@@ -211,15 +211,13 @@ class Session:
 @dataclass(frozen=True)
 class StoredTurn:
     """One message. `ids` are its token ids as generated (uint32 in native order), so that it can be replayed exactly:
-    text encoded again may give other tokens. `evidence` is the retrieved text that stood beside it, word for word.
+    text encoded again may give other tokens. `evidence` is the JSON of the Artifacts that came with it.
     """
 
     role: str  # system, user, assistant, tool
     text: str
     ids: bytes = b""
     evidence: str = ""
-    tool_call_id: str = ""
-    tool_calls: str = ""  # JSON of an assistant's calls, or empty
     created: float = 0.0  # filled in when it is stored
 
 
@@ -281,8 +279,8 @@ class SessionStore:
             now = self._now(database)
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(
-                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(session, number, *stored(turn), now) for number, turn in enumerate(turns, start=count)],
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, '', '', ?)",  # two columns have no use
+                [(session, number, *row_of(turn), now) for number, turn in enumerate(turns, start=count)],
             )
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
@@ -293,8 +291,7 @@ class SessionStore:
     def turns(self, session: int) -> list[StoredTurn]:
         """All of them, in their order."""
         rows = self.read(
-            "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created"
-            " FROM turns WHERE session = ? ORDER BY number",
+            "SELECT role, text, ids, evidence, created FROM turns WHERE session = ? ORDER BY number",
             session,
         )
         return [StoredTurn(*row) for row in rows]
@@ -317,7 +314,7 @@ class SessionStore:
     def export(self, uid: int, name: str) -> SessionExport:
         """The whole conversation; token ids are left out: they mean something to one model only."""
         session = self.get(uid, name)
-        return SessionExport(**dict(report(session)) | {"turns": tuple(map(exported, self.turns(session.id)))})
+        return SessionExport(**dict(session_row(session)) | {"turns": tuple(map(exported, self.turns(session.id)))})
 
     def count(self) -> int:
         return int(self.read("SELECT count(*) FROM sessions")[0][0])
@@ -356,7 +353,7 @@ def opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def report(session: Session) -> SessionRow:
+def session_row(session: Session) -> SessionRow:
     """As `lore session list` shows it."""
     return SessionRow(
         name=session.name,
@@ -374,8 +371,8 @@ def exported(turn: StoredTurn) -> SessionTurn:
     return SessionTurn(text=turn.text, **more)
 
 
-def stored(turn: StoredTurn) -> tuple[object, ...]:
-    return turn.role, turn.text, turn.ids, turn.evidence, turn.tool_call_id, turn.tool_calls
+def row_of(turn: StoredTurn) -> tuple[object, ...]:
+    return turn.role, turn.text, turn.ids, turn.evidence
 
 
 def title_of(text: str) -> str:

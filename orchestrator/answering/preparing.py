@@ -36,8 +36,7 @@ from orchestrator.prompt.budget import governed, within_reach
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
-from orchestrator.prompt.situation import SessionCodex as Kept
-from orchestrator.prompt.situation import choose_codex, environment_of, named_documents, renewed
+from orchestrator.prompt.situation import SessionCodex, choose_codex, environment_of, named_documents, renewed
 from orchestrator.prompt.strategy import (
     Decision,
     QuestionFigures,
@@ -75,8 +74,6 @@ class PreparedQuestion:
     unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
     indexing: bool = False
     renewed: str = ""
-    began: bool = False  # the session, with this question
-    not_kept: str = ""  # why the turn could not be saved
     assemble_ms: float = 0.0
 
     @property
@@ -105,17 +102,9 @@ class Preparer:
         question, earlier, system = split(ask.messages)
         session, codex_state = await self._codex_and_session(ask)
         codex = codex_state.name if codex_state is not None else None
-        conversation = (
-            self.conversations.of_session(session, chat_model.tokens)
-            if session is not None
-            else self.conversations.of_messages(ask.principal.uid, codex, earlier)
-        )
+        conversation = self._conversation(ask.principal.uid, session, codex, earlier, chat_model)
         started = time.monotonic()
-        where = (
-            await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now)
-            if ask.client.get("file") or ask.client.get("selection")  # an editor asks
-            else None
-        )
+        where = await self._where(ask, codex_state)
         served = await self.codices.served(codex_state, ask.identity)
         turn = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
         turn, gone = within_reach(turn, self.claims.depth, self.machine.grant.window)
@@ -127,9 +116,9 @@ class Preparer:
             composed = await chat_model.composer.compose(turn, ask.think)
         grant = self.machine.grant
         limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
+        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
         fresh = self.fresh(codex_state.name) if codex_state is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
-        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
         return PreparedQuestion(
             ask=ask,
             turn=within.turn,
@@ -153,7 +142,7 @@ class Preparer:
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None]:
         session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
-        kept = Kept(session.name, session.codex) if session is not None else None
+        kept = SessionCodex(session.name, session.codex) if session is not None else None
         candidates = await self.codices.candidates(ask.codex, ask.client.get("cwd", ""))
         if not candidates and ask.codex is None and kept is None:
             name = None  # nothing is loaded: the bare model answers, and the footer says so
@@ -170,6 +159,19 @@ class Preparer:
             about = f"about codex {codex}" if codex else "with the bare model"
             raise NotFound(f"there is no session {about} to continue", "ask without --continue first")
         return last
+
+    def _conversation(
+        self, uid: int, session: Session | None, codex: str | None, earlier: Sequence[Message], chat_model: ChatModel
+    ) -> Conversation:
+        if session is not None:
+            return self.conversations.of_session(session, chat_model.tokens)
+        return self.conversations.of_messages(uid, codex, earlier)
+
+    async def _where(self, ask: Ask, codex_state: CodexState | None) -> Pointed | None:
+        """The user's place in an editor; None where none asks."""
+        if not (ask.client.get("file") or ask.client.get("selection")):
+            return None
+        return await asyncio.to_thread(pointed, ask.client, codex_state, self._text_now)
 
     # -- the context
 
@@ -275,8 +277,8 @@ def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
 
 def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
     """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
-    system = tuple(one.content for one in messages if one.role in ("system", "developer") and one.content)
-    others = [one for one in messages if one.role not in ("system", "developer")]
+    system = tuple(one.content for one in messages if one.role == "system" and one.content)
+    others = [one for one in messages if one.role != "system"]
     if not others or others[-1].role != "user":
         raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
     if not others[-1].content.strip():
@@ -338,6 +340,6 @@ def refuse_blind(prepared: PreparedQuestion) -> None:
         return
     raise NotFound(
         f"nothing in {codex_state.name} answers to this question, "
-        f"and only its {codex_state.decision.coverage} stands in the prefix",
-        "; ".join(prepared.gathered.notices) or "use words that stand in the code, or see what `lore search` finds",
+        f"and only its {codex_state.decision.coverage} is in the prefix",
+        "; ".join(prepared.gathered.notices) or "use words of the code, or see what `lore search` finds",
     )

@@ -178,11 +178,9 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
     """`codex` is what the model id named. Raises InvalidRequest."""
     refuse_unsupported(body)
     lore = body.lore
-    messages = tuple(message_of(message) for message in body.messages)
-    check_last(messages)
     return Ask(
         principal=principal,
-        messages=messages,
+        messages=tuple(map(message_of, body.messages)),
         codex=agreed(codex, lore.codex),
         session=lore.session,
         continue_last=lore.continue_last,
@@ -235,14 +233,6 @@ def text_of(content: str | tuple[ContentPart, ...] | None) -> str:
         if part.type != "text":
             raise InvalidRequest(f"messages: a part of type {part.type} cannot be read here", "send text")
     return "\n".join(part.text for part in content)
-
-
-def check_last(messages: tuple[Message, ...]) -> None:
-    last = messages[-1]
-    if last.role not in ("user", "tool"):
-        raise InvalidRequest(f"messages: the last one is from {last.role}", "end with what the user asks")
-    if last.role == "user" and not last.content.strip():
-        raise InvalidRequest("the question is empty", "write one")
 
 
 def agreed(from_model: str | None, from_lore: str | None) -> str | None:

@@ -48,7 +48,7 @@ class _Work:
 class ArchiveUpkeep:
     """At most one task for each codex. `disk` is held while an archive is compared and written, as loads hold it.
 
-    `settled` hears of each that is in order.
+    `in_order` is called with the name of each codex whose archive is in order.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class ArchiveUpkeep:
         library: Library,
         archive: Archive,
         disk: Callable[[str], asyncio.Lock],
-        settled: Callable[[str], None] = lambda name: None,  # noqa: ARG005
+        in_order: Callable[[str], None] = lambda name: None,  # noqa: ARG005
     ) -> None:
         self._library = library
         self._archive = archive
         self._disk = disk
-        self._settled = settled
+        self._in_order = in_order
         self._work: dict[str, _Work] = {}
         self._stopping = Event()
 
@@ -114,7 +114,7 @@ class ArchiveUpkeep:
                 work.wanted = False
                 await asyncio.to_thread(self._put_in_order, name, work)
             work.fault = ""
-            self._settled(name)
+            self._in_order(name)
         except CodexError as fault:
             work.fault = str(fault)
             log.warning("the archive of %s is not in order: %s", name, fault)

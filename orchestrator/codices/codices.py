@@ -49,8 +49,8 @@ from orchestrator.prompt.coverage import (
     CoverageDecision,
     FloorRoom,
     Pending,
+    change_due,
     coverage_named,
-    due,
     left,
     redecide,
 )
@@ -182,17 +182,17 @@ class Codices:
     # -- building
 
     async def build(
-        self, name: str, report: Report = silent, *, strict: bool = False, settle: bool = True
+        self, name: str, report: Report = silent, *, strict: bool = False, release: bool = True
     ) -> CodexState:
         """Builds the newest generation of a codex and has its floor computed; older generations are released, without
-        `settle` by `settled` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit, instead
+        `release` by `load_committed` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit, instead
         of taking another one."""
         async with self._build_locks[name]:
             with translated():
                 halted = await asyncio.to_thread(self._store.halted, name)
             self._halted = self._halted | {name} if halted else self._halted - {name}
-            state, is_new = await self._put(await self._built(name, report, strict=strict), settle=settle)
-            await self._warm(state, to_stay=is_new and settle)
+            state, is_new = await self._put(await self._built(name, report, strict=strict), release=release)
+            await self._warm(state, to_stay=is_new and release)
             return state
 
     async def _built(
@@ -210,7 +210,7 @@ class Codices:
         self._identity_size = size
         return self._machine.room(size)
 
-    async def _put(self, state: CodexState, *, settle: bool) -> tuple[CodexState, bool]:
+    async def _put(self, state: CodexState, *, release: bool) -> tuple[CodexState, bool]:
         """The codex is served as this from now on, with what was logged since it was built. And whether it is another
         generation than before, whose floors have then been left."""
         name = state.name
@@ -225,7 +225,7 @@ class Codices:
                 is_new = before is None or before.generation.number != state.generation.number
                 if is_new:
                     self._questions[name] = 0
-                if is_new and settle:
+                if is_new and release:
                     await asyncio.to_thread(self._library.release, name)
         return state, is_new
 
@@ -270,14 +270,14 @@ class Codices:
         """Well or not."""
         self._successors.report(LoadEnded({name: self._facts_of(name)}))
 
-    async def settled(self, was: StateBeforeLoad) -> None:
+    async def load_committed(self, was: StateBeforeLoad) -> None:
         """The load has ended well: what was before goes, and later changes on disk are seen by whoever follows them."""
         await asyncio.to_thread(self._store.compared, was.name, was.began)
         state = self._states.get(was.name)
         if state is not None and state.generation.number != was.number:
             with translated():
                 await asyncio.to_thread(self._library.release, was.name)
-            self._floors.settle(was.name)
+            self._floors.release_earlier(was.name)
 
     async def go_back(self, was: StateBeforeLoad) -> None:
         """The codex is served as before a load. Raises LoreError."""
@@ -290,7 +290,7 @@ class Codices:
                 self._states.pop(name, None)
                 self._floors.drop(name)
             elif self._states.get(name) is not was.state:
-                state, is_new = await self._put(was.state, settle=True)
+                state, is_new = await self._put(was.state, release=True)
                 await self._warm(state, to_stay=is_new)
 
     async def halt(self, name: str) -> bool:
@@ -353,7 +353,7 @@ class Codices:
             self._moves[name] = move  # it is under way
             return None
         now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
-        pending, now_due = due(self._pending.get(name), now_has.coverage, wanted.coverage, now, *dwell)
+        pending, now_due = change_due(self._pending.get(name), now_has.coverage, wanted.coverage, now, *dwell)
         self._pending[name] = None if now_due else pending
         if now_due:
             self._moves[name] = wanted
@@ -433,7 +433,7 @@ class Codices:
         key, name = made.key, made.key.codex
         async with self._build_locks[name]:
             state = made.state if made.anew else self._states.get(name, made.state)
-            state, is_new = await self._put(state, settle=True)
+            state, is_new = await self._put(state, release=True)
             if made.computed:
                 self._identities.now_resident(key)
             if key.identity.name == DEFAULT:
@@ -445,9 +445,8 @@ class Codices:
             fields = {"codex": name, "generation": generation.number, "reason": generation.why}
             moved = "codex %s moved to generation %d: %s"
             log.info(moved, name, generation.number, generation.why, extra={"fields": fields})
-            await self.changed(
-                name
-            )  # what changed while the floor was computed went into the log of the old generation
+            # What changed while the floor was computed went into the log of the old generation.
+            await self.changed(name)
         elif made.anew:
             log.info("codex %s moved to the coverage %s: %s", name, state.decision.coverage, state.decision.reason)
         else:

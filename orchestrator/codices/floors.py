@@ -48,7 +48,7 @@ MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: tho
 
 DEFAULT = "lorekeep"
 MOST_BYTES = 256 * 1024
-SHIPPED = (
+DEFAULT_IDENTITY_TEXT = (
     "You answer questions about the codebase that follows. Rest every statement on what stands there and cite it as "
     "path:line. When the text does not say, say so.\n"
 )
@@ -88,7 +88,7 @@ class IdentityFiles:
             stamp = self._stamp(wanted, path)
             known = self._read.get(wanted)
             if known is None or known.stamp != stamp or known.view.tools != tools:
-                known = _Read(stamp, identity_of(wanted, SHIPPED if stamp is None else _text_of(path), tools))
+                known = _Read(stamp, identity_of(wanted, DEFAULT_IDENTITY_TEXT if stamp is None else _text_of(path), tools))
                 self._read[wanted] = known
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequest(f"identity {wanted!r} cannot be read: {error}", f"mend or remove {path}") from error
@@ -293,8 +293,8 @@ class Floors:
         self._put(floor, key).leaving = False
         self._current[key.codex] = floor.name
 
-    def settle(self, codex: str) -> None:
-        """The codex's floor is to stay: earlier ones go when nobody uses them and it is computed."""
+    def release_earlier(self, codex: str) -> None:
+        """Releases the codex's earlier floors when nobody uses them and its newest is computed."""
         kept = self._kept.get(self._current.get(codex, ""))
         if kept is not None:
             self._leave(kept.key)

@@ -51,7 +51,7 @@ from orchestrator.errors import (
 )
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
-from orchestrator.prompt.coverage import SHIPPED, coverage_named, decide_coverage, share
+from orchestrator.prompt.coverage import DEFAULT_COVERAGE, coverage_named, decide_coverage, share
 from orchestrator.racing import unless
 from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.places import is_url
@@ -119,7 +119,7 @@ class CodexLoader:
                 with translated():
                     state = await self._loaded(wanted, request, load)
                     load.commit()
-                await self.codices.settled(was)
+                await self.codices.load_committed(was)
             except LoreError as fault:
                 if load.state is LoadState.CANCELLED:
                     raise await self._gone_back(was) from fault
@@ -163,7 +163,7 @@ class CodexLoader:
         load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
         try:
-            return await self.codices.build(name, load.report_of_thread(load.check), strict=strict, settle=False)
+            return await self.codices.build(name, load.report_of_thread(load.check), strict=strict, release=False)
         except (OverBudget, InvalidRequest) as fault:
             fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
             raise
@@ -192,7 +192,7 @@ class CodexLoader:
             found = await asyncio.to_thread(self.library.survey, wanted)
         chat_model = await asyncio.shield(self.model_ready())
         room = self.machine.room(0)
-        map_tokens = share(room.window, SHIPPED.map_share)
+        map_tokens = share(room.window, DEFAULT_COVERAGE.map_share)
         sizes = await asyncio.to_thread(
             surveyed, found.sample, found.files, found.bytes, chat_model.count_in_thread, map_tokens
         )

@@ -27,7 +27,7 @@ from codex.library import Library
 from codex.trees.port import TreeState
 from formatters.context import CodexView, IdentityView
 from orchestrator.prompt.coverage import (
-    SHIPPED,
+    DEFAULT_COVERAGE,
     Coverage,
     CoverageDecision,
     CoverageSettings,
@@ -82,7 +82,7 @@ class CodexState:
     files: Files = field(default_factory=lambda: Files({}))
     notices: tuple[str, ...] = ()
     amended: int = 0
-    settings: CoverageSettings = SHIPPED
+    settings: CoverageSettings = DEFAULT_COVERAGE
     rebase_share: float | None = None  # the codex's own, where it names one
     forced: Coverage | None = None
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made

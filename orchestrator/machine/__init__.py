@@ -1,1 +1,1 @@
-"""The governor at work: what the machine can bear now."""
+"""The governor at work: what the machine has room for now."""

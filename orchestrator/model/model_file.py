@@ -21,7 +21,7 @@ from orchestrator.wire.places import path_of
 
 DEFAULT = "builtin:quoter"
 ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
-QUOTING = "the quoting self-test model: it only continues text that stands in its context, it is no assistant"
+QUOTING = "the quoting self-test model: it only continues text of its context, it is no assistant"
 SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")

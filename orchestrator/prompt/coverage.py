@@ -52,7 +52,7 @@ class CoverageSettings:
     step_up_share: float = 0.10  # room that a step up needs beyond the limit: no to and fro
 
 
-SHIPPED = CoverageSettings()
+DEFAULT_COVERAGE = CoverageSettings()
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CoverageDecision:
 def decide_coverage(
     sizes: CoverageSizes,
     room: FloorRoom,
-    settings: CoverageSettings = SHIPPED,
+    settings: CoverageSettings = DEFAULT_COVERAGE,
     forced: Coverage | None = None,
     slack: float = 0.0,
     why: str = "was forced",
@@ -129,12 +129,12 @@ def coverage_named(name: str) -> Coverage:
     raise InvalidRequest(f"{name!r} is no coverage", f"one of: {', '.join(Coverage)}")
 
 
-def available(room: FloorRoom, settings: CoverageSettings = SHIPPED) -> int:
+def available(room: FloorRoom, settings: CoverageSettings = DEFAULT_COVERAGE) -> int:
     """Tokens that the window leaves a floor's codex: without identity and overhead, never negative."""
     return max(0, share(room.window, 1 - settings.overhead_share) - room.identity)
 
 
-def limit_of(room: FloorRoom, settings: CoverageSettings = SHIPPED) -> int:
+def limit_of(room: FloorRoom, settings: CoverageSettings = DEFAULT_COVERAGE) -> int:
     return max(0, min(available(room, settings), share(room.window, settings.window_share), room.kv_tokens))
 
 
@@ -229,7 +229,7 @@ def redecide(
     sizes: CoverageSizes,
     room: FloorRoom,
     level: str = "calm",
-    settings: CoverageSettings = SHIPPED,
+    settings: CoverageSettings = DEFAULT_COVERAGE,
 ) -> CoverageDecision:
     """The coverage for the room that there is now: the current one unless it must shrink, or may grow.
 
@@ -255,7 +255,7 @@ class Pending:
     since: float
 
 
-def due(
+def change_due(
     pending: Pending | None,
     current: Coverage,
     wanted: Coverage,

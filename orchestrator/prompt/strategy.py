@@ -124,7 +124,7 @@ class _Row:
     coverage: Coverage
 
 
-SHIPPED = StrategyParameters()
+DEFAULT_STRATEGY = StrategyParameters()
 _SERVING = {
     Strategy.CAG: (Coverage.FULL,),
     Strategy.HYBRID: (Coverage.FULL, Coverage.SKELETON),
@@ -139,7 +139,7 @@ _BETWEEN_WORDS = re.compile(r"[\s-]+")
 def decide(
     floor: FloorCoverage | None,
     asked: QuestionFigures,
-    settings: StrategyParameters = SHIPPED,
+    settings: StrategyParameters = DEFAULT_STRATEGY,
     forced: str | None = None,
     sizes: CoverageSizes | None = None,
     room: FloorRoom | None = None,
@@ -166,7 +166,7 @@ def strategy_named(name: str) -> Strategy:
 
 
 def retrieval_budget(
-    strategy: Strategy, retrieval: Retrieval, left: int, settings: StrategyParameters = SHIPPED
+    strategy: Strategy, retrieval: Retrieval, left: int, settings: StrategyParameters = DEFAULT_STRATEGY
 ) -> int:
     """Tokens that retrieved text may take of the `left` ones; never more than there are."""
     if retrieval is Retrieval.NONE or left <= 0:
@@ -181,7 +181,7 @@ def _row_of(floor: FloorCoverage, task: Task, settings: StrategyParameters) -> _
     content, coverage = floor.content, floor.coverage
     amount = f"{content:,} tokens"
     if coverage is Coverage.FULL:
-        whole = f"all {amount} of the codex stand in the prefix"
+        whole = f"all {amount} of the codex are in the prefix"
         if task is Task.RAG_CRITICAL:
             return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", coverage)
         if content <= settings.small_content:
@@ -193,9 +193,9 @@ def _row_of(floor: FloorCoverage, task: Task, settings: StrategyParameters) -> _
         return _Row(5, Strategy.RAG_GRAPH, Retrieval.GRAPH, 0.70, because, coverage)
     if coverage is Coverage.SKELETON:
         near = content <= settings.medium_content and task in (Task.HYBRID, Task.STUFF_FRIENDLY)
-        because = f"{floor.tokens:,} of {amount} stand in the prefix, the rest is searched"
+        because = f"{floor.tokens:,} of {amount} are in the prefix, the rest is searched"
         return _Row(6 if near else 7, Strategy.HYBRID, Retrieval.SEARCH, 0.75 if near else 0.65, because, coverage)
-    because = f"{floor.tokens:,} of {amount} stand in the prefix (coverage {coverage}), so the answer is searched for"
+    because = f"{floor.tokens:,} of {amount} are in the prefix (coverage {coverage}), so the answer is searched for"
     return _Row(8, Strategy.RAG, Retrieval.SEARCH, 0.80, because, coverage)
 
 
@@ -259,21 +259,21 @@ def _as_forced(
         return _decision(row, floor, asked, settings)
     if sizes is None or room is None:
         raise InvalidRequest(
-            f"strategy {strategy} needs the coverage {coverages_of(strategy)}, and {floor.coverage} stands",
+            f"strategy {strategy} needs the coverage {coverages_of(strategy)}, and {floor.coverage} is in the prefix",
             "load the codex again",
         )
     other = decide_coverage(sizes, room, forced=coverage, why=f"is what the strategy {strategy} needs")
-    because = f"it was asked for; it needs the coverage {coverages_of(strategy)}, and {floor.coverage} stands"
+    because = f"it was asked for; it needs the coverage {coverages_of(strategy)}, and {floor.coverage} is in the prefix"
     row = _Row(0, strategy, _retrieval_for(strategy, coverage), 1.0, because, coverage)
     instead = replace(asked, used=asked.used - floor.tokens + other.tokens)
     return _decision(row, floor, instead, settings, coverage, _cost(other, room))
 
 
-def _coverage_for(strategy: Strategy, standing: Coverage, sizes: CoverageSizes | None) -> Coverage:
-    """The coverage that a forced strategy needs: the standing one where it serves."""
+def _coverage_for(strategy: Strategy, resident: Coverage, sizes: CoverageSizes | None) -> Coverage:
+    """The coverage that a forced strategy needs: the resident one where it serves."""
     serving = _SERVING[strategy]
-    if standing in serving:
-        return standing
+    if resident in serving:
+        return resident
     skeleton = sizes is not None and sizes.skeleton is not None
     return Coverage.SKELETON if strategy is Strategy.HYBRID and skeleton else serving[0]
 

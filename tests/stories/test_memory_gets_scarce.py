@@ -54,7 +54,7 @@ def tier(house):
 def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver):
     plenty = ask(house, "zebra")
     assert plenty["lore"]["strategy"]["name"] == "CAG"
-    assert "tokens of the codex stand in the prefix" in plenty["lore"]["strategy"]["reason"]
+    assert "tokens of the codex are in the prefix" in plenty["lore"]["strategy"]["reason"]
     assert blocks(plenty["lore"])["codex"]["tokens"] > 1200
 
     leave_room_for_kv(house, driver, 6_000_000)

@@ -22,7 +22,7 @@ ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), sessio
 def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
     """As far as saving reads it."""
     missing: dict[str, Any] = {name: cast(Any, None) for name in PreparedQuestion.__dataclass_fields__}
-    given = {"ask": ask, "turn": turn, "actions": (), "unseen": (), "not_kept": "", "began": False}
+    given = {"ask": ask, "turn": turn, "actions": (), "unseen": ()}
     return PreparedQuestion(**{**missing, **given})
 
 

@@ -53,9 +53,10 @@ def test_a_conversation_with_tools_and_parts_is_taken_over(client, lorekeep):
         {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "42", "tool_call_id": "c1"},
+        *question("and now?"),
     ]
     client.chat.completions.create(model="lore", messages=messages)
-    system, user, assistant, tool = lorekeep.service.asked[0].messages
+    system, user, assistant, tool, _ = lorekeep.service.asked[0].messages
     assert (system.role, user.content) == ("system", "one\ntwo")
     assert assistant.tool_calls[0].name == "f"
     assert (tool.role, tool.tool_call_id) == ("tool", "c1")

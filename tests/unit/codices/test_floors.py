@@ -59,7 +59,7 @@ async def test_versions_of_an_identity_have_pools_of_their_own_and_the_old_one_g
     with floors.held(floor("named"), place(identity="reviewer")):
         pass
     floors.warm(floor("new"), place(version="v2"), to_stay=True)
-    floors.settle("a")
+    floors.release_earlier("a")
     with floors.held(floor("new"), place(version="v2")):
         pass
     assert engine.floors == {"new": "lorekeep@v2/a", "named": "reviewer@v1/a"}

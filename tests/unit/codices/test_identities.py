@@ -5,7 +5,7 @@ import os
 import pytest
 
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.floors import DEFAULT, SHIPPED, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import DEFAULT, DEFAULT_IDENTITY_TEXT, IdentityFiles, ServingIdentities
 from orchestrator.codices.state import CodexStateStore, FloorKey, pool_parts
 from orchestrator.errors import InvalidRequest, NotFound
 
@@ -48,7 +48,7 @@ def stands(serving, codex=CODEX, name=None):
 
 
 def test_without_a_floor_the_newest_answers_at_once(serving, folder):
-    assert answers(serving.now(CODEX)) == (SHIPPED, None)
+    assert answers(serving.now(CODEX)) == (DEFAULT_IDENTITY_TEXT, None)
     written(folder, "You are brief.\n")
     assert answers(serving.now(CODEX)) == ("You are brief.\n", None)
 
@@ -57,7 +57,7 @@ def test_what_stood_answers_until_the_floor_of_the_new_version_stands(serving, f
     stands(serving)
     written(folder, "You are brief.\n")
     served = serving.now(CODEX)
-    assert answers(served) == (SHIPPED, "You are brief.\n")
+    assert answers(served) == (DEFAULT_IDENTITY_TEXT, "You are brief.\n")
     assert f"version {served.view.version} answers until the prefix of {served.coming.version}" in served.notice
     assert serving.coming(CODEX) == served.coming
     serving.now_resident(FloorKey.of(CODEX, served.coming))
@@ -69,7 +69,7 @@ def test_a_change_that_is_taken_back_needs_no_floor(serving, folder):
     stands(serving)
     written(folder, "You are brief.\n")
     (folder / f"{DEFAULT}.md").unlink()
-    assert answers(serving.now(CODEX)) == (SHIPPED, None)
+    assert answers(serving.now(CODEX)) == (DEFAULT_IDENTITY_TEXT, None)
 
 
 def test_a_change_of_the_tools_is_a_change_of_the_identity(serving, folder, tmp_path):
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_told_and_what_stood_answers_also_after_a_
     broken(folder)
     for one in (serving, again(folder, tmp_path)):
         served = one.now(CODEX)
-        assert answers(served) == (SHIPPED, None)
+        assert answers(served) == (DEFAULT_IDENTITY_TEXT, None)
         assert served.fault.startswith("identity 'lorekeep' cannot be read: ")
         assert served.notice.endswith(f"; version {served.view.version} of it, which could be read last, answers")
         assert one.newest(CODEX.name) == served.view

@@ -44,10 +44,10 @@ def program(make_chat_model: Any) -> Program:
     return Program(
         client=client,
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
-        resident=codices, library=library, states=none, loads=none, reports=none,
+        loaded_codices=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
-        libraries=lambda: None, exchange=none,
+        import_agent=lambda: None, exchange=none,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from orchestrator.prompt.coverage import (
     available,
     coverage_named,
     decide_coverage,
-    due,
+    change_due,
     limit_of,
     redecide,
 )
@@ -182,18 +182,18 @@ def test_a_codex_that_grew_within_its_tier_is_decided_anew() -> None:
 
 
 def test_a_step_down_waits_ten_seconds_and_a_step_up_sixty() -> None:
-    assert due(None, Coverage.FULL, Coverage.MAP, 100.0) == (Pending(Coverage.MAP, 100.0), False)
+    assert change_due(None, Coverage.FULL, Coverage.MAP, 100.0) == (Pending(Coverage.MAP, 100.0), False)
     down, up = Pending(Coverage.MAP, 100.0), Pending(Coverage.FULL, 100.0)
-    assert due(down, Coverage.FULL, Coverage.MAP, 109.9) == (down, False)
-    assert due(down, Coverage.FULL, Coverage.MAP, 110.0) == (down, True)
-    assert due(up, Coverage.MAP, Coverage.FULL, 159.9) == (up, False)
-    assert due(up, Coverage.MAP, Coverage.FULL, 160.0) == (up, True)
+    assert change_due(down, Coverage.FULL, Coverage.MAP, 109.9) == (down, False)
+    assert change_due(down, Coverage.FULL, Coverage.MAP, 110.0) == (down, True)
+    assert change_due(up, Coverage.MAP, Coverage.FULL, 159.9) == (up, False)
+    assert change_due(up, Coverage.MAP, Coverage.FULL, 160.0) == (up, True)
 
 
 def test_a_wish_that_changes_or_ends_starts_again() -> None:
     down = Pending(Coverage.MAP, 100.0)
-    assert due(down, Coverage.FULL, Coverage.FULL, 120.0) == (None, False)
-    assert due(down, Coverage.FULL, Coverage.NONE, 120.0) == (Pending(Coverage.NONE, 120.0), False)
+    assert change_due(down, Coverage.FULL, Coverage.FULL, 120.0) == (None, False)
+    assert change_due(down, Coverage.FULL, Coverage.NONE, 120.0) == (Pending(Coverage.NONE, 120.0), False)
 
 
 def test_a_forced_tier_that_is_less_than_what_would_fit_does_not_call_that_its_reason():

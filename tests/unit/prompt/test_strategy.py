@@ -88,7 +88,7 @@ def test_a_window_that_is_overfull_leaves_nothing() -> None:
 def test_the_reason_is_one_sentence_with_the_numbers() -> None:
     asked = replace(ASKED, task=Task.HYBRID, because="explain")
     assert decide(floor(Coverage.MAP, 500_000), asked).reason == (
-        "RAG, because 5,000 of 500,000 tokens stand in the prefix (coverage map), so the answer is searched for; "
+        "RAG, because 5,000 of 500,000 tokens are in the prefix (coverage map), so the answer is searched for; "
         "task hybrid ('explain'); 60,000 of 100,000 tokens are left, 42,000 of them for retrieval"
     )
 
@@ -121,7 +121,7 @@ def test_a_name_that_is_no_strategy_is_refused_with_the_names(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("forced", "standing", "retrieval", "needs"),
+    ("forced", "resident", "retrieval", "needs"),
     [
         ("cag", Coverage.FULL, Retrieval.NONE, None),
         ("hybrid", Coverage.FULL, Retrieval.VERIFY, None),
@@ -135,10 +135,10 @@ def test_a_name_that_is_no_strategy_is_refused_with_the_names(name: str) -> None
     ],
 )
 def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
-    forced: str, standing: Coverage, retrieval: Retrieval, needs: Coverage | None
+    forced: str, resident: Coverage, retrieval: Retrieval, needs: Coverage | None
 ) -> None:
     sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
-    decision = decide(floor(standing, 20_000), ASKED, forced=forced, sizes=sizes, room=ROOM)
+    decision = decide(floor(resident, 20_000), ASKED, forced=forced, sizes=sizes, room=ROOM)
     assert (decision.row, decision.confidence, decision.retrieval, decision.needs_coverage) == (
         0,
         1.0,
@@ -151,7 +151,7 @@ def test_a_forced_strategy_is_taken_and_says_which_floor_it_needs(
 def test_a_strategy_that_works_on_several_floors_names_them_all() -> None:
     sizes = CoverageSizes(full=20_000, skeleton=4_000, map=500)
     decision = decide(floor(Coverage.FULL, 20_000), ASKED, forced="rag", sizes=sizes, room=ROOM)
-    assert "it needs the coverage none or map, and full stands" in decision.reason
+    assert "it needs the coverage none or map, and full is in the prefix" in decision.reason
 
 
 def test_a_floor_that_a_forced_strategy_cannot_have_is_not_called_a_forced_tier() -> None:
@@ -161,8 +161,8 @@ def test_a_floor_that_a_forced_strategy_cannot_have_is_not_called_a_forced_tier(
 
 
 def test_the_price_of_another_floor_is_told_and_counted() -> None:
-    standing = FloorCoverage(Coverage.MAP, 20_000, 500)
-    decision = decide(standing, ASKED, forced="cag", sizes=CoverageSizes(full=20_000, map=500), room=ROOM)
+    resident = FloorCoverage(Coverage.MAP, 20_000, 500)
+    decision = decide(resident, ASKED, forced="cag", sizes=CoverageSizes(full=20_000, map=500), room=ROOM)
     assert decision.cost == "20,200 tokens to compute, 20 MiB of KV"
     assert decision.asked.used == 40_000 - 500 + 20_000
 
