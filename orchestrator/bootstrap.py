@@ -63,7 +63,17 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     searcher = searcher_of(meaning, archive, upkeep, freshness)
     answerer = cache(partial(answerer_of, searcher, model_ready))
     loader = CodexLoader(
-        library, codices, loads, floors, storage.states, host.machine, host.client, watchers, upkeep, reports, model_ready
+        library,
+        codices,
+        loads,
+        floors,
+        storage.states,
+        host.machine,
+        host.client,
+        watchers,
+        upkeep,
+        reports,
+        model_ready,
     )
     return Program(
         answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
@@ -146,9 +156,7 @@ def codices_of(
     )
 
 
-def searcher_of(
-    meaning: Meaning, archive: Archive, upkeep: ArchiveUpkeep, freshness: FreshnessGauge
-) -> ArchiveSearch:
+def searcher_of(meaning: Meaning, archive: Archive, upkeep: ArchiveUpkeep, freshness: FreshnessGauge) -> ArchiveSearch:
     """Searches by words and by meaning; what each may not have seen is said with the hits."""
     blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
     return ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from orchestrator.bootstrap import Exchange
+    from orchestrator.model_switch import ModelSwitch
     from orchestrator.program import Program
-    from orchestrator.switching import ModelSwitch
 
 log = logging.getLogger("lorekeep")
 
@@ -123,7 +123,7 @@ def switch_of(
     build: Callable[[Settings], Awaitable["Program"]],
 ) -> "ModelSwitch":
     """What puts a program with another model behind the same routes."""
-    from orchestrator.switching import ModelSwitch
+    from orchestrator.model_switch import ModelSwitch
 
     return ModelSwitch(
         settings,

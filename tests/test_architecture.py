@@ -79,7 +79,7 @@ WITHOUT_DAEMON = (
     "orchestrator.instance",
     "orchestrator.systemd",
     "orchestrator.settings",
-    "orchestrator.usable",
+    "orchestrator.preflight",
 )
 ALLOWED = {
     (f"orchestrator.cli.{module}", target)
@@ -223,7 +223,7 @@ def test_the_cells_of_the_engine_know_no_tiers():
 
 def test_the_daemon_starts_without_llama_cpp_which_may_abort_and_without_what_a_status_does_not_need():
     loaded = loaded_by(
-        "import orchestrator.daemon, orchestrator.bootstrap, orchestrator.switching, orchestrator.api.app"
+        "import orchestrator.daemon, orchestrator.bootstrap, orchestrator.model_switch, orchestrator.api.app"
     )
     late = ("llama_cpp", "numpy", "gguf", "lancedb", "pyarrow", "pydantic_ai")
     assert not {module for module in loaded if module.partition(".")[0] in late}

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from orchestrator.cancellation import unless
 from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
-from orchestrator.racing import unless
 from orchestrator.service import Principal, Service
 from orchestrator.wire.faults import fault_code
 from orchestrator.wire.replies import ErrorReply, Fault

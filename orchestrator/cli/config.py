@@ -48,7 +48,7 @@ def cells(row: Report) -> tuple[str, ...]:
 @app.command()
 def check(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Reads all settings and says whether they can be used, as lore serve would: models are looked into, none is loaded."""
-    from orchestrator.usable import unusable
+    from orchestrator.preflight import unusable
 
     loaded = local.settings(config, {"serve.socket": socket})
     faults = unusable(loaded, local.paths())

@@ -324,7 +324,7 @@ def kv(found: "ConfiguredModel") -> Check:
 
 
 def embedding() -> Check:
-    from orchestrator.usable import embedding_fault
+    from orchestrator.preflight import embedding_fault
 
     settings = local.settings().settings
     named = settings.embedding.model

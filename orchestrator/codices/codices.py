@@ -185,8 +185,8 @@ class Codices:
         self, name: str, report: Report = silent, *, strict: bool = False, release: bool = True
     ) -> CodexState:
         """Builds the newest generation of a codex and has its floor computed; older generations are released, without
-        `release` by `load_committed` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit, instead
-        of taking another one."""
+        `release` by `load_committed` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit,
+        instead of taking another one."""
         async with self._build_locks[name]:
             with translated():
                 halted = await asyncio.to_thread(self._store.halted, name)

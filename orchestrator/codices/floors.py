@@ -88,7 +88,9 @@ class IdentityFiles:
             stamp = self._stamp(wanted, path)
             known = self._read.get(wanted)
             if known is None or known.stamp != stamp or known.view.tools != tools:
-                known = _Read(stamp, identity_of(wanted, DEFAULT_IDENTITY_TEXT if stamp is None else _text_of(path), tools))
+                known = _Read(
+                    stamp, identity_of(wanted, DEFAULT_IDENTITY_TEXT if stamp is None else _text_of(path), tools)
+                )
                 self._read[wanted] = known
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequest(f"identity {wanted!r} cannot be read: {error}", f"mend or remove {path}") from error

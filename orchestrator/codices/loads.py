@@ -30,6 +30,7 @@ from codex.library import Library, LoadResult, SampledFile, sample_head
 from codex.progress import CodexProgress, Report, progress_at
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
+from orchestrator.cancellation import unless
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.building import mended
 from orchestrator.codices.codices import Codices
@@ -52,7 +53,6 @@ from orchestrator.errors import (
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import DEFAULT_COVERAGE, coverage_named, decide_coverage, share
-from orchestrator.racing import unless
 from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent

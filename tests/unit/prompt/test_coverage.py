@@ -11,9 +11,9 @@ from orchestrator.prompt.coverage import (
     FloorRoom,
     Pending,
     available,
+    change_due,
     coverage_named,
     decide_coverage,
-    change_due,
     limit_of,
     redecide,
 )

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.racing import unless
+from orchestrator.cancellation import unless
 
 pytestmark = pytest.mark.anyio
 

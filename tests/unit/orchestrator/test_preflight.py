@@ -2,8 +2,8 @@
 
 import pytest
 
+from orchestrator.preflight import unusable
 from orchestrator.settings import Paths, load
-from orchestrator.usable import unusable
 
 
 @pytest.mark.parametrize(
