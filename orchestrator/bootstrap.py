@@ -62,19 +62,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     reports = CodexReports(host.client, floors, freshness)
     searcher = searcher_of(meaning, archive, upkeep, freshness)
     answerer = cache(partial(answerer_of, searcher, model_ready))
-    loader = CodexLoader(
-        library,
-        codices,
-        loads,
-        floors,
-        storage.states,
-        host.machine,
-        host.client,
-        watchers,
-        upkeep,
-        reports,
-        model_ready,
-    )
+    loader = loader_of(host, storage, codices, loads, floors, watchers, upkeep, reports, model_ready)
     return Program(
         answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
         about=about_of(paths, host, registry, codices, floors),
@@ -153,6 +141,23 @@ def codices_of(
         loads.far,
         None if forced == "auto" else coverage_named(forced),
         host.governor.pressure,
+    )
+
+
+def loader_of(
+    host: Host,
+    storage: Storage,
+    codices: Codices,
+    loads: Loads,
+    floors: Floors,
+    watchers: CodexWatchers,
+    upkeep: ArchiveUpkeep,
+    reports: CodexReports,
+    model_ready: AwaitedModel,
+) -> CodexLoader:
+    library, states = storage.library, storage.states
+    return CodexLoader(
+        library, codices, loads, floors, states, host.machine, host.client, watchers, upkeep, reports, model_ready
     )
 
 

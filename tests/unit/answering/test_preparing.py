@@ -1,13 +1,13 @@
-"""A forced strategy that needs another floor is refused with what it would cost, never answered from what stands."""
+"""What is refused before anything is inferred: no question, and a strategy that needs another floor than the resident one."""
 
 import pytest
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import refuse_other_floor, sigil_of
+from orchestrator.answering.preparing import refuse_other_floor, sigil_of, split
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Task, decide
-from orchestrator.service import Principal
+from orchestrator.service import Message, Principal
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)
 ROOM = FloorRoom(window=131_072, identity=100, kv_tokens=500_000)
@@ -33,3 +33,23 @@ def test_a_forced_strategy_that_the_floor_allows_is_not_refused():
 def test_a_sigil_is_who_the_kernel_says() -> None:
     peer = Principal(uid=1001, gid=100, pid=7, sigil="guest", scopes=frozenset({"query"}))
     assert sigil_of(peer) == SigilView(name="guest", uid=1001, scopes=frozenset({"query"}))
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ((), "must be the user's question"),
+        ((Message("system", "be short"),), "must be the user's question"),
+        ((Message("user", "how?"), Message("assistant", "so")), "must be the user's question"),
+        ((Message("user", "how?"), Message("tool", "42")), "must be the user's question"),
+        ((Message("user", " \n"),), "the question is empty"),
+    ],
+)
+def test_a_conversation_that_does_not_end_with_a_question_is_refused(messages, words):
+    with pytest.raises(InvalidRequest, match=words):
+        split(messages)
+
+
+def test_a_question_is_apart_from_what_was_said_before_and_from_the_client_s_system_messages():
+    before, question = Message("user", "how?"), Message("user", "and why?")
+    assert split((Message("system", "be short"), before, question)) == ("and why?", (before,), ("be short",))
