@@ -1,4 +1,4 @@
-"""What is refused before anything is inferred: no question, and a strategy that needs another floor than the resident one."""
+"""What is refused before anything is inferred: no question, and a strategy that needs another floor than there is."""
 
 import pytest
 
