@@ -66,7 +66,7 @@ def test_a_floor_outlives_a_kill_in_the_midst_of_the_answer_that_it_was_computed
 def test_a_floor_and_the_question_outlive_a_kill_after_the_answer_was_called_off(machine):
     answering(machine, [1, 2, 3], 1)
     machine.loop.handle(Cancel(1))
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     killed(machine)
     assert computed(machine, 2, [1, 2, 3, 4, 5]) == 2
@@ -77,7 +77,7 @@ def test_half_a_floor_outlives_a_kill_after_its_prefill_was_called_off(machine):
     for _ in range(5):
         machine.round()
     machine.loop.handle(Cancel(1))
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     killed(machine)
     assert computed(machine, 2, [4, 5]) == len(CODE) + 2 - machine.ends[1][0].computed < len(CODE)
@@ -94,7 +94,7 @@ def test_a_floor_that_is_forgotten_is_computed_again(machine):
 def test_a_floor_that_is_dropped_in_the_midst_of_its_answer_leaves_nothing_to_be_saved(machine, tmp_path):
     answering(machine, [1, 2, 3], 1)
     machine.loop.handle(DropFloor("code"))
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     machine.store.flush()
     assert list(tmp_path.glob("*.kv")) == []
@@ -113,7 +113,7 @@ def both_kept(machine: Machine, tail: list[int], tokens: int) -> None:
 
 
 def written(machine: Machine) -> None:
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     machine.store.flush()
 

@@ -153,7 +153,7 @@ def headers(machine):
     """The floor's segments and the tail's, in order."""
     found, names = [], [machine.store.root]
     while names:
-        for header in machine.store.below(names.pop()):
+        for header in machine.store.continuations(names.pop()):
             found.append(header)
             names.append(header.name)
     return found

@@ -184,6 +184,6 @@ def test_a_smaller_grant_is_kept_to_although_nobody_asks_any_more() -> None:
     machine.round()
     machine.loop.handle(Grant(2, 256, 2048))
     assert machine.loop.pools.held() > 256
-    while machine.loop.busy() or machine.loop.behind():
+    while machine.loop.busy() or machine.loop.has_idle_work():
         machine.round()
     assert machine.loop.pools.held() <= 256

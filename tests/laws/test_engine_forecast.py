@@ -31,7 +31,7 @@ class Told:
         self.tickets = 0
 
     def still(self) -> None:
-        while self.machine.loop.behind():
+        while self.machine.loop.has_idle_work():
             self.machine.round()
         if self.machine.store is not None:
             self.machine.store.flush()

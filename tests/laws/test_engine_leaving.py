@@ -67,7 +67,7 @@ class Library:
 
     def settle(self, restore_ms: float, forgotten: set[str]) -> None:
         """All is kept but what is forgotten; to bring back a token takes about so long."""
-        while self.machine.loop.behind():
+        while self.machine.loop.has_idle_work():
             self.machine.round()
         self.machine.store.flush()
         for name in forgotten & set(self.machine.loop.pools.by_name):
@@ -134,7 +134,7 @@ def test_of_a_floor_that_two_generations_share_each_cell_that_lies_in_a_tier_is_
         machine.loop.handle(Asked(ticket, name, ids_to_bytes([9] * 300), 1, 0))
         machine.finish()
     pool = machine.loop.pools.by_name["generations"]
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     machine.store.flush()
     kept = machine.loop.checkpoints.saved(pool)

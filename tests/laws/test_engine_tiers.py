@@ -136,7 +136,7 @@ def test_a_killed_process_loses_at_most_what_it_had_not_written(tmp_path):
     machine.floor("code", CODE)
     machine.ask(1, "code", [1, 2, 3], 5)
     machine.finish()
-    while machine.loop.behind():
+    while machine.loop.has_idle_work():
         machine.round()
     machine.store.flush()
     machine.start()  # nothing was closed
@@ -240,7 +240,7 @@ def test_whichever_floor_is_dropped_those_that_begin_alike_are_found_whole(tmp_p
         machine.ask(ticket, str(end), [ticket] * (ticket % 2), 2 * (ticket % 2))
         machine.finish()
     for turn, end in enumerate(leaving, 1):
-        while machine.loop.behind():
+        while machine.loop.has_idle_work():
             machine.round()
         machine.loop.handle(DropFloor(str(end)))
         del machine.floors[str(end)]

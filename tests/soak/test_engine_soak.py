@@ -156,6 +156,6 @@ def test_many_lives_of_the_same_conversations_take_no_more_memory_than_one(tmp_p
         machine.told.clear()
         if turn in (10, 40):
             machine.store.flush()  # what still waits for the disk is no leak
-            machine.store.settle()
+            machine.store.note_written()
             counts[turn] = objects()
     assert counts[40] - counts[10] < 300

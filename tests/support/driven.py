@@ -88,7 +88,7 @@ class Driven:
         self.loop.check()
 
     def finish(self) -> None:
-        while self.loop.busy() or self.loop.behind():
+        while self.loop.busy() or self.loop.has_idle_work():
             self.round()
         self.round()
         assert [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.messages import PrefillCost
 
-CARRIED_IN_A_SECOND = 500e6  # bytes between cells and tiers: what a restore ought to reach
+CARRIED_IN_A_SECOND = 500e6  # bytes between cells and disk: what a restore ought to reach
 
 
 def retention_value(prefill_cost: PrefillCost, start: int, end: int, age: int) -> float:

@@ -8,7 +8,7 @@ all the cells it may ever need, or not at all.
 carries the cells of the range alone. Each restore is checked: the number of cells must be the length of the range, or,
 where memory cannot be cut, the position must be its end.
 
-`release` evicts what only a dropped floor could use:
+`evict_floor` evicts what only a dropped floor could use:
 
     floors of one pool   ├──── shared ────┬── dropped ──┬── its conversations       evicted
                                           └── another ──┴── its conversations       kept
@@ -93,8 +93,8 @@ class Pool:
         for node in tip.path():
             node.saved_end = 0  # it stays
 
-    def beside(self, ids: "array[int]") -> int:
-        """Cells that a floor would want that is computed without giving up another one."""
+    def cells_to_keep_all(self, ids: "array[int]") -> int:
+        """Cells that the pool needs to hold this floor and every floor that it holds now."""
         kept = sum(node.computed for node in self.tree.nodes() if not node.ref_count and node.owner is None)
         _, shared = self.tree.match(ids, 0)
         return self.in_use() + kept + len(ids) - shared
@@ -104,8 +104,8 @@ class Pool:
         return self._evict_to(self.memory.cells - self.reserved() - cells)
 
     def clear(self, cells: int) -> bool:
-        """Evicts until so many cells hold nothing, for a moment: they may be reserved. False, and nothing evicted, when
-        too much is in use. Raises OutOfTime."""
+        """Evicts until so many cells hold no KV now; unlike after `make_room`, they may be reserved for tickets. False, and
+        nothing evicted, when too much is in use. Raises OutOfTime."""
         return self._evict_to(self.memory.cells - cells)
 
     def _evict_to(self, most: int) -> bool:
@@ -136,11 +136,15 @@ class Pool:
 
     def _give_back(self, ticket: int, tip: Node) -> None:
         del self._growth[ticket]
-        self.tree.release(tip, ticket)
+        self.tree.release(ticket, tip)
 
-    def grew(self, ticket: int) -> None:
+    def count_token(self, ticket: int) -> None:
         """A generated token became part of the prompt: it was reserved as growth, now it counts as a promised cell."""
         self._growth[ticket] -= 1
+
+    def move_to(self, memory: Memory) -> None:
+        """Goes on in another context with as many sequences; the caller puts the cells of all nodes back there."""
+        self.memory = self.tree.cells = memory
 
     def reserved(self) -> int:
         return sum(self._growth.values()) + self.tree.promised()
@@ -231,7 +235,7 @@ class Pools:
         held = sum(pool.memory.footprint for pool in self.by_name.values())
         return (held + self.grant.cells * self.backend.info.kv_bytes_per_token) / CARRIED_IN_A_SECOND
 
-    # -- opening and growing
+    # -- opening and enlarging
 
     def opened(self, name: str, need: int, ticket: int) -> Pool | None:
         """The pool of this name, opened for a ticket with at least `need` cells; None while other pools hold them.
@@ -268,7 +272,7 @@ class Pools:
         self._entries += 1
         pool.used = self._entries
 
-    def grow(self, pool: Pool) -> bool:
+    def enlarge(self, pool: Pool) -> bool:
         """Moves a pool into a larger context where its last ticket wants one; whether it did. While an answer runs it is
         not moved, because the answer would stall."""
         if pool.wanted <= pool.memory.cells or self.answering():
@@ -281,7 +285,7 @@ class Pools:
 
     def make_room_beside(self, pool: Pool, ids: "array[int]") -> None:
         """Moves the pool where the grant allows, so that a floor that is computed in advance leaves other floors there."""
-        wanted = pool.beside(ids)
+        wanted = pool.cells_to_keep_all(ids)
         if pool.memory.cells < wanted and rounded(wanted) <= self.grant.cells - self.held() + pool.memory.cells:
             self._move(pool, wanted)
 
@@ -401,7 +405,7 @@ def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
         memory, moved = open_memory(cells), True
     except BackendError:
         memory, moved = open_memory(former), False
-    pool.memory = pool.tree.cells = memory
+    pool.move_to(memory)
     for node, state in kept:
         put_back(pool, node, state)
     return moved
@@ -424,8 +428,8 @@ def put_back(pool: Pool, node: Node, state: bytes) -> None:
 Ids: TypeAlias = "array[int]"
 
 
-def release(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> int:
-    """Evicts its unreferenced nodes without saving them, and returns the cells that became free."""
+def evict_floor(pool: Pool, dropped: Ids, others: Sequence[Ids]) -> int:
+    """Evicts the unreferenced nodes that were the dropped floor's alone, without saving them. Returns the cells freed."""
     freed = 0
     for node in reversed(list(pool.tree.nodes())):  # each after all that lie below it
         if node.ref_count == 0 and not node.children and is_forsaken(node, dropped, others):

@@ -11,7 +11,9 @@ from orchestrator.engine.cache.tree import Node, Tokens, Tree, common_prefix
 
 
 class AnchoredTree(Tree):
-    """Two sequences a running answer suffice, however many turns lead to it: see `_sequence_for`."""
+    """A running answer needs two sequences at most, however many turns lead to it: one for the state above it, one of its
+    own. `_sequence_for` merges the nodes between.
+    """
 
     ranges = False
 

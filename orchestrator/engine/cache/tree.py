@@ -50,8 +50,8 @@ class Node:
     sequence: int | None = None
     used: int = 0  # clock of the last lease or release
     gone: bool = False  # evicted
-    saved_end: int = 0  # position up to which its cells were taken below, for it to go
-    place: Boundary | None = None  # the last one at or before its start, once its path was named
+    saved_end: int = 0  # position up to which its cells need not be saved before they are freed
+    boundary: Boundary | None = None  # the last one at or before its start, once its path was named
     children: list["Node"] = field(default_factory=list)
 
     @property
@@ -117,7 +117,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A prompt of which [0, limit) may come back from the tiers; what did is noted in `restored`."""
+    """A prompt of which [0, limit) may come back from disk; what did is noted in `restored`."""
 
     path: Path
     limit: int
@@ -217,9 +217,9 @@ class Tree:
         node = self._shared(ids[:limit], owner)
         depth = node.end
         if depth < cut < len(ids):
-            node, depth = self._grow(node, ids[depth:cut], None), cut
+            node, depth = self._add_node(node, ids[depth:cut], None), cut
         if depth < len(ids):
-            node = self._grow(node, ids[depth:], owner if depth >= cut else None)
+            node = self._add_node(node, ids[depth:], owner if depth >= cut else None)
         self._count(node, +1)
         return node
 
@@ -234,7 +234,7 @@ class Tree:
         node, depth = self.match(ids, owner)
         return self._split(node, depth) if depth < node.end else node
 
-    def release(self, tip: Node, ticket: int) -> None:
+    def release(self, ticket: int, tip: Node) -> None:
         """Gives a lease back, which is no use of its own. What was computed stays; what was only promised and nobody else
         waits for goes."""
         path = tip.path()
@@ -250,7 +250,7 @@ class Tree:
             node.ref_count += by
             assert node.ref_count >= 0
 
-    def _grow(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
+    def _add_node(self, parent: Node, ids: Tokens, owner: int | None) -> Node:
         node = Node(parent, parent.end, ids, owner)
         parent.children.append(node)
         return node
@@ -262,7 +262,7 @@ class Tree:
         at = depth - node.start
         upper = Node(node.parent, node.start, node.ids[:at], node.owner, min(node.computed, at), node.ref_count)
         upper.computed_by, upper.used = node.computed_by if not upper.complete else None, node.used
-        upper.place, node.place = node.place, None
+        upper.boundary, node.boundary = node.boundary, None
         upper.children = [node]
         siblings = node.parent.children
         siblings[siblings.index(node)] = upper
@@ -317,14 +317,14 @@ class Tree:
     def extend(self, tip: Node, token: int) -> Node:
         """Appends a generated token to a ticket's tip and returns the tip, a new one where others branched off there."""
         if tip.children:
-            tip = self._grow(tip, array("I"), tip.owner)
+            tip = self._add_node(tip, array("I"), tip.owner)
             tip.ref_count, tip.used = 1, self._clock
         tip.ids.append(token)
         return tip
 
     def insert(self, node: Node, ids: Tokens, owner: int | None) -> Node:
         """A referenced node below a complete one; its cells come from a checkpoint."""
-        inserted = self._grow(node, ids, owner)
+        inserted = self._add_node(node, ids, owner)
         self._count(inserted, +1)
         self.use(inserted)
         return inserted
@@ -333,10 +333,8 @@ class Tree:
 
     def stalest(self) -> Node | None:
         """The unreferenced tip with the lowest retention value."""
-        tips, prefill_cost = (
-            [node for node in self.nodes() if node.ref_count == 0 and not node.children],
-            self._prefill_cost(),
-        )
+        tips = [node for node in self.nodes() if node.ref_count == 0 and not node.children]
+        prefill_cost = self._prefill_cost()
         return min(
             tips,
             key=lambda tip: retention_value(prefill_cost, tip.start, tip.computed_end, self._clock - tip.used),

@@ -1,4 +1,6 @@
-"""One segment's KV as a file: written whole or not at all, and believed only when every byte is as it was written.
+"""Checkpoints as files: the threads that write and read them, the folder of one model, the format of one file.
+
+One segment's KV is one file: written whole or not at all, and believed only when every byte is as it was written.
 
     magic, version, sizes │ root, name, parent, start, end, ids │ state │ crc32 of all before
 
@@ -30,7 +32,7 @@ SUFFIX = ".kv"
 MAGIC = b"LOREKV"
 VERSION = 1
 _HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
-_PLACE = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
+_HEADER = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
 _CRC = struct.Struct("<I")
 
 log = logging.getLogger("lorekeep.engine.checkpoints")
@@ -50,176 +52,7 @@ class SegmentHeader:
     ids: "array[int]"
 
 
-def write(path: Path, header: SegmentHeader, state: bytes) -> int:
-    """Bytes written. Raises OSError; then nothing is left behind."""
-    place = (
-        _PLACE.pack(header.root.encode(), header.name.encode(), header.parent.encode(), header.start, header.end)
-        + header.ids.tobytes()
-    )
-    head = _HEAD.pack(MAGIC, VERSION, len(place), len(state)) + place
-    crc = zlib.crc32(state, zlib.crc32(head))
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(head)
-            file.write(state)
-            file.write(_CRC.pack(crc))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    return len(head) + len(state) + _CRC.size
-
-
-def file_size(header: SegmentHeader, state: bytes) -> int:
-    """Bytes that `write` will write."""
-    return _HEAD.size + _PLACE.size + len(header.ids) * header.ids.itemsize + len(state) + _CRC.size
-
-
-def read_header(path: Path) -> SegmentHeader:
-    """Raises DamagedCheckpoint and OSError. Checks sizes; the checksum is `read_state`'s."""
-    with opened(path) as file:
-        _, place_size, _ = _opening(file, path)
-        place = file.read(place_size)
-    if len(place) != place_size:
-        raise DamagedCheckpoint(f"{path} is truncated")
-    return _header(place)
-
-
-def read_state(path: Path, expected: SegmentHeader) -> bytes:
-    """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
-    with opened(path) as file:
-        head, place_size, state_size = _opening(file, path)
-        # Read as it is returned: the pages of a second buffer took three times as long as the checksum.
-        place, state, crc = file.read(place_size), file.read(state_size), file.read(_CRC.size)
-    if len(crc) != _CRC.size:
-        raise DamagedCheckpoint(f"{path} is truncated")
-    if zlib.crc32(state, zlib.crc32(place, zlib.crc32(head))) != _CRC.unpack(crc)[0]:
-        raise DamagedCheckpoint(f"{path} has a wrong checksum")
-    if _header(place) != expected:
-        raise DamagedCheckpoint(f"{path} holds another segment than its name says")
-    return state
-
-
-def opened(path: Path) -> BinaryIO:
-    """For reading. What is no file, and might never give anything or never end, is DamagedCheckpoint."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise DamagedCheckpoint(f"{path} is no file")
-    return os.fdopen(descriptor, "rb")
-
-
-def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
-    """The head, and the sizes of place and state behind it. They are compared with the file's size before memory is
-    allocated for as much as a damaged head says."""
-    head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise DamagedCheckpoint(f"{path} is truncated")
-    magic, version, place_size, state_size = _HEAD.unpack(head)
-    if magic != MAGIC or version != VERSION:
-        raise DamagedCheckpoint(f"{path} is no checkpoint of version {VERSION}")
-    if place_size < _PLACE.size or (place_size - _PLACE.size) % 4:
-        raise DamagedCheckpoint(f"{path} has a damaged header")
-    if os.fstat(file.fileno()).st_size != _HEAD.size + place_size + state_size + _CRC.size:
-        raise DamagedCheckpoint(f"{path} is truncated")
-    return head, place_size, state_size
-
-
-def _header(place: bytes) -> SegmentHeader:
-    root, name, parent, start, end = _PLACE.unpack(place[: _PLACE.size])
-    return SegmentHeader(_text(root), _text(name), _text(parent), start, end, bytes_to_ids(place[_PLACE.size :]))
-
-
-def _text(name: bytes) -> str:
-    return name.rstrip(b"\0").decode("ascii", "replace")
-
-
-# -- the folder of one model, and those of others
-
-
-def usable(folder: Path) -> bool:
-    """Whether checkpoints can be kept there, after making it. Among other models' folders it is the last one used."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.utime(folder)
-    except OSError as error:
-        log.warning("no checkpoints are kept on disk: %s", error)
-        return False
-    return True
-
-
-def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[SegmentHeader, int]]:
-    """Headers and sizes of `root`'s files, longest unused first. What is damaged, which is reported, foreign or left over
-    is deleted."""
-    for leftover in folder.glob("*.tmp"):
-        delete(leftover)
-    for path in sorted(folder.glob(f"*{SUFFIX}"), key=used):
-        try:
-            header, size = read_header(path), path.stat().st_size
-        except (OSError, DamagedCheckpoint) as error:
-            damaged(error)
-            delete(path)
-            continue
-        if header.root == root and path.stem == header.name:
-            yield header, size
-        else:
-            delete(path)
-
-
-@dataclass(frozen=True)
-class OtherModel:
-    """The checkpoints of a model that is not loaded."""
-
-    folder: Path
-    size: int  # bytes
-
-
-def other_models(root: Path, own: str) -> list[OtherModel]:
-    """All folders of `root` with checkpoints but `own`, longest unused first; none where they cannot be looked for.
-
-    A folder without a checkpoint is not ours to delete.
-    """
-    try:
-        folders = [folder for folder in root.iterdir() if folder.name != own and any(folder.glob(f"*{SUFFIX}"))]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        log.warning("checkpoints of other models cannot be looked for: %s", error)
-        return []
-    return [OtherModel(folder, size_of(folder)) for folder in sorted(folders, key=used)]
-
-
-def size_of(folder: Path) -> int:
-    total = 0
-    with suppress(OSError):  # deleted meanwhile, or not for us to read
-        for file in folder.iterdir():
-            with suppress(OSError):
-                total += file.lstat().st_size
-    return total
-
-
-def used(path: Path) -> float:
-    """When something was last written or deleted in a folder, or a file was last used."""
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0  # gone meanwhile
-
-
-def delete(path: Path) -> None:
-    """What cannot be deleted stays and is not used."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("%s cannot be deleted: %s", path, error.strerror or error)
-
-
-def delete_model(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    log.info("checkpoints of a model that is not loaded were deleted: %s", folder.name)
+# -- the threads
 
 
 @dataclass(frozen=True)
@@ -328,12 +161,187 @@ class Reader:
             return ahead[2].result()
         return read_state(path, header)
 
-    def settle(self) -> None:
+    def forget_expected(self) -> None:
         """Forgets what was expected, once no file is open."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             wait([ahead[2]])
 
     def close(self) -> None:
-        self.settle()
+        self.forget_expected()
         self._thread.shutdown()
+
+
+# -- the folder of one model, and those of others
+
+
+def usable(folder: Path) -> bool:
+    """Whether checkpoints can be kept there, after making it. Among other models' folders it is the last one used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.utime(folder)
+    except OSError as error:
+        log.warning("no checkpoints are kept on disk: %s", error)
+        return False
+    return True
+
+
+def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[SegmentHeader, int]]:
+    """Headers and sizes of `root`'s files, longest unused first. What is damaged, which is reported, foreign or left over
+    is deleted."""
+    for leftover in folder.glob("*.tmp"):
+        delete(leftover)
+    for path in sorted(folder.glob(f"*{SUFFIX}"), key=used):
+        try:
+            header, size = read_header(path), path.stat().st_size
+        except (OSError, DamagedCheckpoint) as error:
+            damaged(error)
+            delete(path)
+            continue
+        if header.root == root and path.stem == header.name:
+            yield header, size
+        else:
+            delete(path)
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """The checkpoints of a model that is not loaded."""
+
+    folder: Path
+    size: int  # bytes
+
+
+def other_models(root: Path, own: str) -> list[OtherModel]:
+    """All folders of `root` with checkpoints but `own`, longest unused first; none where they cannot be looked for.
+
+    A folder without a checkpoint is not ours to delete.
+    """
+    try:
+        folders = [folder for folder in root.iterdir() if folder.name != own and any(folder.glob(f"*{SUFFIX}"))]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("checkpoints of other models cannot be looked for: %s", error)
+        return []
+    return [OtherModel(folder, size_of(folder)) for folder in sorted(folders, key=used)]
+
+
+def size_of(folder: Path) -> int:
+    total = 0
+    with suppress(OSError):  # deleted meanwhile, or not for us to read
+        for file in folder.iterdir():
+            with suppress(OSError):
+                total += file.lstat().st_size
+    return total
+
+
+def used(path: Path) -> float:
+    """When something was last written or deleted in a folder, or a file was last used."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0  # gone meanwhile
+
+
+def delete(path: Path) -> None:
+    """What cannot be deleted stays and is not used."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be deleted: %s", path, error.strerror or error)
+
+
+def delete_model(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    log.info("checkpoints of a model that is not loaded were deleted: %s", folder.name)
+
+
+# -- the format of one file
+
+
+def write(path: Path, header: SegmentHeader, state: bytes) -> int:
+    """Bytes written. Raises OSError; then nothing is left behind."""
+    packed = (
+        _HEADER.pack(header.root.encode(), header.name.encode(), header.parent.encode(), header.start, header.end)
+        + header.ids.tobytes()
+    )
+    head = _HEAD.pack(MAGIC, VERSION, len(packed), len(state)) + packed
+    crc = zlib.crc32(state, zlib.crc32(head))
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(head)
+            file.write(state)
+            file.write(_CRC.pack(crc))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return len(head) + len(state) + _CRC.size
+
+
+def file_size(header: SegmentHeader, state: bytes) -> int:
+    """Bytes that `write` will write."""
+    return _HEAD.size + _HEADER.size + len(header.ids) * header.ids.itemsize + len(state) + _CRC.size
+
+
+def read_header(path: Path) -> SegmentHeader:
+    """Raises DamagedCheckpoint and OSError. Checks sizes; the checksum is `read_state`'s."""
+    with opened(path) as file:
+        _, header_size, _ = _opening(file, path)
+        packed = file.read(header_size)
+    if len(packed) != header_size:
+        raise DamagedCheckpoint(f"{path} is truncated")
+    return _header(packed)
+
+
+def read_state(path: Path, expected: SegmentHeader) -> bytes:
+    """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
+    with opened(path) as file:
+        head, header_size, state_size = _opening(file, path)
+        # Read as it is returned: the pages of a second buffer took three times as long as the checksum.
+        packed, state, crc = file.read(header_size), file.read(state_size), file.read(_CRC.size)
+    if len(crc) != _CRC.size:
+        raise DamagedCheckpoint(f"{path} is truncated")
+    if zlib.crc32(state, zlib.crc32(packed, zlib.crc32(head))) != _CRC.unpack(crc)[0]:
+        raise DamagedCheckpoint(f"{path} has a wrong checksum")
+    if _header(packed) != expected:
+        raise DamagedCheckpoint(f"{path} holds another segment than its name says")
+    return state
+
+
+def opened(path: Path) -> BinaryIO:
+    """For reading. What is no file, and might never give anything or never end, is DamagedCheckpoint."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedCheckpoint(f"{path} is no file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
+    """The head, and the sizes of header and state behind it. They are compared with the file's size before memory is
+    allocated for as much as a damaged head says."""
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise DamagedCheckpoint(f"{path} is truncated")
+    magic, version, header_size, state_size = _HEAD.unpack(head)
+    if magic != MAGIC or version != VERSION:
+        raise DamagedCheckpoint(f"{path} is no checkpoint of version {VERSION}")
+    if header_size < _HEADER.size or (header_size - _HEADER.size) % 4:
+        raise DamagedCheckpoint(f"{path} has a damaged header")
+    if os.fstat(file.fileno()).st_size != _HEAD.size + header_size + state_size + _CRC.size:
+        raise DamagedCheckpoint(f"{path} is truncated")
+    return head, header_size, state_size
+
+
+def _header(packed: bytes) -> SegmentHeader:
+    root, name, parent, start, end = _HEADER.unpack(packed[: _HEADER.size])
+    return SegmentHeader(_text(root), _text(name), _text(parent), start, end, bytes_to_ids(packed[_HEADER.size :]))
+
+
+def _text(name: bytes) -> str:
+    return name.rstrip(b"\0").decode("ascii", "replace")

@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.pool import Pool, restore_range
 from orchestrator.engine.cache.tree import (
     Boundary,
@@ -42,7 +41,7 @@ from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 
 CUT = 256
-Below = Callable[[str], Sequence[SegmentHeader]]  # the saved segments that continue from the one of a name
+Continuations = Callable[[str], Sequence[SegmentHeader]]  # the saved segments that continue from the one of a name
 
 
 @dataclass(frozen=True)
@@ -59,22 +58,9 @@ class Segment:
 class Onward:
     """A saved segment that continues a prompt: the boundary before it, and the position to which it does."""
 
-    place: Boundary
+    boundary: Boundary
     header: SegmentHeader
     end: int
-
-
-def checkpoint_manager(
-    backend: Backend, store: CheckpointStore | None, clock: Callable[[], float], prefill_cost: Callable[[], PrefillCost]
-) -> "CheckpointManager | None":
-    """The manager for a model's kind of memory; None without a store. `prefill_cost`: of a prompt token, as known now."""
-    if store is None:
-        return None
-    if backend.info.ranges:
-        return SegmentManager(store, clock, prefill_cost)
-    from orchestrator.engine.checkpoints.pieces import PieceManager  # it is a kind of CheckpointManager
-
-    return PieceManager(store, clock, prefill_cost, constant=backend.info.kv_bytes_per_token == 0)
 
 
 @dataclass(frozen=True)
@@ -103,7 +89,7 @@ class CheckpointManager(ABC):
 
     def work(self, deadline: float) -> None:
         """Saves what is queued until the deadline, at least one piece; nothing while the disk does not keep up."""
-        self.store.settle()
+        self.store.note_written()
         while self._queue and self.store.takes_one():
             saving = self._queue.popleft()
             if not saving.tip.gone:
@@ -180,7 +166,7 @@ class SegmentManager(CheckpointManager):
         return found
 
     def _arrived(self, path: Path, computed_end: int, node: Node) -> int:
-        """Cells of a node that lie below."""
+        """Cells of a node that are on disk."""
         tokens = 0
         for one in self._over(node, path, computed_end):
             if one.start >= node.computed_end:
@@ -191,15 +177,15 @@ class SegmentManager(CheckpointManager):
 
     def _over(self, node: Node, path: Path, upto: int) -> Iterator[Segment]:
         """The segments of a path from the one on in which the node begins."""
-        found = segments_from(self._place(node, path), path.ids, path.cut, path.owner, upto)
+        found = segments_from(self._boundary(node, path), path.ids, path.cut, path.owner, upto)
         return (one for one in found if one.end > node.start)
 
-    def _place(self, tip: Node, path: Path) -> Boundary:
+    def _boundary(self, tip: Node, path: Path) -> Boundary:
         """The last boundary at or before a node's start, noted in all nodes of its path: so a conversation of many turns is
         named once and not with each of them."""
         known = Boundary(self.store.root, 0)
         for node in tip.path():
-            known = node.place = node.place or boundary(path.ids, path.cut, path.owner, node.start, known)
+            known = node.boundary = node.boundary or boundary(path.ids, path.cut, path.owner, node.start, known)
         return known
 
     def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
@@ -229,20 +215,20 @@ class SegmentManager(CheckpointManager):
     # -- restoring
 
     def restore(self, pool: Pool, tip: Node, wanted: Wanted, claim: Callable[[Node], bool], budget: TimeBudget) -> None:
-        place = Boundary(self.store.root, 0)
+        known = Boundary(self.store.root, 0)
         for node in tip.path():
             while not node.complete and node.computed_end < wanted.limit:
-                found = onward(self.store.below, wanted.path, place, node.computed_end)
+                found = onward(self.store.continuations, wanted.path, known, node.computed_end)
                 if found is None or not claim(node) or not self._restore(pool, node, found, wanted, budget):
                     return
-                place = found.place
+                known = found.boundary
 
     def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
-        found, place, depth = list[Reuse](), Boundary(self.store.root, 0), ends[-1]
-        while depth < limit and (segment := onward(self.store.below, path, place, depth)) is not None:
+        found, known, depth = list[Reuse](), Boundary(self.store.root, 0), ends[-1]
+        while depth < limit and (segment := onward(self.store.continuations, path, known, depth)) is not None:
             end = min(segment.end, limit)
             found.append(Reuse(depth, end, Tier.DISK))
-            place, depth = segment.place, end
+            known, depth = segment.boundary, end
         return found
 
     def _restore(self, pool: Pool, node: Node, found: Onward, wanted: Wanted, budget: TimeBudget) -> bool:
@@ -271,7 +257,7 @@ class SegmentManager(CheckpointManager):
         return True
 
     def _expect(self, path: Path, found: Onward) -> None:
-        after = onward(self.store.below, path, found.place, found.end)
+        after = onward(self.store.continuations, path, found.boundary, found.end)
         if after is not None:
             self.store.expect(after.header)
 
@@ -301,10 +287,10 @@ def segments(root: str, ids: "array[int]", cut: int, owner: int, upto: int) -> I
     return segments_from(Boundary(root, 0), ids, cut, owner, upto)
 
 
-def segments_from(place: Boundary, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
-    """Those behind a place that is known: naming 32k tokens takes 2 ms."""
-    parent = place.parent
-    for start, end in spans(cut, upto, place.start):
+def segments_from(known: Boundary, ids: "array[int]", cut: int, owner: int, upto: int) -> Iterator[Segment]:
+    """Those behind a boundary that is known: naming 32k tokens takes 2 ms."""
+    parent = known.parent
+    for start, end in spans(cut, upto, known.start):
         name = named(ground(parent, start, cut, owner), ids[start:end])
         yield Segment(name, parent, start, end)
         parent = name
@@ -329,14 +315,14 @@ def ground(parent: str, start: int, cut: int, owner: int) -> str:
 # -- which saved segments go on with a prompt: one search, for who restores them and for who predicts it
 
 
-def onward(below: Below, path: Path, known: Boundary, depth: int) -> Onward | None:
-    """The saved segment that continues from `depth`; it may begin before. `known` is a place on the way there."""
-    place = boundary(path.ids, path.cut, path.owner, depth, known)
-    own = ground(place.parent, place.start, path.cut, path.owner)
-    found = find(below(place.parent), own, path.ids, place.start)
-    if found is None or place.start + found[1] <= depth:
+def onward(continuations: Continuations, path: Path, known: Boundary, depth: int) -> Onward | None:
+    """The saved segment that continues from `depth`; it may begin before. `known` is a boundary on the way there."""
+    before = boundary(path.ids, path.cut, path.owner, depth, known)
+    own = ground(before.parent, before.start, path.cut, path.owner)
+    found = find(continuations(before.parent), own, path.ids, before.start)
+    if found is None or before.start + found[1] <= depth:
         return None
-    return Onward(place, found[0], place.start + found[1])
+    return Onward(before, found[0], before.start + found[1])
 
 
 def find(headers: Iterable[SegmentHeader], ground: str, ids: "array[int]", at: int) -> tuple[SegmentHeader, int] | None:

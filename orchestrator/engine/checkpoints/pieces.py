@@ -10,6 +10,7 @@ give the whole.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from orchestrator.engine.backend import Backend
 from orchestrator.engine.cache.pool import Pool, restore_range, save_range
 from orchestrator.engine.cache.tree import (
     Node,
@@ -21,10 +22,21 @@ from orchestrator.engine.cache.tree import (
     path_of,
 )
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.manager import CheckpointManager, Saving, Segment, ground
+from orchestrator.engine.checkpoints.manager import CheckpointManager, Saving, Segment, SegmentManager, ground
 from orchestrator.engine.checkpoints.store import CheckpointStore, named
 from orchestrator.engine.costs import TimeBudget, endless
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
+
+
+def checkpoint_manager(
+    backend: Backend, store: CheckpointStore | None, clock: Callable[[], float], prefill_cost: Callable[[], PrefillCost]
+) -> CheckpointManager | None:
+    """The manager for a model's kind of memory; None without a store. `prefill_cost`: of a prompt token, as known now."""
+    if store is None:
+        return None
+    if backend.info.ranges:
+        return SegmentManager(store, clock, prefill_cost)
+    return PieceManager(store, clock, prefill_cost, constant=backend.info.kv_bytes_per_token == 0)
 
 
 class PieceManager(CheckpointManager):
@@ -151,7 +163,7 @@ class PieceManager(CheckpointManager):
         except NoSequence:
             return False  # as many tickets run as there are sequences; this one will have to wait anyway
         finally:
-            pool.tree.release(node, -1)
+            pool.tree.release(-1, node)
 
     def _join(self, pool: Pool, node: Node, into: int, piece: SegmentHeader, restored: Restored) -> bool:
         began = self._clock()
@@ -188,7 +200,7 @@ class PieceManager(CheckpointManager):
         most = limit if at >= path.cut else min(limit, path.cut)
         fitting = [
             piece
-            for piece in self.store.below(parent)
+            for piece in self.store.continuations(parent)
             if piece.start == at < piece.end <= most and common_prefix(piece.ids, path.ids, at) == len(piece.ids)
         ]
         return [piece for piece in fitting if named(ground(parent, at, path.cut, path.owner), piece.ids) == piece.name]

@@ -48,7 +48,7 @@ class CheckpointCounters:
     restored_bytes: int = 0
     restored_tokens: int = 0
     restored_ms: float = 0.0
-    ram_evicted: int = 0  # segments that left the cells while the disk did not keep up: lost
+    lost_segments: int = 0  # evicted from the cells unsaved, because the disk did not keep up
     disk_evicted: int = 0
     write_failures: int = 0
 
@@ -73,7 +73,7 @@ class Index:
     def __init__(self, root: str) -> None:
         self._root = root
         self._segments: dict[str, StoredSegment] = {}
-        self._below: dict[str, dict[str, None]] = {}
+        self._continuations: dict[str, dict[str, None]] = {}
         self._clock = 0
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Index:
     def use(self, header: SegmentHeader) -> StoredSegment:
         """The entry of a segment, made if need be; from now on it is the one used last."""
         stored = self._segments.setdefault(header.name, StoredSegment(header))
-        self._below.setdefault(header.parent, {})[header.name] = None
+        self._continuations.setdefault(header.parent, {})[header.name] = None
         self._clock += 1
         stored.used = self._clock
         return stored
@@ -93,15 +93,15 @@ class Index:
     def remove(self, name: str) -> StoredSegment | None:
         stored = self._segments.pop(name, None)
         if stored is not None:
-            siblings = self._below[stored.header.parent]
+            siblings = self._continuations[stored.header.parent]
             del siblings[name]
             if not siblings:
-                del self._below[stored.header.parent]
+                del self._continuations[stored.header.parent]
         return stored
 
-    def below(self, name: str) -> list[SegmentHeader]:
+    def continuations(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
-        return [self._segments[below].header for below in self._below.get(name, ())]
+        return [self._segments[one].header for one in self._continuations.get(name, ())]
 
     def leaving(self, prefill_cost: PrefillCost) -> Iterator[StoredSegment]:
         """What is given up, worth least first, each after all that go on from it.
@@ -114,9 +114,10 @@ class Index:
             stored = heapq.heappop(waiting)[-1]
             if self._segments.get(stored.header.name) is not stored:
                 continue
-            above, below = self._segments.get(stored.header.parent), tuple(self._below.get(stored.header.name, ()))
+            above = self._segments.get(stored.header.parent)
+            behind = tuple(self._continuations.get(stored.header.name, ()))
             yield stored
-            for freed in (above, *map(self._segments.get, below)):
+            for freed in (above, *map(self._segments.get, behind)):
                 if freed is not None and self._may_go(freed):
                     heapq.heappush(waiting, self._entry(freed, prefill_cost))
 
@@ -127,7 +128,7 @@ class Index:
         return loss, stored.used, id(stored), stored
 
     def _may_go(self, stored: StoredSegment) -> bool:
-        return self._cut_off(stored) or stored.header.name not in self._below
+        return self._cut_off(stored) or stored.header.name not in self._continuations
 
     def _cut_off(self, stored: StoredSegment) -> bool:
         return stored.header.parent != self._root and stored.header.parent not in self._segments
@@ -136,7 +137,7 @@ class Index:
 class CheckpointStore:
     """All segments of one root. `folder` exists; other models' lie beside it. `budget`: bytes of all their files.
 
-    `written` is called in the writer's thread after each file: there is something to `settle`.
+    `written` is called in the writer's thread after each file: there is something for `note_written`.
     """
 
     def __init__(self, root: str, folder: Path, budget: int, written: Callable[[], None] = lambda: None) -> None:
@@ -206,9 +207,9 @@ class CheckpointStore:
         seen, foretold = self.counters, FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
         return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
 
-    def below(self, name: str) -> list[SegmentHeader]:
+    def continuations(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""
-        return self._index.below(name)
+        return self._index.continuations(name)
 
     def takes_one(self) -> bool:
         """Whether the disk keeps up, so that a further segment may be saved; `written` tells when it may again."""
@@ -216,7 +217,7 @@ class CheckpointStore:
 
     def lost_one(self) -> None:
         """A segment left the cells while the disk did not keep up."""
-        self.counters.ram_evicted += 1
+        self.counters.lost_segments += 1
 
     def figures(self) -> dict[str, float]:
         """Counters and bytes, for statistics."""
@@ -240,11 +241,11 @@ class CheckpointStore:
         `chain`: the names that lead to the floor's end, at least one; `others`: those that other floors are made of. Of its
         own segments those go that nothing goes on from and no other floor is made of.
         """
-        for header in self.below(chain[-1]):
+        for header in self.continuations(chain[-1]):
             if not is_floor(header):
                 self.forget_from(header)
         for name in reversed(chain):
-            if name in others or self.below(name):
+            if name in others or self.continuations(name):
                 return
             self.forget(name)
 
@@ -252,13 +253,13 @@ class CheckpointStore:
         """Drops a segment and all that go on from it, the last ones first; a conversation may be thousands of them."""
         found = [header]
         for one in found:
-            found.extend(self.below(one.name))
+            found.extend(self.continuations(one.name))
         for one in reversed(found):
             self.forget(one.name)
 
     # -- the writer
 
-    def settle(self) -> None:
+    def note_written(self) -> None:
         """Takes note of what the writer finished; only the loop changes the index."""
         for put, written in self._writer.finished():
             stored = self._index.get(put.header.name)
@@ -273,9 +274,9 @@ class CheckpointStore:
 
     def flush(self) -> None:
         """Waits until all that was to be written or deleted is, and nothing is being read."""
-        self._reader.settle()
+        self._reader.forget_expected()
         self._writer.flush()
-        self.settle()
+        self.note_written()
 
     def close(self) -> None:
         self.flush()

@@ -208,7 +208,7 @@ class Worker:
 
     def _arrived(self) -> Iterable[object]:
         """All messages that are there; with nothing to compute or to write, waits for one."""
-        if not self._loop.busy() and not self._loop.behind():
+        if not self._loop.busy() and not self._loop.has_idle_work():
             try:
                 yield self._inbox.get(timeout=IDLE_SECONDS)
             except queue.Empty:

@@ -7,6 +7,7 @@ Only tokens with finite logits are chosen, and none that the ticket's schema for
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import llama_cpp as lib
@@ -29,6 +30,26 @@ NEVER = np.float32(-np.inf)
 Logits = NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class StateSizes:
+    """Bytes of a sequence's saved state: without a cell, of one cell in all, and of each further cell.
+
+    `per_cell` is 0 where a state has one size whatever its length.
+    """
+
+    header: int
+    one: int
+    per_cell: int
+
+    @property
+    def kv_per_token(self) -> int:
+        return max(0, self.per_cell - CELL_NOTES)
+
+    def footprint(self, cells: int, sequences: int) -> int:
+        """Bytes of KV or of states in a memory of this size."""
+        return cells * self.kv_per_token or sequences * self.one
+
+
 class LlamaBackend:
     """A GGUF model loaded through llama.cpp. Raises BackendError where it cannot be."""
 
@@ -43,16 +64,11 @@ class LlamaBackend:
         self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
         recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
         self.ranges = not recurrent and lib.llama_model_n_swa(self._model) == 0
-        self.state_header = self.state_bytes = self.state_bytes_per_cell = 0  # until `_measure_kv`
+        self._states = self._measured()
         self.info = self._describe()
 
     def open(self, cells: int, sequences: int) -> "LlamaMemory":
-        return LlamaMemory(self, self._model, self._spec, cells, sequences)
-
-    def footprint(self, cells: int, sequences: int) -> int:
-        """Bytes of KV or of states in a memory of this size."""
-        per_token = max(0, self.state_bytes_per_cell - CELL_NOTES)
-        return cells * per_token if per_token else sequences * self.state_bytes
+        return LlamaMemory(self, self._model, self._spec, cells, sequences, self._states)
 
     def sampler(self, sampling: Sampling) -> "LlamaSampler":
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
@@ -84,7 +100,7 @@ class LlamaBackend:
             trained_context=int(lib.llama_model_n_ctx_train(model)),
             parameters=int(lib.llama_model_n_params(model)),
             weight_bytes=int(lib.llama_model_size(model)),
-            kv_bytes_per_token=self._measure_kv(),
+            kv_bytes_per_token=float(self._states.kv_per_token),
             chat_template=chat_template(model),
             bos=token_text(vocabulary, lib.llama_vocab_bos(vocabulary)),
             eos=token_text(vocabulary, lib.llama_vocab_eos(vocabulary)),
@@ -95,31 +111,32 @@ class LlamaBackend:
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
         )
 
-    def _measure_kv(self) -> float:
-        """Bytes of KV a token takes, from the sizes of real states; 0 where a state has one size whatever its length."""
-        memory = self.open(256, 2)
+    def _measured(self) -> "StateSizes":
+        """From the states of a short sequence."""
+        memory = LlamaMemory(self, self._model, self._spec, 256, 2, StateSizes(0, 0, 0))
         try:
-            self.state_header = memory.state_size(0)
+            header = memory.state_size(0)
             memory.decode([Run(0, 0, [0], output=True)])
             one = memory.state_size(0)
             memory.decode([Run(0, 1, [0], output=True)])
-            self.state_bytes_per_cell = memory.state_size(0) - one
-            self.state_bytes = one
+            return StateSizes(header, one, memory.state_size(0) - one)
         finally:
             memory.close()
-        return float(max(0, self.state_bytes_per_cell - CELL_NOTES))
 
 
 class LlamaMemory:
     """One llama.cpp context: the cells of one pool."""
 
-    def __init__(self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int) -> None:
+    def __init__(
+        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
+    ) -> None:
         parameters = context_parameters(spec, cells, sequences, heads=int(lib.llama_model_n_head(model)))
         self._context = lib.llama_init_from_model(model, parameters)
         if not self._context:
             raise BackendError(f"llama.cpp could not make a context of {cells} tokens for {sequences} sequences")
         self._memory = lib.llama_get_memory(self._context)
         self._backend = backend
+        self._states = states
         self._vocabulary = lib.llama_model_get_vocab(model)
         self._row = ctypes.c_float * int(lib.llama_vocab_n_tokens(self._vocabulary))
         self._views: dict[int, NDArray[np.float32]] = {}  # of logits, by where they lie
@@ -127,7 +144,7 @@ class LlamaMemory:
         self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
-        self.footprint = backend.footprint(self.cells, sequences)
+        self.footprint = states.footprint(self.cells, sequences)
 
     def decode(self, runs: Sequence[Run]) -> None:
         if self._threads != self._backend.threads:
@@ -186,7 +203,7 @@ class LlamaMemory:
         # Nothing is copied for it: 0.36 ms with 8,192 cells on one CPU.
         if not self._backend.ranges:
             return self.length(sequence)
-        return (self.state_size(sequence) - self._backend.state_header) // self._backend.state_bytes_per_cell
+        return (self.state_size(sequence) - self._states.header) // self._states.per_cell
 
     def close(self) -> None:
         lib.llama_free(self._context)

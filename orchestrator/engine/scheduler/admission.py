@@ -29,7 +29,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
-from orchestrator.engine.cache.pool import Pool, Pools, release
+from orchestrator.engine.cache.pool import Pool, Pools, evict_floor
 from orchestrator.engine.cache.tree import Node, Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.costs import OutOfTime, TimeBudget
@@ -124,9 +124,9 @@ class Admission:
         if floor is None:
             return
         if floor.pool in self._pools.by_name:
-            beside = [other.ids for other in self.floors.values() if other.pool == floor.pool]
-            if beside:
-                release(self._pools.by_name[floor.pool], floor.ids, beside)
+            others = [other.ids for other in self.floors.values() if other.pool == floor.pool]
+            if others:
+                evict_floor(self._pools.by_name[floor.pool], floor.ids, others)
             else:
                 self._pools.discard(floor.pool)
         if self._checkpoints is not None:
@@ -233,7 +233,7 @@ class Admission:
             if ticket.job.is_in_advance and not self._pools.answering():
                 self._pools.make_room_beside(pool, ticket.ids)
             tip = self._lease(pool, ticket)
-            if tip is None and self._pools.grow(pool):
+            if tip is None and self._pools.enlarge(pool):
                 tip = self._lease(pool, ticket)
         except BackendError as error:
             self.failed(pool, error)
@@ -305,7 +305,7 @@ class Admission:
 
 
 def alone(ticket: Ticket) -> bool:
-    return ticket.again and ticket.phase is not Phase.ENDED and ticket.job.urgency is Urgency.INTERACTIVE
+    return ticket.failed_before and ticket.phase is not Phase.ENDED and ticket.job.urgency is Urgency.INTERACTIVE
 
 
 def refused(job: InferenceJob, floors: Mapping[str, FloorIds], grant: Grant, tokens: int) -> Refusal | None:

@@ -28,7 +28,8 @@ from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
 from orchestrator.engine.cache.tree import Node, deepest
 from orchestrator.engine.checkpoints.file import CheckpointWritten
-from orchestrator.engine.checkpoints.manager import CheckpointManager, checkpoint_manager
+from orchestrator.engine.checkpoints.manager import CheckpointManager
+from orchestrator.engine.checkpoints.pieces import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
@@ -45,12 +46,11 @@ from orchestrator.engine.messages import (
     PrefixMatch,
     PutFloor,
     Reason,
-    bytes_to_ids,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Planner, Timing, answered
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
-from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, TextStream, Ticket, completion
+from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, ticket_of
 
 FRAME_SECONDS = 1 / 60
 MOMENT_SECONDS = 0.002  # of writing while there are no tickets: who comes meanwhile waits for it
@@ -117,29 +117,27 @@ class Loop:
             self._say(self.admission.match(message))
             self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, CheckpointWritten):
-            self._write_behind.settle()
+            self._write_behind.note_written()
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
     def _arrive(self, job: InferenceJob) -> None:
         self._arrivals += 1
-        ticket = Ticket(job, array("I"), 0, self._arrivals, self._clock())
-        self._tickets[job.ticket] = ticket
+        now = self._clock()
         try:
-            refusal = self._checked(ticket)
+            ticket = ticket_of(job, self.admission.floor_ids(job.floor), self._arrivals, now)
+            refusal = self._refusal(ticket)
         except Exception as fault:  # one job that cannot be checked must not end everybody's answers
             log.warning("job %s cannot be checked", job.ticket, exc_info=True)
+            ticket = Ticket(job, array("I"), 0, self._arrivals, now)  # only to be refused
             refusal = Refusal(Reason.SAMPLING, f"the job cannot be checked ({type(fault).__name__}: {fault})")
+        self._tickets[job.ticket] = ticket
         if refusal:
             self._end(ticket, Outcome.REFUSED, refusal.reason, refusal.detail)
 
-    def _checked(self, ticket: Ticket) -> Refusal | None:
-        """Gives the ticket its prompt, and says what is wrong with the job."""
-        job = ticket.job
-        floor = self.admission.floor_ids(job.floor)
-        ticket.ids, ticket.cut = floor + bytes_to_ids(job.tail), len(floor)
-        ticket.text = TextStream(job.stop)
-        if refusal := out_of_range(job) or self.admission.refusal(job):
+    def _refusal(self, ticket: Ticket) -> Refusal | None:
+        """Why the ticket's job can never run; None when it may wait."""
+        if refusal := out_of_range(ticket.job) or self.admission.refusal(ticket.job):
             return refusal
         return None if ticket.ids else Refusal(Reason.WINDOW, "the prompt is empty")
 
@@ -157,8 +155,8 @@ class Loop:
     def busy(self) -> bool:
         return bool(self._tickets)
 
-    def behind(self) -> bool:
-        """Whether checkpoints are left to write, or pools to close."""
+    def has_idle_work(self) -> bool:
+        """Whether checkpoints are left to write, or pools to close, also where there are no tickets."""
         return self._write_behind.left() or self.pools.exceed_grant()
 
     def close(self) -> None:
@@ -366,12 +364,12 @@ class WriteBehind:
         restore = self._checkpoints.store.restore_ms() if self._checkpoints is not None else math.inf
         prefill_cost, lost = self._prefill_cost(), 0.0
         for node in pool.tree.nodes():
-            compute, below = prefill_cost.per_token(node.start, node.computed_end), kept.get(node, 0)
-            lost += compute * (node.computed - below) + min(compute, restore) * below
+            compute, on_disk = prefill_cost.per_token(node.start, node.computed_end), kept.get(node, 0)
+            lost += compute * (node.computed - on_disk) + min(compute, restore) * on_disk
         return lost
 
     def left(self) -> bool:
-        """Whether something could be done now. What waits for the writer is not: `settle` follows when it is done."""
+        """Whether something could be done now. What waits for the writer is not: `note_written` follows when it is done."""
         return self._checkpoints is not None and self._checkpoints.pending() > 0 and self._checkpoints.store.takes_one()
 
     def work(self, timing: Timing, *, alone: bool) -> None:
@@ -380,10 +378,10 @@ class WriteBehind:
         if self._checkpoints is not None and timing.may_write() and self.left():
             self._checkpoints.work(self._clock() + (MOMENT_SECONDS if alone else WRITE_SECONDS))
 
-    def settle(self) -> None:
+    def note_written(self) -> None:
         """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""
         if self._checkpoints is not None:
-            self._checkpoints.store.settle()
+            self._checkpoints.store.note_written()
 
     def close(self, pools: Iterable[Pool]) -> None:
         """Saves all cells, so that the next process finds them."""

@@ -8,14 +8,16 @@
 A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens.
 
 Ageing: each prompt token that the engine computes counts for every waiting prefill as one of its own. So the order is the
-one of `due`: the tokens that the engine had computed when the prefill began, and the prefill's own. It never changes.
+one of `due`: the tokens that the engine had computed when the ticket entered, and those of its prompt still to compute.
 
-    began   tokens   due
-        0    30,000   30,000   a cold floor
-    8,000        14    8,014   a question on a warm floor: goes first
-   29,990        14   30,004   another one: the floor is finished before it
+    entered  tokens   due
+          0  30,000   30,000   a cold floor
+      8,000      14    8,014   a question on a warm floor: goes first
+     29,990      14   30,004   another one: the floor is finished before it
 
-Law: a prefill of n tokens is overtaken by none of its class that begins once n further tokens were computed.
+Law: a prefill of n tokens is overtaken by none of its class that enters once n further tokens were computed. `due` is set
+once more when the ticket's prefill begins: a restore may lower it, nothing raises it. The law still holds: a lowered `due`
+serves its ticket sooner, and it never falls below the tokens that were computed before the ticket entered.
 
 The time of a round beside running answers:
 
@@ -33,7 +35,7 @@ from orchestrator.engine.cache.pool import Pools
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.messages import Outcome, Reason
-from orchestrator.engine.scheduler.step import Draft, Speculation, Step, tokens_of
+from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, tokens_of
 from orchestrator.engine.scheduler.ticket import Order, Phase, Reporting, Ticket, claim
 
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
@@ -43,8 +45,8 @@ FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt t
 
 @dataclass(frozen=True)
 class Limits:
-    """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences (`sizes`).
-    logits: rows of a step that may have them. drafts: whether answers have any.
+    """batch: tokens the backend takes at once; more than answers ever run in a pool, which has fewer sequences
+    (`sequences_of`). logits: rows of a step that may have logits. drafts: whether answers are drafted.
 
     budget_ms: one round's time beside running answers, which may stall for 0.3 s: a quarter is for predictions that
     are off. alone_ms: while nobody is being answered, until the next one comes.
@@ -53,7 +55,7 @@ class Limits:
     batch: int
     budget_ms: float = 220.0
     alone_ms: float = 1000.0
-    logits: int = 64
+    logits: int = LOGIT_ROWS
     drafts: bool = True
 
 
@@ -89,22 +91,22 @@ class Planner:
         """At most one step for each pool that has something to do; `pool` of a step is its index in `pools`."""
         limits = timing.limits()
         pools = list(self._pools.by_name.values())
-        index = {id(pool): place for place, pool in enumerate(pools)}
+        index_of = {id(pool): index for index, pool in enumerate(pools)}
         answering: dict[int, list[int]] = {}
         found: list[tuple[Ticket, int, int]] = []
         drafts: dict[int, Draft] = {}
         # In the order of service, so that of two who may compute a node the first in line gets it.
         for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            place = index.get(id(ticket.pool), 0)
+            pool_index = index_of.get(id(ticket.pool), 0)
             if ticket.phase is Phase.ANSWERING:
-                answering.setdefault(place, []).append(ticket.number)
+                answering.setdefault(pool_index, []).append(ticket.number)
                 if (draft := self._speculation.find(ticket)) is not None:
                     drafts[ticket.number] = draft
             elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                found.append((ticket, place, len(node.ids) - node.computed))
+                found.append((ticket, pool_index, len(node.ids) - node.computed))
         # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
-        wants = [Want(*ticket.prefill_order, ticket.number, place, tokens) for ticket, place, tokens in found]
-        cells = {place: pool.cells_used() for place, pool in enumerate(pools)}
+        wants = [Want(*ticket.prefill_order, ticket.number, index, tokens) for ticket, index, tokens in found]
+        cells = {index: pool.cells_used() for index, pool in enumerate(pools)}
         return plan_round(answering, wants, cells, limits, self._costs, drafts)
 
     def _next(self, ticket: Ticket) -> Node | None:
@@ -166,10 +168,10 @@ def _drafts(
     best: tuple[tuple[int, int], ...] = ()
     if not drafts:
         return best
-    places = min(limits.logits, limits.batch) - answers
+    rows_left = min(limits.logits, limits.batch) - answers
     speed = answers / costs.milliseconds(answers, cells)
     for more in (4 * len(drafts), 12 * len(drafts)):
-        chosen = _shared(drafts, min(more, places))
+        chosen = _shared(drafts, min(more, rows_left))
         rows = answers + tokens_of(chosen)
         expected = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
         if chosen and expected / costs.milliseconds(rows, cells) > speed:
@@ -177,8 +179,8 @@ def _drafts(
     return best
 
 
-def _shared(drafts: Mapping[int, Draft], places: int) -> tuple[tuple[int, int], ...]:
-    each = max(0, places) // len(drafts)
+def _shared(drafts: Mapping[int, Draft], rows_left: int) -> tuple[tuple[int, int], ...]:
+    each = max(0, rows_left) // len(drafts)
     return tuple((number, min(each, draft.tokens)) for number, draft in drafts.items() if min(each, draft.tokens))
 
 

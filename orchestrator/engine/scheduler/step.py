@@ -30,7 +30,8 @@ from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, R
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
 
 GRAM = 4  # tokens that must agree before anything is drafted
-MOST_DRAFTED = 63  # with the token itself the rows of a step that may have logits
+LOGIT_ROWS = 64  # rows of a step that may have logits
+MOST_DRAFTED = LOGIT_ROWS - 1  # one row is the answer's own token
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
 _FACTOR = 0x9E3779B97F4A7C15
@@ -82,10 +83,10 @@ class Stepping:
         drafts = dict(step.drafts)
         for number in step.answering:
             ticket = tickets[number]
-            ticket.drafts = ticket.drafts[: drafts.get(number, 0)]
+            ticket.draft = ticket.draft[: drafts.get(number, 0)]
             runs += self._answer(pool, ticket)
             sampled.append((ticket, rows))
-            rows += 1 + len(ticket.drafts)
+            rows += 1 + len(ticket.draft)
         for number, tokens in step.prefill:
             ticket = tickets[number]
             node = ticket.unfinished()
@@ -100,7 +101,7 @@ class Stepping:
             self._count_computed(pool, ticket, node, tokens)
         for ticket, row in sampled:
             self._sample(pool, ticket, row)
-            if ticket.drafts:
+            if ticket.draft:
                 self._verify(pool, ticket, row)
 
     # -- rows
@@ -109,10 +110,10 @@ class Stepping:
         """The token that waits to be evaluated, and each draft."""
         assert ticket.tip is not None and ticket.pending is not None
         ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
-        pool.grew(ticket.number)
+        pool.count_token(ticket.number)
         sequence, start = pool.tree.attach(ticket.tip), ticket.tip.computed_end
         ticket.tip.computed += 1
-        return [Run(sequence, at, [token], True) for at, token in enumerate([ticket.pending, *ticket.drafts], start)]
+        return [Run(sequence, at, [token], True) for at, token in enumerate([ticket.pending, *ticket.draft], start)]
 
     def _prompt(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> Run:
         last = node is ticket.tip and node.computed + tokens == len(node.ids) and ticket.job.max_tokens > 0
@@ -166,7 +167,7 @@ class Stepping:
         ticket.pending = sampled.token
         piece = self._backend.pieces([sampled.token])
         if sampled.logprobs:
-            ticket.beside.push(self._chosen(sampled.logprobs))
+            ticket.held_logprobs.push(self._chosen(sampled.logprobs))
         self._say(ticket, ticket.text.push(piece), (sampled.token,))
         if ticket.text.stopped:
             self._reporting.end(ticket, Outcome.DONE, Reason.STOP, "")
@@ -178,13 +179,13 @@ class Stepping:
         """Keeps what of the drafts the model says itself, and takes the cells of the rest back."""
         assert ticket.tip is not None
         tip = ticket.tip
-        drafts, ticket.drafts = ticket.drafts, []
+        drafts, ticket.draft = ticket.draft, []
         accepted, end = 0, tip.computed_end + len(drafts)
         ticket.drafted += len(drafts)
         while accepted < len(drafts) and ticket.phase is Phase.ANSWERING and ticket.pending == drafts[accepted]:
             tip.ids.append(drafts[accepted])
             tip.computed += 1
-            pool.grew(ticket.number)
+            pool.count_token(ticket.number)
             accepted += 1
             ticket.accepted += 1  # before the token that may end the ticket
             self._sample(pool, ticket, row + accepted)
@@ -194,7 +195,7 @@ class Stepping:
             pool.memory.remove(tip.sequence, tip.computed_end, -1)
 
     def _say(self, ticket: Ticket, text: str, ids: tuple[int, ...]) -> None:
-        chosen = ticket.beside.shown(text, settled=ticket.text.settled)
+        chosen = ticket.held_logprobs.shown(text, all_shown=ticket.text.all_shown)
         if text or ids or chosen:
             self._reporting.send(AnswerDelta(ticket.number, text, ids_to_bytes(ids), chosen))
 
@@ -273,12 +274,12 @@ class Speculation:
         ticket.drafting = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())
 
     def find(self, ticket: Ticket) -> Draft | None:
-        """What could be verified for this answer in the next step; kept in its `drafts`."""
+        """What could be verified for this answer in the next step; kept in its `draft`."""
         if ticket.drafting is None:
             return None
         most = min(MOST_DRAFTED, ticket.job.max_tokens - ticket.generated - 1)
-        ticket.drafts = ticket.drafting.after(recent(ticket), most)
-        return Draft(len(ticket.drafts), ticket.drafting.expected) if ticket.drafts else None
+        ticket.draft = ticket.drafting.after(recent(ticket), most)
+        return Draft(len(ticket.draft), ticket.drafting.expected) if ticket.draft else None
 
     def learn(self, ticket: Ticket, drafted: int, accepted: int) -> None:
         assert ticket.drafting is not None

@@ -43,13 +43,14 @@ from orchestrator.engine.messages import (
     TicketTimings,
     Tier,
     Urgency,
+    bytes_to_ids,
 )
 
 if TYPE_CHECKING:
     from orchestrator.engine.scheduler.step import Drafting
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
-Due = tuple[int, int]  # tokens computed by the engine when a prefill began, and its own; then by arrival
+Due = tuple[int, int]  # tokens of the engine's total when the prompt is computed (`planner`); then by arrival
 
 
 class Phase(StrEnum):
@@ -91,7 +92,7 @@ class TextStream:
         return rest
 
     @property
-    def settled(self) -> bool:
+    def all_shown(self) -> bool:
         """Whether all that was pushed has been shown."""
         return not self._held and not self._decoder.getstate()[0]
 
@@ -113,7 +114,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
-class ChosenBeside:
+class HeldLogprobs:
     """Holds the log-probabilities of tokens until their text is shown, so that those of a stop string are never sent."""
 
     def __init__(self) -> None:
@@ -123,14 +124,14 @@ class ChosenBeside:
     def push(self, chosen: Chosen) -> None:
         self._waiting.append(chosen)
 
-    def shown(self, text: str, *, settled: bool) -> tuple[Chosen, ...]:
+    def shown(self, text: str, *, all_shown: bool) -> tuple[Chosen, ...]:
         """The tokens whose text begins within what has been shown; all of them once everything was."""
         self._shown += len(text.encode())
         out = []
-        while self._waiting and (settled or self._shown > 0):
+        while self._waiting and (all_shown or self._shown > 0):
             out.append(self._waiting.popleft())
             self._shown -= len(out[-1].token.text)
-        self._shown = 0 if settled else self._shown
+        self._shown = 0 if all_shown else self._shown
         return tuple(out)
 
 
@@ -154,12 +155,12 @@ class Ticket:
     tip: Node | None = None
     sampler: Sampler | None = None
     text: TextStream = field(default_factory=TextStream)
-    beside: ChosenBeside = field(default_factory=ChosenBeside)
+    held_logprobs: HeldLogprobs = field(default_factory=HeldLogprobs)
     pending: int | None = None  # sampled, not yet evaluated
     restored: Restored = field(default_factory=Restored)
     reuse: tuple[Reuse, ...] = ()
     drafting: "Drafting | None" = None
-    drafts: list[int] = field(default_factory=list)  # found for the next step
+    draft: list[int] = field(default_factory=list)  # tokens found for the next step
     drafted: int = 0
     accepted: int = 0
     due: Due = (0, 0)
@@ -167,7 +168,7 @@ class Ticket:
     generated: int = 0
     admitted_at: float = 0.0
     first_token_at: float = 0.0
-    again: bool = False  # it was in a pool that failed
+    failed_before: bool = False  # it was in a pool that failed
     awaited: list[Awaited] = field(default_factory=list)  # what it computes for others
 
     @property
@@ -212,7 +213,7 @@ class Ticket:
     @property
     def suspect(self) -> bool:
         """Whether a pool or a process failed with it before."""
-        return self.again or self.job.replay > 0
+        return self.failed_before or self.job.replay > 0
 
     def wait_again(self) -> None:
         """Back into the line, as it came; what it held is gone already."""
@@ -220,8 +221,8 @@ class Ticket:
         self.enter(Phase.WAITING)
         if self.sampler is not None:
             self.sampler.close()
-        self.again, self.sampler, self.drafting, self.pending = True, None, None, None
-        self.restored, self.reuse, self.drafts, self.awaited = Restored(), (), [], []
+        self.failed_before, self.sampler, self.drafting, self.pending = True, None, None, None
+        self.restored, self.reuse, self.draft, self.awaited = Restored(), (), [], []
         self.computed, self.admitted_at = 0, 0.0
 
     def progress(self) -> PrefillProgress:
@@ -234,6 +235,11 @@ class Ticket:
         """The first node of its path with cells still to compute."""
         assert self.tip is not None
         return next((node for node in self.tip.path() if not node.complete), None)
+
+
+def ticket_of(job: InferenceJob, floor: "array[int]", in_line: int, arrived_at: float) -> Ticket:
+    """The waiting ticket of a job on the floor of these ids. Raises ValueError and TypeError for a malformed job."""
+    return Ticket(job, floor + bytes_to_ids(job.tail), len(floor), in_line, arrived_at, text=TextStream(job.stop))
 
 
 @dataclass
@@ -323,6 +329,7 @@ def covering(restored: Iterable[Reuse], end: int, length: int) -> tuple[Reuse, .
 
 
 def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, now: float) -> Completion:
+    """The last message of a ticket, at `now` in seconds of the loop's clock. Its counts are tokens."""
     return Completion(
         ticket=ticket.number,
         outcome=outcome,
@@ -339,6 +346,9 @@ def completion(ticket: Ticket, outcome: Outcome, reason: Reason, detail: str, no
 
 
 def timings(ticket: Ticket, now: float) -> TicketTimings:
+    """Milliseconds from arrival to admission, first token and `now`, 0 where it came to none; then tokens a second after
+    the first, 0 with fewer than two. `now`: seconds of the loop's clock."""
+
     def since_arrival(moment: float) -> float:
         return max(0.0, (moment - ticket.arrived_at) * 1000) if moment else 0.0
 

@@ -65,7 +65,7 @@ def test_what_a_slow_disk_does_not_take_is_counted_as_lost_and_not_even_saved(
     evict_all(pool)
     assert pool.cells_used() == 0
     assert machine.store.figures()["tier_segments"] == 0
-    assert machine.store.counters.ram_evicted >= 11
+    assert machine.store.counters.lost_segments >= 11
     machine.store.close()
 
 

@@ -273,7 +273,7 @@ def test_after_each_file_the_writer_reports_also_where_it_failed(
     monkeypatch.setattr(writer_module, "write", no_space)
     kept.keep(alone(1), STATE, UNSEEN)
     reported.wait(1)
-    kept.settle()
+    kept.note_written()
     assert (kept.arrived(alone(0).name), kept.holds(alone(1).name), kept.bytes) == (True, False, size(tmp_path))
     kept.close()
 

@@ -58,7 +58,7 @@ class Engine:
         return [*tail, *self.said.get(ticket, [])]
 
     def finish(self) -> "Engine":
-        while self.loop.busy() or self.loop.behind():
+        while self.loop.busy() or self.loop.has_idle_work():
             self.loop.round()
             self.loop.check()
         return self

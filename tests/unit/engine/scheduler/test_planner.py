@@ -225,7 +225,7 @@ def streaming(tmp_path: Path) -> ChargedMachine:
         machine.finish()
     machine.floor("code", CODE)
     machine.ask(1, "code", [3], 500)
-    while machine.loop.behind() or not machine.answer(1):
+    while machine.loop.has_idle_work() or not machine.answer(1):
         machine.round()
         machine.loop.flush()
     return machine

@@ -13,7 +13,7 @@ from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.messages import Cancel, Chance, Chosen, InferenceJob, Outcome, Urgency, ids_to_bytes
-from orchestrator.engine.scheduler.ticket import ALLOWED, ChosenBeside, Phase, TextStream, Ticket
+from orchestrator.engine.scheduler.ticket import ALLOWED, HeldLogprobs, Phase, TextStream, Ticket
 
 
 def ticket(arrived: int = 1, urgency: Urgency = Urgency.INTERACTIVE, phase: Phase = Phase.WAITING) -> Ticket:
@@ -260,16 +260,16 @@ def test_after_a_stop_nothing_more_is_shown() -> None:
 
 def told(data: bytes, cuts: list[int], stop: tuple[str, ...]) -> list[tuple[str, tuple[Chosen, ...]]]:
     """Text and tokens as they leave; the tokens are the pieces between the cuts."""
-    stream, beside, out = TextStream(stop), ChosenBeside(), []
+    stream, held, out = TextStream(stop), HeldLogprobs(), []
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for number, (start, end) in enumerate(pairwise(places)):
-        beside.push(Chosen(Chance(number, data[start:end], -1.0)))
+        held.push(Chosen(Chance(number, data[start:end], -1.0)))
         shown = stream.push(data[start:end])
-        out.append((shown, beside.shown(shown, settled=stream.settled)))
+        out.append((shown, held.shown(shown, all_shown=stream.all_shown)))
         if stream.stopped:
             return out
     shown = stream.finish()
-    return [*out, (shown, beside.shown(shown, settled=stream.settled))]
+    return [*out, (shown, held.shown(shown, all_shown=stream.all_shown))]
 
 
 @given(st.text("abé🦉\n", max_size=40), cuts)
