@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
+from governor.model_shape import FootprintError, Layer, ModelShape
 from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
 from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
 from governor.settings import GovernorSettings, MemorySettings, StoreSettings, limit_bytes
-from governor.shape import FootprintError, Layer, ModelShape
 
 
 @dataclass(frozen=True)

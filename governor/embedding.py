@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from governor.budget import Outlook, weights_on_gpu
 from governor.footprint import KvPlan, kv_cost, working_bytes
+from governor.model_shape import ModelShape
 from governor.pressure import Level
 from governor.settings import size
-from governor.shape import ModelShape
 
 CONTEXTS = 2  # one for questions, one for what is embedded in the background
 

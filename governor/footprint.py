@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from governor.gguf import BY_NAME, KV_TYPES, TensorType
-from governor.shape import FootprintError, Layer, ModelShape
+from governor.model_shape import FootprintError, Layer, ModelShape
 
 CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
 SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may take without flash attention

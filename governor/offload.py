@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from governor.budget import weights_on_gpu
 from governor.footprint import KvPlan, kv_cost, kv_types, misfit, working_bytes
-from governor.shape import ModelShape
+from governor.model_shape import ModelShape
 
 FLOATS = ("f32", "f16", "bf16")
 NO_FLASH = frozenset({"grok"})  # llama.cpp turns flash attention off for these, whatever is asked

@@ -29,7 +29,8 @@ from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.status import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
-from orchestrator.wire.lore import PlanReply
+from orchestrator.wire.answers import PlanReply
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
@@ -41,7 +42,6 @@ from orchestrator.wire.replies import (
     SessionRow,
 )
 from orchestrator.wire.requests import LoadBody
-from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply
 
 log = logging.getLogger("lorekeep")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.engine.messages import Chosen
-from orchestrator.wire.lore import Lore, PlanReply, Waiting
+from orchestrator.wire.answers import Lore, PlanReply, Waiting
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
@@ -23,7 +24,6 @@ from orchestrator.wire.replies import (
     SessionRow,
 )
 from orchestrator.wire.requests import AttachedText, LoadBody
-from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, StatusReply
 
 
@@ -63,7 +63,7 @@ class Ask:
 
     principal: Principal
     messages: tuple[Message, ...]
-    codex: str | None = None  # None: by `client["cwd"]`, else the only one; wire.lore.BARE: no codex
+    codex: str | None = None  # None: by `client["cwd"]`, else the only one; wire.answers.BARE: no codex
     session: str | None = None  # "" starts a new one, None is stateless
     continue_last: bool = False
     identity: str | None = None
@@ -168,14 +168,14 @@ class Service(Protocol):
     async def models(self, principal: Principal) -> list[ModelRow]: ...
     async def model(self, principal: Principal, name: str) -> ModelReport: ...
     def use_model(self, principal: Principal, name: str) -> AsyncIterator[ModelEvent]:
-        """The running daemon changes to this model. Progress; then the change, when it is loaded; then progress of raising
-        codices. Closing it leaves the change."""
+        """The running daemon changes to this model. Progress; then the change, when it is loaded; then progress of
+        building codices. Closing it leaves the change in effect."""
         ...
 
     async def status(self, principal: Principal) -> StatusReply: ...
     async def cache(self, principal: Principal) -> CacheReply: ...
     def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
-        """What changes from now on; the first says how things stand. Endless: the one who listens ends it."""
+        """What changes from now on; the first reports the present state. Endless: the client ends it."""
         ...
 
     async def ready(self) -> tuple[bool, str]: ...

@@ -30,12 +30,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codex.archive import chunks as queries
-from codex.archive import tables
-from codex.archive.chunks import ChunkMatch, ChunkPlace, Definitions, FileMatch, Tables
+from codex.archive import queries, tables
 from codex.archive.folders import Folders
 from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, short_message
 from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
+from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch, Tables
 from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
 from codex.errors import ArchiveDamaged, ArchiveError

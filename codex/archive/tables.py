@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from codex.archive.chunks import Tables, among, encode_row, row_id
 from codex.archive.lance import KEEP_VERSIONS, LanceSession, ReadingMark, check_columns, retried
 from codex.archive.prepare import PreparedDocument
+from codex.archive.queries import Tables, among, encode_row, row_id
 from codex.archive.substring_index import sketch
 
 _STRINGS = ("id", "path", "digest", "text", "words", "chunk_digest", "card")

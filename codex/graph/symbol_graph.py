@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from codex.archive.chunks import ChunkMatch, ChunkPlace
+from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.graph.modules import Modules
 
 _NODES = 1_500  # of a neighbourhood: PageRank over so many takes some milliseconds

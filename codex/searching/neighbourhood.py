@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codex.archive.archive import Archive
-from codex.archive.chunks import ChunkMatch, ChunkPlace
+from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.searching.search import ChunkHit, SearchResult, hit_of
 from codex.words import asked
 

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codex.archive.chunks import ChunkMatch, ChunkPlace, FileMatch
+from codex.archive.queries import ChunkMatch, ChunkPlace, FileMatch
 from codex.trees.roles import ROLE_SHARES, FileRole, role_of
 from codex.words import Question, name_stems, overlap
 

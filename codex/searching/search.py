@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate
 
 from codex.archive.archive import Archive
-from codex.archive.chunks import ChunkMatch, ChunkPlace
+from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.errors import ArchiveError, CodexError
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codex.archive.archive import Archive
-from codex.archive.chunks import ChunkPlace
+from codex.archive.queries import ChunkPlace
 from codex.errors import CodexError
 from codex.trees.roles import share_of
 from codex.vectors.embedder import Embedder, EmbeddingFailed, UnembeddableText, checked, space_of

@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from codex.archive.chunks import among
 from codex.archive.lance import (
     KEEP_VERSIONS,
     LANCE_ERRORS,
@@ -34,6 +33,7 @@ from codex.archive.lance import (
     retried,
     short_message,
 )
+from codex.archive.queries import among
 from codex.errors import CodexError
 from codex.vectors.embedder import Space
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from codex.archive.archive import Archive
-from codex.archive.chunks import ChunkPlace
+from codex.archive.queries import ChunkPlace
 from codex.vectors.embedder import Embedder, Space, checked, space_of
 from codex.vectors.index import VectorIndex
 

@@ -28,7 +28,7 @@ from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
 from orchestrator.prompt.composing import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.lore import Citation, Lore, PlanReply, Waiting
+from orchestrator.wire.answers import Citation, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel

@@ -16,7 +16,7 @@ from formatters.blocks import Role
 from formatters.context import Artifacts, AttachmentView, CodexPiece, Evidence, TurnContext, TurnView
 from orchestrator.codices.known_lines import EXCERPT, Span, base_of, known_now, laid_over, spans_now
 from orchestrator.codices.state import CodexState
-from orchestrator.wire.lore import Citation
+from orchestrator.wire.answers import Citation
 
 LEAST = 12  # characters: shorter lines are found everywhere
 MOST_QUOTES = 5

@@ -10,7 +10,7 @@ from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, G
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
-from orchestrator.wire.lore import (
+from orchestrator.wire.answers import (
     BlockState,
     DraftCounts,
     GovernorState,

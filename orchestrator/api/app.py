@@ -1,8 +1,8 @@
 """The application: the routes, and what each request passes on its way.
 
-Door   who asks: the peer of a Unix socket, the token of a TCP connection; one line of the log
-Gate   holds requests while nobody can answer them, and counts those inside: for changing what is behind the routes
-Line   a bound on the questions that wait
+Authentication   who asks: the peer of a Unix socket, the token of a TCP connection; writes one line of the log
+Gate             holds requests while nobody can answer them, and counts those inside: for changing the model
+QuestionQueue    a bound on the questions that wait
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, 
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
 from orchestrator.service import AskEvent, Principal, Service
-from orchestrator.wire.lore import Waiting
+from orchestrator.wire.answers import Waiting
 from orchestrator.wire.places import HEADER
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
 FREE = frozenset({"/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
 QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search")
-COMPUTED = ("floor", "prompt")  # phases in which the engine has taken an ask in
+COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
 
 log = logging.getLogger("lorekeep.api")
 
@@ -79,7 +79,7 @@ def create_app(
     stopping = stopping or asyncio.Event()
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Door, sigils=sigils, hosts=hosts, release=version, gate=gate)],
+        middleware=[Middleware(Authentication, sigils=sigils, hosts=hosts, release=version, gate=gate)],
         exception_handlers={
             LoreError: http.on_lore_error,
             HTTPException: http.on_http_error,
@@ -90,7 +90,7 @@ def create_app(
     app.router.redirect_slashes = False  # a body would have to be sent twice, and a name may end with one
     app.state.service = service
     app.state.gate = gate
-    app.state.line = Line(queue, stopping)
+    app.state.queue = QuestionQueue(queue, stopping)
     app.state.stopping = stopping
     app.state.max_body = max_body
     return app
@@ -153,7 +153,7 @@ class Gate:
                 self._empty.set()
 
 
-class Door:
+class Authentication:
     """ASGI middleware of all requests. `hosts` are the Host headers allowed over TCP."""
 
     def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str, gate: Gate) -> None:
@@ -221,7 +221,7 @@ class Door:
         )
 
 
-class Line:
+class QuestionQueue:
     """`most` asks may wait; `stopping` is set when the daemon ends."""
 
     def __init__(self, most: int, stopping: asyncio.Event) -> None:

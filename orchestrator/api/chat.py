@@ -14,7 +14,7 @@ from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, 
 from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
-from orchestrator.wire.lore import (
+from orchestrator.wire.answers import (
     BARE,
     AnswerFunction,
     AnswerMessage,
@@ -73,7 +73,7 @@ async def completions(call: ApiCall, body: ChatRequest) -> CompletionReply | Eve
     model = body.model or ANY_CODEX
     try:
         ask = await asked(call, body)
-        events = call.request.app.state.line.through(call.service.ask(ask))
+        events = call.request.app.state.queue.through(call.service.ask(ask))
         if not body.stream:
             return await call.while_connected(completed(model, events))
         chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
@@ -389,12 +389,11 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> CompletionRe
         reasoning_content="".join(thoughts),
         tool_calls=tuple(calls),
     )
-    choice = Choice(
-        index=0,
-        message=message,
-        logprobs=logprobs_of(chosen) if chosen else None,
-        finish_reason=answered.finish_reason,
-    )
+    return completion(model, message, logprobs_of(chosen) if chosen else None, answered)
+
+
+def completion(model: str, message: AnswerMessage, logprobs: Logprobs | None, answered: Answered) -> CompletionReply:
+    choice = Choice(index=0, message=message, logprobs=logprobs, finish_reason=answered.finish_reason)
     return CompletionReply(
         id=new_id(),
         object="chat.completion",

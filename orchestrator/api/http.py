@@ -23,9 +23,9 @@ from starlette.types import Message, Receive, Scope, Send
 from orchestrator.cancellation import unless
 from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
 from orchestrator.service import Principal, Service
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
 from orchestrator.wire.replies import ErrorReply, Fault
-from orchestrator.wire.shapes import ReplyShape
 
 T = TypeVar("T")
 Schema = type[BaseModel]

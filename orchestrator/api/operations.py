@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import (
     Alive,
@@ -27,7 +28,6 @@ from orchestrator.wire.replies import (
     SessionRows,
 )
 from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
-from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import (
     CacheReply,
     EngineStateEvent,

@@ -32,20 +32,19 @@ from orchestrator.cli.terminal import (
     work,
 )
 from orchestrator.wire import faults
+from orchestrator.wire.places import IN_SHORT, QUOTER, QUOTING_SHORT
 
 ROUTE = "/v1/chat/completions"
 LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
 LEAST_MEASURED_S = 1.0  # a rate of less is noise
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
-QUOTER = "builtin:quoter"
-QUOTING = "builtin:quoter only quotes; a real model: lore model use FILE.gguf"
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
 
 
 @dataclass(frozen=True)
 class AskOptions:
-    """How a question is to be answered: the options of `lore ask` and `lore plan`, a field each."""
+    """How a question is answered: the options of `lore ask` and `lore plan`, a field each."""
 
     codex: Annotated[
         str | None, typer.Option("-c", "--codex", metavar="NAME", help=f"{given.WHICH}; none: the bare model")
@@ -59,7 +58,7 @@ class AskOptions:
     continue_last: Annotated[
         bool, typer.Option("--continue", help="go on with your last conversation on this codex")
     ] = False
-    identity: Annotated[str | None, typer.Option("--identity", metavar="NAME", help="the persona that answers")] = None
+    identity: Annotated[str | None, typer.Option("--identity", metavar="NAME", help="the identity that answers")] = None
     strategy: Annotated[
         str | None, typer.Option("--strategy", metavar="NAME", help="force CAG, HYBRID, RAG or RAG+GRAPH")
     ] = None
@@ -73,7 +72,7 @@ class AskOptions:
         list[str] | None, typer.Option("--stop", metavar="TEXT", help="end the answer before this text")
     ] = None
     files: Annotated[
-        list[str] | None, typer.Option("-f", "--file", metavar="FILE", help="a file to stand before the question")
+        list[str] | None, typer.Option("-f", "--file", metavar="FILE", help="a file that precedes the question")
     ] = None
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="end with status 8 instead of waiting for model or codex")
@@ -82,19 +81,21 @@ class AskOptions:
         float | None, typer.Option("--timeout", min=0.001, metavar="S", help="wait at most so many seconds")
     ] = None
     no_think: Annotated[bool, typer.Option("--no-think", help="ask a thinking model for the answer alone")] = False
-    private: Annotated[bool, typer.Option("--private", help="leave no trace, conversation or memory")] = False
+    private: Annotated[bool, typer.Option("--private", help="save no conversation and no memory of this question")] = (
+        False
+    )
 
 
 UNSAID = AskOptions()
 
 
 def with_ask_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer is to see it: in place of its parameter `options` one for each of theirs."""
+    """The command as typer sees it: one parameter for each field of `options`."""
 
     @functools.wraps(command)
-    def called(**given: Any) -> None:
-        options = AskOptions(**{field.name: given.pop(field.name) for field in fields(AskOptions)})
-        command(**given, options=options)
+    def called(**arguments: Any) -> None:
+        options = AskOptions(**{field.name: arguments.pop(field.name) for field in fields(AskOptions)})
+        command(**arguments, options=options)
 
     parameters: list[Parameter] = []
     for one in inspect.signature(command).parameters.values():
@@ -180,7 +181,7 @@ def received(events: Iterator[Event], *, show: bool) -> Answer:
             answer.waited = False
         take(answer, event.data, show=show)
     if not answer.finish_reason:
-        raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again; `lore status` tells how it is")
+        raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again; `lore status` shows its state")
     return answer
 
 
@@ -220,7 +221,7 @@ def is_long(at: dict[str, Any]) -> bool:
 
 
 def finish(answer: Answer, options: AskOptions) -> None:
-    """What stands under the answer; also that a conversation began, whose name may have been a slip."""
+    """Prints the lines under the answer; also that a conversation began, whose name may be a typing error."""
     if answer.text and not answer.text[-1].endswith("\n"):
         result("")
     if not "".join(answer.text).strip():
@@ -355,13 +356,7 @@ def notice_of(lore: dict[str, Any]) -> str:
     notice = str(lore.get("notice") or "")
     if not str(lore.get("model", "")).startswith(QUOTER):
         return notice
-    return "; ".join(map(in_short, notice.split("; "))) if notice else QUOTING
-
-
-def in_short(notice: str) -> str:
-    if "quoting self-test model" not in notice:
-        return notice
-    return f"no model is configured: {QUOTING}" if notice.startswith("no model is configured") else QUOTING
+    return "; ".join(IN_SHORT.get(one, one) for one in notice.split("; ")) if notice else QUOTING_SHORT
 
 
 def codex_part(codex: dict[str, Any] | None) -> str:
@@ -407,7 +402,7 @@ def prompt_parts(lore: dict[str, Any]) -> list[str]:
 
 
 def citation_lines(citations: Any) -> list[str]:
-    """Each place once; what is wrong with one stands behind it."""
+    """Each place once; the fault of one follows it."""
     places = {f"{cited['path']}:{cited['start']}": wrong_with(cited) for cited in citations}
     shown = [f"{place} ({wrong})" if wrong else place for place, wrong in places.items()]
     return [f"cites {', '.join(shown)}"] if shown else []

@@ -1,18 +1,16 @@
 """`lore doctor`: what it looks at, what it found, and what to type where that is not good.
 
 `--self-test` starts a daemon of its own in a folder of its own, on the built-in model: load, ask, restart, ask. It runs
-this very `lore` as a person would, so that a pass means that the way from command line to engine works.
+this very `lore` as a person would, so that a pass means that the way from command line to engine works. What only the
+self-test needs is imported by it: `lore --help` imports this module.
 """
 
 import json
 import os
-import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,9 +26,11 @@ from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, plural, result, result_json, size
 from orchestrator.wire import faults
-from orchestrator.wire.places import compile_again
+from orchestrator.wire.places import QUOTER, QUOTING_SHORT, compile_again
 
 if TYPE_CHECKING:
+    import socket
+
     from orchestrator.reports.doctor import ConfiguredModel
 
 SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
@@ -44,7 +44,6 @@ NUMBER = "4815162"  # digits that stand in one file and nowhere else
 QUESTION = "The access code of vault zebra is"
 SOURCE = f'"""A small program."""\n\n# {QUESTION} {NUMBER}.\n\n\ndef main():\n    print("open")\n'
 XDG = ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR")
-QUOTER = "it only continues text that stands in its context, for trying out; a real one: lore model use FILE.gguf"
 
 
 @dataclass(frozen=True)
@@ -300,8 +299,8 @@ def configured_model(*, engine_runs: bool) -> list[Check]:
     except Failure as fault:
         tip = fault.hint or "lore model use NAME, with one of lore model list"
         return [Check("model", False, fault.message, tip)]
-    named = settings.model.path or "builtin:quoter"
-    about = f"; {QUOTER}" if named == "builtin:quoter" else ""
+    named = settings.model.path or QUOTER
+    about = f"; {QUOTING_SHORT}" if named == QUOTER else ""
     if found is None:
         return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding()]
     shape, because = found.file.shape, f", because {found.template.reason}" if found.template.reason else ""
@@ -351,6 +350,8 @@ def floors(path: str) -> Check:
 
 def self_tested() -> list[Check]:
     """All steps up to the first that fails."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="lore-self-test-", ignore_cleanup_errors=True) as name:
         return list(steps(Path(name)))
 
@@ -397,11 +398,13 @@ def asked(environment: Mapping[str, str], *, warm: bool) -> Check:
 @contextmanager
 def daemon(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """A running daemon; yields what kept it from getting ready, or nothing. It is stopped at the end."""
+    import socket
+
     address = str(folder / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (folder / "log").open("wb") as log:
         Path(address).unlink(missing_ok=True)
         ready.bind(address)
-        command = [*LORE, "serve", "--model", "builtin:quoter"]
+        command = [*LORE, "serve", "--model", QUOTER]
         with_notify = {**environment, "NOTIFY_SOCKET": address}
         process = subprocess.Popen(command, env=with_notify, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -410,8 +413,10 @@ def daemon(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
             stop(process)
 
 
-def got_ready(ready: socket.socket, process: "subprocess.Popen[bytes]") -> bool:
+def got_ready(ready: "socket.socket", process: "subprocess.Popen[bytes]") -> bool:
     """Whether READY=1 came before the process ended or the time was over."""
+    import select
+
     deadline = time.monotonic() + START_TIMEOUT_S
     ending = os.pidfd_open(process.pid)
     try:

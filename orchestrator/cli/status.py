@@ -7,8 +7,8 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
 from orchestrator.cli.terminal import Report, count, duration, facts, listed, output, plural, size, table, work
+from orchestrator.wire.places import QUOTER
 
-QUOTER = "builtin:quoter"
 REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
 TIER_HOLDS = {"vram": "cells", "ram": "checkpoints", "disk": "checkpoints"}
 POOL = ("size", "free", "reserved", "evictable", "leased")  # cells: all but the first add up to it
@@ -131,22 +131,22 @@ def short(name: str) -> str:
 
 
 def codices(found: Sequence[Report]) -> str:
-    """A table, and below it what else must be known of some of them."""
+    """A table, and below it the notices and faults of each codex."""
     rows = [(codex["name"], tier(codex), state(codex), files(codex), roots(codex)) for codex in found]
-    notes = [f"{codex['name']}: {told}" for codex in found for told in notes_of(codex)]
+    notes = [f"{codex['name']}: {note}" for codex in found for note in notes_of(codex)]
     return "\n".join([table(("codex", "tier", "state", "files", "root"), rows), *notes])
 
 
 def notes_of(codex: Report) -> list[str]:
     embedding = codex.get("embedding") or {}
     refused = embedding.get("refused", 0)
-    told = (
+    notes = (
         codex.get("fresh_notice"),
         (codex.get("identity") or {}).get("fault"),
         embedding.get("fault"),
         f"{plural(refused, 'text')} cannot be embedded: found by words alone" if refused else "",
     )
-    return [one for one in told if one]
+    return [note for note in notes if note]
 
 
 def tier(codex: Report) -> str:

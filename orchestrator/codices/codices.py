@@ -55,7 +55,7 @@ from orchestrator.prompt.coverage import (
     redecide,
 )
 from orchestrator.prompt.situation import ReadableCodex
-from orchestrator.wire.lore import IdentityState
+from orchestrator.wire.answers import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -39,7 +39,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotFound, OverBudget, instead
 from orchestrator.prompt.composing import Floor
-from orchestrator.wire.lore import IdentityState
+from orchestrator.wire.answers import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
 

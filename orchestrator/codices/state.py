@@ -36,7 +36,7 @@ from orchestrator.prompt.coverage import (
     available,
 )
 from orchestrator.prompt.strategy import FloorCoverage
-from orchestrator.wire.lore import CodexInAnswer
+from orchestrator.wire.answers import CodexInAnswer
 
 log = logging.getLogger("lorekeep.codices")
 

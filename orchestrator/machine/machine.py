@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from governor.budget import Demand, MemoryBudget, Ours, Outlook
 from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
+from governor.model_shape import ModelShape
+from governor.monitor import Reads, SensorSampler
 from governor.offload import Offload, shares_of
 from governor.readings import GpuReading, pooled
 from governor.readings import SensorSnapshot as Readings
-from governor.sampler import Reads, SensorSampler
 from governor.settings import GovernorSettings
-from governor.shape import ModelShape
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import EngineSnapshot, Grant

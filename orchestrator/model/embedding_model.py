@@ -8,7 +8,7 @@ from pathlib import Path
 
 from governor.embedding import EmbeddingCost, embedding_cost, placed
 from governor.gguf import Gguf, GgufError, read_gguf
-from governor.shape import FootprintError, ModelShape, no_embedding, shape_of, vector_length
+from governor.model_shape import FootprintError, ModelShape, no_embedding, shape_of, vector_length
 from orchestrator.engine.builtin.files import BUILTINS, BuiltinError, ensure, is_builtin
 from orchestrator.engine.client.embedding import embedding_name
 from orchestrator.engine.embedding.port import BATCH_TEXTS, MOST_WINDOW, batch_tokens

@@ -12,16 +12,15 @@ from typing import Any
 
 from formatters.template import ChatTemplate, Placement, probe
 from governor.gguf import Gguf, GgufError, read_gguf
-from governor.shape import FootprintError, ModelShape, no_chat, shape_of
+from governor.model_shape import FootprintError, ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, BuiltinError, ensure, is_builtin, recipe_hash
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
 from orchestrator.settings.paths import FILE_MODE, private_folder
 from orchestrator.settings.sources import named_file, user_file, with_value
-from orchestrator.wire.places import path_of
+from orchestrator.wire.places import QUOTER, QUOTING, UNCONFIGURED, path_of
 
-DEFAULT = "builtin:quoter"
+DEFAULT = QUOTER
 ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
-QUOTING = "the quoting self-test model: it only continues text of its context, it is no assistant"
 SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
@@ -113,7 +112,7 @@ def _local(name: str) -> Path:
 def _notice(setting: str, chosen: str) -> str:
     if chosen != DEFAULT:
         return ""
-    return QUOTING if setting else f"no model is configured, so this is {QUOTING}"
+    return QUOTING if setting else UNCONFIGURED
 
 
 def placement_of(gguf: Gguf) -> Placement:

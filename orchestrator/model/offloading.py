@@ -11,10 +11,10 @@ from pathlib import Path
 from formatters.template import Way
 from governor.budget import ceiling_of, room_of
 from governor.footprint import KvPlan, working_bytes
+from governor.model_shape import FootprintError, ModelShape
 from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, parts
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
-from governor.shape import FootprintError, ModelShape
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.model_file import DEFAULT, ModelFile

@@ -22,7 +22,7 @@ from formatters.context import TurnContext, Turning
 from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
 from orchestrator.engine.messages import Ids
-from orchestrator.wire.lore import Break
+from orchestrator.wire.answers import Break
 
 ID_BYTES = 4
 BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens

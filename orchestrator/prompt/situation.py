@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from formatters.context import EnvironmentView, SigilView, ToolView
 from orchestrator.errors import InvalidRequest, NotFound, instead
-from orchestrator.wire.lore import BARE
+from orchestrator.wire.answers import BARE
 
 SCOPE_OF_TOOLS = "tools:"
 

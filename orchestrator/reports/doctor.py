@@ -9,9 +9,9 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.footprint import KvPlan, bytes_per_token
+from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
-from governor.shape import FootprintError
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.model.offloading import engine_offloads, offload_of

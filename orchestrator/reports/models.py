@@ -16,11 +16,11 @@ from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budge
 from governor.embedding import embedding_cost
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
 from governor.gguf import Gguf
+from governor.model_shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
 from governor.readings import MemoryReading, memory_of
 from governor.sensors import Sensors
 from governor.settings import MemorySettings, short_count, size
-from governor.shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead

@@ -21,8 +21,8 @@ from orchestrator.model.model_file import AtHand, ModelFile, at_hand, header_of
 from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.models import Gpu, LoadingConditions
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import CodexReport, ModelReport, ModelRow
-from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import (
     CacheReply,
     EmbeddingModel,

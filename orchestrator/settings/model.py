@@ -122,7 +122,10 @@ class ServeSettings(Slice):
     tcp: str = Field("", description="HOST:PORT to listen on as well, with tokens; empty: no TCP")
     max_body: Bytes = Field(32 * MIB, ge=1024, le=GIB, description="largest body of a request")
     queue: Annotated[int, Measure("questions")] = Field(
-        256, ge=1, le=100_000, description="questions that may wait for their turn; a further one is told to come again"
+        256,
+        ge=1,
+        le=100_000,
+        description="questions that may wait for their turn; a further one is refused until later",
     )
     shutdown_grace: Seconds = Field(10.0, ge=0, le=600, description="how long running answers may end by themselves")
 
@@ -195,7 +198,7 @@ class CodexTable(Slice):
         WatchSettings.debounce_s,
         ge=0.01,
         le=60,
-        description="changes are taken in when nothing has changed for this long",
+        description="changes are applied when nothing has changed for this long",
     )
     longest_wait: Seconds = Field(
         WatchSettings.longest_wait_s, ge=0.1, le=600, description="and at the latest this long after the first"
@@ -218,7 +221,7 @@ class CodexTable(Slice):
     whole_file: Tokens = Field(
         AmendmentSettings.whole_file_tokens,
         ge=1,
-        description="a larger file that changed is told by what changed in it",
+        description="of a larger file only the changed parts are reported",
     )
     rebase_share: float = Field(
         AmendmentSettings.rebase_share,
@@ -230,7 +233,7 @@ class CodexTable(Slice):
 
 
 class EmbeddingSettings(Slice):
-    """The model that search by meaning goes by; without one search goes by words and names."""
+    """The model of the search by meaning; without one, search uses words and names."""
 
     model: str = Field("", description="a GGUF file that embeds texts; empty: none; builtin:words for trying out")
     window: Tokens = Field(
@@ -246,7 +249,7 @@ class EmbeddingSettings(Slice):
         le=10_000,
         description="layers on the GPU; -1: all where the model that answers leaves room for them, else none",
     )
-    query_prefix: str = Field("", description="stands before a question, where the model's makers ask for it")
+    query_prefix: str = Field("", description="precedes a question, where the model's authors ask for it")
     text_prefix: str = Field("", description="the same before what is searched; changing it embeds everything anew")
 
 
@@ -274,7 +277,7 @@ class GovernorTable(Slice):
         PressureSettings.worse_s,
         ge=0,
         le=3600,
-        description="a worse level, or a smaller tier, is taken after it was called for this long",
+        description="a worse level, or a smaller tier, is taken after it was due for this long",
     )
     better_after: Seconds = Field(
         PressureSettings.better_s, ge=0, le=86_400, description="the same for a better level or a larger tier"
@@ -295,7 +298,7 @@ class GovernorTable(Slice):
 class StrategyTable(Slice):
     """How a codex reaches the model."""
 
-    tier: Tier = Field("auto", description="what of a codex stands in the cached prefix")
+    tier: Tier = Field("auto", description="how much of a codex is in the cached prefix")
     window_share: float = Field(
         CoverageSettings.window_share, gt=0, le=1, description="most of the window that a codex may take"
     )
@@ -303,7 +306,7 @@ class StrategyTable(Slice):
         CoverageSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
     )
     small_content: Tokens = Field(
-        StrategyParameters.small_content, ge=0, description="a whole codex up to this is asked as it stands"
+        StrategyParameters.small_content, ge=0, description="a whole codex up to this size is asked without retrieval"
     )
     graph_content: Tokens = Field(
         StrategyParameters.graph_content, ge=0, description="above it search also follows the symbol graph"

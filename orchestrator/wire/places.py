@@ -1,4 +1,5 @@
-"""What both ends of the socket know of the place where they run: paths, the socket, the version, the installation.
+"""What both ends of the socket know without asking: paths, the socket, the version, the installation, the model that is
+built in.
 
 Loads little: every start of the command line pays for it.
 """
@@ -13,6 +14,14 @@ VERSION = "0.1.0"  # the build reads it here; asking the installed package costs
 HEADER = "x-lorekeep-version"
 SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
 SOCKET_VARIABLE = "LORE_SOCKET"
+QUOTER = "builtin:quoter"  # the model that answers where none is configured
+QUOTING = "the quoting self-test model: it only continues text of its context, it is no assistant"
+UNCONFIGURED = f"no model is configured, so this is {QUOTING}"
+QUOTING_SHORT = "builtin:quoter only quotes; a real model: lore model use FILE.gguf"
+IN_SHORT = {
+    QUOTING: QUOTING_SHORT,
+    UNCONFIGURED: f"no model is configured: {QUOTING_SHORT}",
+}  # its notices, for a terminal
 BINDING = "'llama-cpp-python<0.4'"
 URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.lore import IdentityState
-from orchestrator.wire.shapes import ReplyShape, SparseReply
+from orchestrator.wire.answers import IdentityState
+from orchestrator.wire.base import ReplyShape, SparseReply
 
 
 class Fault(ReplyShape):
@@ -27,9 +27,7 @@ class Cancelled(ReplyShape):
     """What was stopped."""
 
     cancelled: str = Field(description="the codex")
-    what: Literal["load", "floor"] = Field(
-        description="its load, or the computing of the floor that a load left behind"
-    )
+    what: Literal["load", "floor"] = Field(description="its load, or the computing of the floor that follows a load")
 
 
 class Dropped(ReplyShape):
@@ -67,11 +65,11 @@ class SearchHit(ReplyShape):
     symbol: str = Field(description="the definition that holds it; may be empty")
     score: float = Field(description="by which hits are ordered")
     scores: dict[str, float] = Field(description="the parts of the score, by kind")
-    snippet: str = Field(description="its most telling lines")
+    snippet: str = Field(description="its most relevant lines")
     line: int = Field(description="on which the snippet begins")
     exact: bool = Field(False, description="it holds what was quoted as it is; others were found by its words")
     near: str = Field("", description="of what `graph` adds: from which hit it was reached, and by what")
-    branch: str | None = Field(None, description="git's, that the codex stands on, or the revision that was asked for")
+    branch: str | None = Field(None, description="git's, of the codex's folder, or the revision that was asked for")
 
 
 class SearchReply(ReplyShape):
@@ -140,7 +138,7 @@ class SessionTurn(SparseReply):
     role: str = Field(description="user, assistant or tool")
     text: str = Field(description="what was said")
     created: float = Field(0.0, description="seconds since 1970")
-    evidence: str = Field("", description="what stood beside a question, as JSON")
+    evidence: str = Field("", description="passages that were sent with a question, as JSON")
     tool_call_id: str = Field("", description="of a tool's result")
     tool_calls: str = Field("", description="what an answer called, as JSON")
 
@@ -168,7 +166,7 @@ class TierTokens(ReplyShape):
 class FloorProgress(ReplyShape):
     """The floor being computed."""
 
-    done: int = Field(description="tokens that stand")
+    done: int = Field(description="tokens computed")
     total: int = Field(description="tokens in all")
     left_s: float | None = Field(description="seconds for the rest, if known")
 
@@ -183,37 +181,37 @@ class EmbeddingProgress(ReplyShape):
 
 
 class CodexReport(SparseReply):
-    """A codex as it stands. One that is not raised yet has only its name, root, generation and how fresh it is."""
+    """The state of a codex. One that is not built yet has only its name, root, generation and freshness."""
 
     name: str = Field(description="its name")
     root: str = Field(description="the first folder, file or URL")
     roots: tuple[str, ...] = Field((), description="all of them")
-    generation: int | None = Field(description="none: never loaded to its end; 0: a dry run")
-    generation_reason: str = Field("", description="why the daemon took it in by itself")
+    generation: int | None = Field(description="none: no load has completed; 0: a dry run")
+    generation_reason: str = Field("", description="why the daemon made it without a load")
     branch: str | None = Field(None, description="git's, as seen last")
     revision: str | None = Field(None, description="git's, as seen last")
     state: str = Field("", description="the same in words, with files that git saw changed")
-    files: int = Field(0, description="taken")
+    files: int = Field(0, description="in the codex")
     skipped: dict[str, int] = Field({}, description="files and folders left out, by reason")
-    notices: tuple[str, ...] = Field((), description="what should be known of what was taken")
+    notices: tuple[str, ...] = Field((), description="what a reader should know of these files")
     tokens: TierTokens | None = Field(None, description="of each tier")
     estimated: tuple[str, ...] = Field((), description="tiers whose tokens are no exact count")
-    tier: str | None = Field(description="what stands in the cached prefix: full, skeleton+hot, map or none")
-    tier_tokens: int = Field(0, description="of what stands there")
-    floor_tokens: int = Field(0, description="of the whole prefix: identity, codex and amendments; 0: not composed yet")
+    tier: str | None = Field(description="coverage in the cached prefix: full, skeleton+hot, map or none")
+    tier_tokens: int = Field(0, description="of the codex in the cached prefix")
+    floor_tokens: int = Field(0, description="of the whole prefix: identity, codex and amendments; 0: not built yet")
     reason: str = Field("", description="why this tier, with the numbers")
     hint: str = Field("", description="what would give a larger one")
     kv_bytes: int = Field(0, description="of the prefix")
     disk_bytes: int = Field(0, description="of the files")
     indexed_chunks: int = Field(0, description="in the archive")
-    amendments: int = Field(0, description="changes told behind the generation")
+    amendments: int = Field(0, description="changed files reported after the generation")
     changed_files: tuple[str, ...] = Field((), description="files of these changes")
     removed_files: tuple[str, ...] = Field((), description="those of them that are gone")
     amended_tokens: int = Field(0, description="of these changes")
-    fresh: str = Field("", description="how true it is to the disk, in a word or a few")
-    fresh_notice: str = Field("", description="what should be known of that")
-    unseen: str = Field("", description="what a search may not see now")
-    identity: IdentityState | None = Field(None, description="the persona that answers unless another is named")
+    fresh: str = Field("", description="how current it is against the disk, in a few words")
+    fresh_notice: str = Field("", description="what follows from that")
+    unseen: str = Field("", description="what a search may miss now")
+    identity: IdentityState | None = Field(None, description="the identity that answers unless another is named")
     prefill: FloorProgress | None = Field(None, description="none where nothing is computed")
     embedding: EmbeddingProgress | None = Field(None, description="none without a model that embeds")
 
@@ -221,7 +219,7 @@ class CodexReport(SparseReply):
 class CodexReply(ReplyShape):
     """One codex."""
 
-    codex: CodexReport = Field(description="as it stands")
+    codex: CodexReport = Field(description="its state")
 
 
 class CodicesReply(ReplyShape):
@@ -236,7 +234,7 @@ class ProgressEvent(SparseReply):
     event: Literal["progress"] = Field(description="what kind of event")
     phase: str = Field(
         description="of a load: model, walk, read, index, count, outline, map, prefill; "
-        "of a change: checking, stopping, loading, raising"
+        "of a change: checking, stopping, loading, raising (building codices)"
     )
     done: int = Field(description="in the phase's unit")
     total: int = Field(description="0: not known")
@@ -249,7 +247,7 @@ class LoadedEvent(ReplyShape):
     """The last event of a load."""
 
     event: Literal["loaded"] = Field(description="what kind of event")
-    codex: CodexReport = Field(description="as it stands")
+    codex: CodexReport = Field(description="its state")
 
 
 class ModelCard(ReplyShape):
@@ -402,7 +400,7 @@ class ModelReply(ReplyShape):
 
 
 class ColdFloor(ReplyShape):
-    """A floor that stood with the model before."""
+    """A floor that was resident with the previous model."""
 
     name: str = Field(description="the codex")
     tokens: int = Field(description="in it")
@@ -425,6 +423,6 @@ class ModelChange(ReplyShape):
 
 
 class ChangedEvent(ModelChange):
-    """The model is loaded; what follows tells of raising codices."""
+    """The model is loaded; the events that follow report the building of codices."""
 
     event: Literal["changed"] = Field(description="what kind of event")

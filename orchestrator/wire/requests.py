@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.wire.shapes import Plain, RequestShape, StrictRequest, without_nul
+from orchestrator.wire.base import Plain, RequestShape, StrictRequest, without_nul
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -33,7 +33,7 @@ class Function(RequestShape):
 class Call(RequestShape):
     """A tool call that the model made earlier in the conversation."""
 
-    id: str = Field(description="as it was told with the call")
+    id: str = Field(description="as it was sent with the call")
     function: Function = Field(description="what was called")
 
 
@@ -69,17 +69,19 @@ class StreamOptions(RequestShape):
 
 
 class ClientState(StrictRequest):
-    """Where the asking person stands."""
+    """Where the user is."""
 
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked where none is named")
-    file: Plain = Field("", description="the file that is open; it is told to the model before the question")
-    selection: str = Field("", description="the text selected in it; found in the codex, it is told with its lines")
+    file: Plain = Field("", description="the file that is open; its name is given to the model before the question")
+    selection: str = Field(
+        "", description="the text selected in it; where the codex holds it, it is given with its line numbers"
+    )
 
 
 class AttachedText(StrictRequest):
-    """A file or standard input that stands before the question."""
+    """A file, or standard input, that precedes the question."""
 
-    name: str = Field(description="as it is told to the model, and cited")
+    name: str = Field(description="as it is given to the model, and cited")
     text: str = Field(description="all of it; never cut silently")
 
 
@@ -92,11 +94,11 @@ class LoreOptions(StrictRequest):
         description="a conversation that the daemon keeps, begun where there is none of the name; empty: a new one",
     )
     continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
-    identity: Plain | None = Field(None, description="the persona by name")
+    identity: Plain | None = Field(None, description="the identity by name")
     strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")
     verbatim: bool = Field(False, description="not used yet; an answer says so in `notices`")
     frame: str | None = Field(
-        None, description="what the question is about, where the client knows: it settles the task"
+        None, description="what the question is about, where the client knows: it decides the task"
     )
     mode: str | None = Field(None, description="not used yet; an answer says so in `notices`")
     urgency: str | None = Field(None, description="not used yet; an answer says so in `notices`")
@@ -107,9 +109,9 @@ class LoreOptions(StrictRequest):
         None, description="seconds until the answer must have begun, else not_ready"
     )
     think: bool = Field(True, description="false: a model that thinks is asked not to")
-    record: bool = Field(True, description="false: no trace and no session are kept")
-    attachments: tuple[AttachedText, ...] = Field((), description="texts that stand before the question")
-    client: ClientState = Field(ClientState(), description="where the asking person stands")
+    record: bool = Field(True, description="false: the answer has no identifier, and no session is saved")
+    attachments: tuple[AttachedText, ...] = Field((), description="texts that precede the question")
+    client: ClientState = Field(ClientState(), description="where the user is")
 
 
 class ChatRequest(RequestShape):
@@ -141,7 +143,7 @@ class ChatRequest(RequestShape):
         None, description="texts that end the answer and are not in it; 16 at most"
     )
     n: int | None = Field(1, description="1; more are refused")
-    logprobs: bool | None = Field(False, description="tell the log-probabilities of the answer's tokens")
+    logprobs: bool | None = Field(False, description="report the log-probabilities of the answer's tokens")
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
         None, description="and of so many likeliest at each"
     )
@@ -150,7 +152,7 @@ class ChatRequest(RequestShape):
     tools: tuple[dict[str, Any], ...] | None = Field(None, description="tools of the client, in OpenAI's shape")
     tool_choice: Any = Field(None, description="auto or none")
     lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")
-    prompt: bool = Field(False, description="/v1/plan only: tell the exact text that the engine would get")
+    prompt: bool = Field(False, description="/v1/plan only: report the exact text that the engine would get")
 
 
 class LoadBody(StrictRequest):
@@ -167,7 +169,7 @@ class LoadBody(StrictRequest):
     exclude: tuple[Plain, ...] = Field((), description="leave out files that match one of these globs")
     tier: Plain | None = Field(None, description="force full, skeleton+hot, map or none; auto takes that back")
     dry_run: bool = Field(False, description="count and decide, load nothing")
-    wait: bool = Field(False, description="hold the stream until the floor stands in the cache")
+    wait: bool = Field(False, description="hold the stream until the floor is resident in the cache")
 
 
 class SearchBody(StrictRequest):
@@ -186,7 +188,7 @@ class ModelBody(StrictRequest):
     model: Annotated[str, Field(min_length=1), AfterValidator(without_nul)] = Field(
         description="a name of GET /v1/models/local, a built-in one's, or the absolute path of a GGUF file"
     )
-    stream: bool = Field(False, description="tell the steps as server-sent events")
+    stream: bool = Field(False, description="report the steps as server-sent events")
 
 
 class RenameBody(StrictRequest):

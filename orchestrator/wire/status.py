@@ -1,11 +1,11 @@
-"""The reply in which the daemon tells of itself: one page about now."""
+"""The daemon's report on its present state, and the events that report changes of it."""
 
 from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import CodexReport
-from orchestrator.wire.shapes import ReplyShape
 
 
 class RunningModel(ReplyShape):
@@ -24,7 +24,7 @@ class PrefillReport(ReplyShape):
 
     floor: str = Field(description="its own name, a hash")
     codex: str = Field(description="the codex; empty for an identity alone")
-    tier: str | None = Field(description="in which the codex stands; none for a generation on its way")
+    tier: str | None = Field(description="the codex's coverage; none for a generation that is being built")
     generation: int | None = Field(description="the codex's")
     done: int | None = Field(description="tokens; none while a question computes it")
     total: int | None = Field(description="tokens in all")
@@ -132,7 +132,7 @@ class EmbeddingModel(ReplyShape):
     dimensions: int | None = Field(description="of a vector; none without a file that can be used")
     fault: str = Field(description="why it cannot be used")
     notice: str = Field(description="what must be known of it")
-    resting: str = Field(description="why it is kept out of the memory now")
+    resting: str = Field(description="why it is not in memory now")
     loaded: bool = Field(description="its weights are in the memory")
     gpu_layers: int | None = Field(description="layers on a GPU")
     weights: int | None = Field(description="bytes")
@@ -161,7 +161,7 @@ class StatusReply(ReplyShape):
 
 
 class NowEvent(ReplyShape):
-    """How things stand when somebody begins to listen."""
+    """The state at the time when a client begins to listen."""
 
     event: Literal["now"] = Field(description="what kind of event")
     level: str = Field(description="of the memory")
@@ -194,12 +194,12 @@ class PoolEvent(ReplyShape):
 
     event: Literal["opened", "closed"] = Field(description="which of the two")
     pool: str = Field(description="IDENTITY@VERSION/CODEX")
-    identity: str = Field(description="the persona")
+    identity: str = Field(description="the identity")
     codex: str = Field(description="empty: the bare model")
 
 
 class EvictedEvent(ReplyShape):
-    """What was cached had to go."""
+    """Cached tokens were evicted."""
 
     event: Literal["evicted"] = Field(description="what kind of event")
     tokens: int = Field(description="of live caches")
@@ -241,7 +241,7 @@ class CacheTokens(ReplyShape):
 
 
 class Evictions(ReplyShape):
-    """What had to go."""
+    """What was evicted."""
 
     vram_tokens: int = Field(description="of live caches")
     ram_segments: int = Field(description="checkpoints in memory")
@@ -249,7 +249,7 @@ class Evictions(ReplyShape):
 
 
 class Restores(ReplyShape):
-    """What came back into a live cache."""
+    """What was restored into a live cache."""
 
     ram_segments: int = Field(description="checkpoints from memory")
     disk_segments: int = Field(description="checkpoints from disk")
@@ -262,7 +262,7 @@ class CacheFaults(ReplyShape):
     misses: int = Field(description="checkpoints that were gone when they were wanted")
     damaged: int = Field(description="checkpoints that did not read as they were written")
     write_failures: int = Field(description="checkpoints that could not be written")
-    broken_pools: int = Field(description="live caches thrown away because their books did not balance")
+    broken_pools: int = Field(description="live caches thrown away because their accounts did not balance")
     failed_steps: int = Field(description="live caches made anew after a step that failed")
 
 
@@ -271,21 +271,21 @@ class DraftFigures(ReplyShape):
 
     answers: int = Field(description="steps that verified a guess, counted once for each answer in them")
     drafted: int = Field(description="tokens guessed")
-    accepted: int = Field(description="of these: what the model then said itself")
+    accepted: int = Field(description="of these: what the model then generated itself")
     rate: float | None = Field(description="accepted of all guessed; none before the first")
 
 
 class CacheReply(ReplyShape):
-    """What the caches held, gave back and saved since the engine started."""
+    """What the caches held, restored and saved since the engine started."""
 
-    tiers: CacheTiers = Field(description="what each gave")
+    tiers: CacheTiers = Field(description="what was taken from each")
     tokens: CacheTokens = Field(description="of all prompts and answers")
     hit_rate: float | None = Field(description="cached of all prompt tokens")
     segments: int = Field(description="checkpoints")
-    evictions: Evictions = Field(description="what had to go")
-    restores: Restores = Field(description="what came back")
+    evictions: Evictions = Field(description="what was evicted")
+    restores: Restores = Field(description="what was restored")
     faults: CacheFaults = Field(description="what went wrong")
     drafts: DraftFigures = Field(description="guessed tokens")
     ms_per_token: float = Field(description="of computing a prompt, as measured")
-    saved_ms: int = Field(description="that cached tokens would have taken, less what it took to bring them back")
+    saved_ms: int = Field(description="that cached tokens would have taken, less the time of restoring them")
     note: str = Field(description="what the model's memory cannot do")

@@ -9,7 +9,7 @@ import pytest
 from support.memory_archive import MemoryArchive
 
 from codex.archive.archive import Archive
-from codex.archive.chunks import ChunkPlace
+from codex.archive.queries import ChunkPlace
 from codex.documents import Document, digest_of
 from codex.searching.search import Search
 from codex.words import words

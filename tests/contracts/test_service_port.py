@@ -15,7 +15,7 @@ from orchestrator.model.host import host_of
 from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.settings.model import ModelSettings, Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.wire.lore import PlanReply
+from orchestrator.wire.answers import PlanReply
 from orchestrator.wire.requests import LoadBody
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))

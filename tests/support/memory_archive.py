@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codex.archive.archive import ArchiveStats
-from codex.archive.chunks import ChunkMatch, ChunkPlace, Definitions, FileMatch
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
+from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch
 from codex.documents import Document
 from codex.words import in_a_row, stem
 

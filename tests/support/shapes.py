@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from governor.model_shape import Layer, ModelShape
 from governor.settings import GIB, MIB
-from governor.shape import Layer, ModelShape
 
 # 32 layers, 8 KV heads of 128, 4 GiB of weights.
 LLAMA_8B = ModelShape(

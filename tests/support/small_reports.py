@@ -3,7 +3,15 @@
 from support.wire_shapes import filled
 
 from orchestrator.service import Ask
-from orchestrator.wire.lore import BlockState, Citation, CodexInAnswer, GovernorState, Lore, PromptState, StrategyState
+from orchestrator.wire.answers import (
+    BlockState,
+    Citation,
+    CodexInAnswer,
+    GovernorState,
+    Lore,
+    PromptState,
+    StrategyState,
+)
 from orchestrator.wire.replies import CodexReport, ModelReport, TierTokens
 from orchestrator.wire.status import EngineReport, PoolReport
 

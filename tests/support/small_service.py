@@ -37,7 +37,8 @@ from orchestrator.service import (
     Thought,
     ToolCall,
 )
-from orchestrator.wire.lore import PlanReply, Predicted, Waiting
+from orchestrator.wire.answers import PlanReply, Predicted, Waiting
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
@@ -56,7 +57,6 @@ from orchestrator.wire.replies import (
     SessionTurn,
 )
 from orchestrator.wire.requests import LoadBody
-from orchestrator.wire.shapes import ReplyShape
 from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
 
 REFUSALS = {

@@ -14,7 +14,7 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.messages import PrefillProgress
 from orchestrator.errors import LoreError
 from orchestrator.service import Ask, Message, Principal
-from orchestrator.wire.lore import Waiting
+from orchestrator.wire.answers import Waiting
 
 ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), session="plans")
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.waiting import SOON
 
-from orchestrator.api.app import Gate, Line
+from orchestrator.api.app import Gate, QuestionQueue
 from orchestrator.api.http import while_serving
 from orchestrator.errors import EngineFailed, Full, NotReady
 from orchestrator.service import AskEvent, Text
-from orchestrator.wire.lore import Waiting
+from orchestrator.wire.answers import Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -45,9 +45,9 @@ class Asked:
         return self
 
 
-def line(most: int = 2) -> tuple[Line, asyncio.Event]:
+def line(most: int = 2) -> tuple[QuestionQueue, asyncio.Event]:
     stopping = asyncio.Event()
-    return Line(most, stopping), stopping
+    return QuestionQueue(most, stopping), stopping
 
 
 async def test_who_comes_to_a_full_line_is_refused_before_anything_is_done() -> None:

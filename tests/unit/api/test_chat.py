@@ -9,7 +9,7 @@ from orchestrator.api.chat import Chunks, completed
 from orchestrator.cli.ask import received
 from orchestrator.cli.client import events
 from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought
-from orchestrator.wire.lore import Waiting
+from orchestrator.wire.answers import Waiting
 
 ASK = Ask(Principal(1, 1, 1), (Message("user", "q"),))
 ANSWERED = Answered("stop", lore_of(ASK), prompt_tokens=100, cached_tokens=90, completion_tokens=5)

@@ -13,6 +13,7 @@ from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
 from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, roots
 from orchestrator.cli.terminal import duration, facts, seconds, size, table
+from orchestrator.wire.places import UNCONFIGURED
 
 
 @pytest.mark.parametrize(
@@ -64,10 +65,7 @@ def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
 def test_the_footer_without_a_codex_names_no_strategy_and_what_only_quotes_is_said_in_short():
     answer = {"strategy": {"name": "NONE", "tier": "none"}, "prompt": {"cached": 1, "computed": 2}}
     assert answer_footer(answer) == ["no codex · 1 tokens cached, 2 computed"]
-    notice = (
-        "no model is configured, so this is the quoting self-test model: it only continues text; model.threads is 9"
-    )
-    line = answer_footer({"model": "builtin:quoter", "notice": notice})[-1]
+    line = answer_footer({"model": "builtin:quoter", "notice": f"{UNCONFIGURED}; model.threads is 9"})[-1]
     assert line.startswith("no model is configured: builtin:quoter only quotes; a real model: ")
     assert line.endswith("; model.threads is 9")
 

@@ -20,9 +20,9 @@ from governor.budget import (
 )
 from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
+from governor.model_shape import FootprintError, shape_of
 from governor.readings import MemoryReading
 from governor.settings import GIB, MIB, MemorySettings, SettingError, StoreSettings, limit_bytes
-from governor.shape import FootprintError, shape_of
 
 SETTINGS = MemorySettings()
 

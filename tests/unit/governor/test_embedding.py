@@ -12,11 +12,11 @@ from support.shapes import shape
 from governor.budget import Ours, Outlook, next_outlook
 from governor.embedding import EmbeddingCost, Placed, context_bytes, embedding_cost, placed, why_away
 from governor.gguf import read_gguf
+from governor.model_shape import Layer, shape_of
 from governor.pressure import Level, PressureState, ThresholdSwitch
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings
-from governor.shape import Layer, shape_of
 
 # A small encoder: 6 layers of 384, as all-MiniLM-L6-v2 has them in f16.
 ENCODER = shape(

@@ -21,7 +21,7 @@ from governor.footprint import (
     working_bytes,
 )
 from governor.gguf import read_gguf
-from governor.shape import FootprintError, ModelShape, shape_of
+from governor.model_shape import FootprintError, ModelShape, shape_of
 
 MIB = 1024 * 1024
 CELLS = 16_384

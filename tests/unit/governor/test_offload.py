@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from governor.budget import Demand, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
+from governor.model_shape import ModelShape, shape_of
 from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, layers_by_gpu, parts, shares_of
 from governor.readings import MemoryReading
 from governor.settings import MIB, MemorySettings
-from governor.shape import ModelShape, shape_of
 
 PLAIN = Offload(KvPlan())
 QUANTISED = Offload(KvPlan("q8_0", "q8_0"))

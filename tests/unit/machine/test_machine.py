@@ -8,10 +8,10 @@ from support.waiting import Told
 from codex.errors import CodexError
 from governor.embedding import EmbeddingCost
 from governor.footprint import KvPlan
+from governor.model_shape import Layer
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
-from governor.shape import Layer
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import EngineSpec

@@ -30,7 +30,7 @@ from orchestrator.prompt.composing import (
     broke_at,
     floor_name,
 )
-from orchestrator.wire.lore import Break
+from orchestrator.wire.answers import Break
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]

@@ -31,7 +31,7 @@ BY_NAME = re.compile(r"tree-sitter-")  # grammars are imported by names that a t
 # away.
 PRIVATE = {
     "dulwich": ("codex/trees/ignore.py", "1.3"),
-    "lancedb": ("codex/archive/chunks.py", "0.41"),
+    "lancedb": ("codex/archive/queries.py", "0.41"),
     "llama_cpp": ("orchestrator/engine/llama/native.py", "0.4"),
     "uvicorn": ("orchestrator/api/server.py", "0.55"),
     "watchdog": ("codex/following/inotify.py", "7.2"),

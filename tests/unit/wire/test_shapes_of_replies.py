@@ -15,7 +15,7 @@ from orchestrator.api.http import packed
 from orchestrator.engine.messages import Chance, Chosen
 from orchestrator.reports.status import sensors_report
 from orchestrator.service import Answered, Text, Thought, ToolCall
-from orchestrator.wire.lore import CompletionChunk, CompletionReply, GovernorState, Lore, PromptState, StrategyState
+from orchestrator.wire.answers import CompletionChunk, CompletionReply, GovernorState, Lore, PromptState, StrategyState
 from orchestrator.wire.status import SensorsReport
 
 STATE = Lore(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codex.archive import archive as module
-from codex.archive import chunks, tables
+from codex.archive import queries, tables
 from codex.archive.archive import Archive
 from codex.documents import Document, digest_of
 from codex.errors import ArchiveDamaged
@@ -160,13 +160,13 @@ def test_warming_reads_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     archive = stored(tmp_path)
     expected = archive.definitions("c", ["shared_a"])
     scans: list[object] = []
-    encoded_rows = chunks.encoded_rows
+    encoded_rows = queries.encoded_rows
 
     def counted(table: object) -> Iterator[str]:
         scans.append(table)
         return encoded_rows(table)
 
-    monkeypatch.setattr(chunks, "encoded_rows", counted)
+    monkeypatch.setattr(queries, "encoded_rows", counted)
     again = Archive(tmp_path)
     again.warm("c")
     assert again.definitions("c", ["shared_a"]) == expected

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.memory_archive import MemoryArchive
 from support.waiting import SOON
 
-from codex.archive.chunks import ChunkMatch, ChunkPlace
+from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.documents import Document
 from codex.errors import ArchiveDamaged
 from codex.graph import symbol_graph

@@ -6,7 +6,7 @@ from support.memory_archive import MemoryArchive
 from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
-from codex.archive.chunks import ChunkPlace
+from codex.archive.queries import ChunkPlace
 from codex.documents import Document
 from codex.searching.ranking import by_rank
 from codex.searching.search import Search, SearchResult, snippet

@@ -3,7 +3,7 @@
 import pytest
 from support.memory_archive import MemoryArchive
 
-from codex.archive.chunks import ChunkMatch, ChunkPlace
+from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.documents import Document
 from codex.searching.search import Search
 from codex.trees.roles import FileRole, is_generated, marked, role_of

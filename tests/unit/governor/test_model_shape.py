@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from governor.gguf import Gguf, Value, read_gguf
-from governor.shape import no_chat, quantisation_of, shape_of
+from governor.model_shape import no_chat, quantisation_of, shape_of
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.shapes import ReplyShape, SparseReply, empty
+from orchestrator.wire.base import ReplyShape, SparseReply, empty
 
 BARE = "none"  # the codex of a question that names none: the bare model answers
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
@@ -13,10 +13,10 @@ Source = Literal["vram", "ram", "disk", "computed"]
 
 
 class IdentityState(ReplyShape):
-    """The persona that answered."""
+    """The identity that answered."""
 
     name: str = Field(description="its name")
-    version: str = Field(description="12 hex digits of what it says and of the tools that it tells of")
+    version: str = Field(description="12 hex digits of its text and of the tools that it describes")
     preparing: str | None = Field(None, description="the version that follows when its prefix is computed")
     fault: str = Field("", description="why its newest version cannot be read")
 
@@ -29,16 +29,16 @@ class CodexInAnswer(ReplyShape):
     generation: int = Field(description="counts up with every load that changed it")
     branch: str | None = Field(None, description="git's, as seen last")
     revision: str | None = Field(None, description="git's, as seen last")
-    amendments: tuple[str, ...] = Field((), description="files that changed since, told behind the generation")
+    amendments: tuple[str, ...] = Field((), description="files that changed since, reported after the generation")
     removed: tuple[str, ...] = Field((), description="those of them that are gone; their last text is still there")
-    indexing: bool = Field(False, description="a load of it, or what changed in it, was being taken in")
+    indexing: bool = Field(False, description="a load of it was running, or changes were being applied")
 
 
 class StrategyState(ReplyShape):
     """How the codex reached the model, and why."""
 
     name: str = Field(description="CAG, HYBRID, RAG, RAG+GRAPH or NONE")
-    tier: str = Field(description="what of the codex stands in the cached prefix: full, skeleton+hot, map or none")
+    tier: str = Field(description="coverage of the codex in the cached prefix: full, skeleton+hot, map or none")
     retrieval: str = Field(description="what is fetched for this question")
     task: str = Field(description="what kind of question it was taken for")
     confidence: float = Field(description="of the decision, 0 to 1")
@@ -101,7 +101,7 @@ class DraftCounts(ReplyShape):
     """Tokens that were guessed from the text before them and verified together."""
 
     drafted: int = Field(0, description="guessed")
-    accepted: int = Field(0, description="that the model then said itself")
+    accepted: int = Field(0, description="that the model then generated itself")
 
 
 class Citation(ReplyShape):
@@ -121,7 +121,7 @@ class QuestionReport(ReplyShape):
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
-    identity: IdentityState | None = Field(None, description="the persona; none from an older daemon")
+    identity: IdentityState | None = Field(None, description="the identity; none from an older daemon")
     codex: CodexInAnswer | None = Field(None, description="none: the bare model answers")
     strategy: StrategyState = Field(description="how the codex reaches the model")
     blocks: tuple[BlockState, ...] = Field(description="six, in their order; `cached` of a plan is what is cached now")
@@ -134,7 +134,7 @@ class QuestionReport(ReplyShape):
 class Lore(QuestionReport):
     """What an answer says about itself."""
 
-    trace: str | None = Field(None, description="names this answer; traces are not kept yet. None for a private one")
+    trace: str | None = Field(None, description="an identifier of this answer; none for a private one")
     began: bool = Field(False, description="the conversation began with this answer")
     not_kept: str = Field("", exclude_if=empty, description="why this turn was not saved; left out if it was")
     timings: Timings = Field(Timings(), description="in milliseconds")
@@ -234,7 +234,7 @@ class AnswerToolCall(ReplyShape):
 
 
 class StreamedCall(AnswerToolCall):
-    """The same in a stream; a call is told whole."""
+    """The same in a stream; a call is sent whole."""
 
     index: int = Field(description="which of the answer's calls, from 0")
 
@@ -298,8 +298,8 @@ class CompletionReply(ReplyShape):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Progress before the first token: phase is queue, model (in percent), floor or prompt. `left_s` is what it will take,
-    if known."""
+    """Progress before the first token. `phase` is queue, model (in percent), floor or prompt; `left_s` is the time left, if
+    known."""
 
     phase: str
     done: int
@@ -333,7 +333,7 @@ class ChunkChoice(ReplyShape):
 
 
 class CompletionChunk(SparseReply):
-    """One event of a stream; `[DONE]` ends it. Comments between events tell what is waited for."""
+    """One event of a stream; `[DONE]` ends it. Comments between events report what is waited for."""
 
     id: str = Field(description="of this answer")
     object: Literal["chat.completion.chunk"] = Field(description="OpenAI's word")

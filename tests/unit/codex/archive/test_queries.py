@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.archive import chunks as module
-from codex.archive.chunks import ChunkPlace, Definitions
+from codex.archive import queries
+from codex.archive.queries import ChunkPlace, Definitions
 
 Chunks = Sequence[tuple[int, Sequence[str]]]
 NAMES = st.sampled_from(["__init__", "main", "a", "ä", "𝒳", ""])
@@ -30,7 +30,7 @@ def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], mos
     found = Definitions()
     plain: dict[str, Chunks] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_DEFINERS", most)
+        patch.setattr(queries, "_DEFINERS", most)
         for path, some in steps:
             found.replace([path], chunks(path, some))
             plain[path] = some

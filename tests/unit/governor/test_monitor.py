@@ -12,11 +12,11 @@ import pytest
 from governor.budget import Demand, Ours, next_outlook
 from governor.footprint import KvPlan
 from governor.gguf import read_gguf
+from governor.model_shape import shape_of
+from governor.monitor import SensorSampler
 from governor.pressure import Level
 from governor.readings import GpuReading, HostReading, SensorFault, SensorSnapshot
-from governor.sampler import SensorSampler
 from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
-from governor.shape import shape_of
 
 HOST = HostReading(32 * GIB, 30 * GIB, 0)
 GPU = GpuReading(0, "GPU-1", "gpu")
