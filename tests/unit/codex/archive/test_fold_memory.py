@@ -13,7 +13,7 @@ FOLDED = """
 import json, random, sys
 from codex.archive.lance import LanceSession
 from pathlib import Path
-from codex.archive import chunks, tables
+from codex.archive import queries, tables
 
 def row(number):
     words = " ".join(f"w{draw.randrange(3_000)}" for _ in range(50))
@@ -23,7 +23,7 @@ def row(number):
 draw = random.Random(7)
 opened = tables.create_tables(Path(sys.argv[1]), LanceSession())
 tables.write(opened.chunks, [row(number) for number in range(14_000)], ())
-found = [chunks._ranked(opened.chunks, opened.row_cache, [f"w{n}", f"w{n + 1}"], 10, None) for n in range(20)]
+found = [queries._ranked(opened.chunks, opened.row_cache, [f"w{n}", f"w{n + 1}"], 10, None) for n in range(20)]
 print(json.dumps([[round(score, 4) for _, score in sorted(rows, key=lambda one: -one[1])] for rows in found]))
 """
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[4]
 ENDING = """
 import os, signal, sys
 from pathlib import Path
-from codex.archive import chunks as lance_queries
+from codex.archive import queries as lance_queries
 from codex.archive import tables as lance_tables
 from codex.archive.archive import Archive
 from codex.documents import Document
