@@ -13,6 +13,8 @@ help:      ## what can be made
 install:   ## .venv with everything; compiles llama.cpp once per machine
 	@scripts/system_packages.sh
 	@$$(scripts/python.sh) scripts/install.py
+	@# Each process of the tests would compile what it imports where PYTHONDONTWRITEBYTECODE is set: a fifth of a start.
+	@$(BIN)/python -P -m compileall -q orchestrator codex governor formatters
 
 demo: install   ## load two real codebases, ask, show what was cached
 	@$(BIN)/python scripts/demo.py

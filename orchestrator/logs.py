@@ -27,7 +27,7 @@ def set_up(level: str, environ: Mapping[str, str], stream: TextIO = sys.stderr) 
     root.setLevel(logging.getLevelNamesMapping()[level.upper()])
     logging.captureWarnings(capture=True)  # Python writes them past the handlers otherwise, over several lines
     # Of every connection and step these say more than anyone reads.
-    for noisy in ("uvicorn", "asyncio", "httpx2", "httpcore2"):
+    for noisy in ("uvicorn", "asyncio", "httpx2", "httpcore2", "gguf"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
