@@ -6,6 +6,7 @@ Standard library and typer at import; the module of a command when that is asked
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
 
@@ -81,6 +82,9 @@ def top(
 
 def main() -> None:
     """The entry point `lore`. Ctrl-C ends with 130, which typer sees to."""
+    # A stream that was closed before the start is None.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - until the end
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # Names that are not UTF-8 are shown escaped, never as a traceback.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -134,7 +134,7 @@ def cancel(house, name):
 def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_works(house, phase, options):
     before, stood = known(house), stands(house)
     write_release(house, stood + 1)
-    assert "the load was cancelled: parts stands as before" in cancelled_in(house, phase, *options)
+    assert "the load was cancelled: parts is as it was before" in cancelled_in(house, phase, *options)
 
     assert answered(house) == code(stood)
     until(lambda: unseen(house) == "")

@@ -52,7 +52,7 @@ def test_a_load_that_is_killed_leaves_a_whole_catalog_and_the_next_one_goes_on(t
     child.wait()
 
     library = Library(tmp_path / "data", SMALL_BATCHES)
-    stored = len(library._catalog.known("it"))
+    stored = len(library.catalog.known("it"))
     loaded = library.load(request(root))
     assert [one.text.split("\n")[0] for one in library.catalog.documents(loaded.generation.entries)] == [
         f"x = {number}" for number in range(400)

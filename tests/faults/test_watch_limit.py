@@ -27,7 +27,8 @@ PROGRAM = textwrap.dedent("""
     (root / "d7" / "a.py").write_text("changed\\n")
     batch = batches.get(timeout=60)
     polling = watcher.is_polling
-    changed = [one.path for one in changes_of(library, name).changed]
+    found = library.follow(name, count=len, changed_definitions=lambda before, now: None).changes
+    changed = [one.path for one in found.changed]
     watcher.stop()
     print(json.dumps({"everything": batch.everything, "polling": polling, "notices": notices, "changed": changed}))
 """)

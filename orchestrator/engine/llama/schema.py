@@ -234,8 +234,8 @@ class _Reader:
     def _check(self, words: Words) -> None:
         if "$ref" in words:
             check_reference(words["$ref"])
-        if len(words.get("properties", ())) > MOST_PROPERTIES:
-            many = len(words["properties"])
+        # Each required name becomes a property where it is none.
+        if (many := len({*words.get("properties", ()), *words.get("required", ())})) > MOST_PROPERTIES:
             raise SchemaRefused(f"an object has {many} properties; at most {MOST_PROPERTIES} are taken")
         self._patterns += len(words.get("patternProperties", ()))
         if self._patterns > MOST_PATTERNS:
@@ -243,6 +243,8 @@ class _Reader:
         for keyword in words.keys() & BOUNDS.keys():
             if abs(words[keyword]) > BOUNDS[keyword]:
                 raise SchemaRefused(f"{keyword} {words[keyword]} is not enforced: it goes beyond {BOUNDS[keyword]}")
+        if words.get("multipleOf", 1) <= 0:
+            raise SchemaRefused("multipleOf must be above 0")
         self._factor = math.lcm(self._factor, Fraction(str(words.get("multipleOf", 1))).numerator)
         if self._factor > MOST_FACTOR:
             raise SchemaRefused(f"multipleOf is not enforced where a common multiple of all is above {MOST_FACTOR}")

@@ -51,3 +51,10 @@ def test_who_reads_the_output_may_leave(folder):
     done = subprocess.run([LORE, "config", "show"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_output_that_was_closed_before_the_start_is_no_mistake():
+    for closed in (">&-", "2>&-"):
+        command = ["sh", "-c", f"exec {LORE} config path {closed}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
