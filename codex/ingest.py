@@ -25,7 +25,7 @@ from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileTree, Scan, Skipped, TreeState
 from codex.trees.secrets import find_secret
 
-_RULES = 2  # raise it when the rules of `inspect` change: every file is then inspected again
+_RULES = 3  # raise it when the rules of `inspect` change: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one
 
 
@@ -143,16 +143,13 @@ class Ingest:
             return _Found(candidate.path, KnownFile("", None, candidate.size, SkipReason.UNREADABLE, why))
         stamp = self._stamp(candidate.path, read.stamp)
         reason, notice = inspect(read.raw, self.settings, named=self.named(candidate.path))
-        if reason is not None:
-            return _Found(
-                candidate.path, KnownFile(stamp, None, len(read.raw), reason, notice and f"{candidate.path}{notice}")
-            )
-        known = KnownFile(stamp, digest_of(read.raw), len(read.raw), None, notice and f"{candidate.path}: {notice}")
-        return _Found(candidate.path, known, pack(read.raw, self.settings.ingest.zlib_level))
+        digest = digest_of(read.raw) if reason is None else None
+        known = KnownFile(stamp, digest, len(read.raw), reason, notice and f"{candidate.path}:{notice}")
+        return _Found(candidate.path, known, pack(read.raw, self.settings.ingest.zlib_level) if digest else None)
 
 
 def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tuple[SkipReason | None, str | None]:
-    """Why bytes are left out (None: they are taken), and what to tell about them. Pure.
+    """Why bytes are left out (None: they are taken), and what to tell about them, to stand behind `path:`. Pure.
 
     A file that was named is taken though it is one long line or holds a secret.
     """
@@ -163,9 +160,13 @@ def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tu
         return SkipReason.BINARY, None
     if not named and longest_line(raw) > settings.walk.max_line_bytes:
         return SkipReason.MINIFIED, None
-    if not named and not settings.secrets.load_secret_contents and (secret := find_secret(raw)):
-        return SkipReason.SECRET_CONTENT, f":{secret.line}: left out, it holds what looks like a {secret.kind}"
-    return None, decoded.notice
+    taken = named or settings.secrets.load_secret_contents
+    if secret := find_secret(raw, must=not taken):
+        holds = f"it holds what looks like a {secret.kind}"
+        if not taken:
+            return SkipReason.SECRET_CONTENT, f"{secret.line}: left out, {holds}"
+        return None, f"{secret.line}: loaded as asked, but {holds}"
+    return None, decoded.notice and f" {decoded.notice}"
 
 
 def longest_line(raw: bytes) -> int:

@@ -317,7 +317,8 @@ class Archive:
         except LANCE_ERRORS as error:
             if is_of_the_disk(error):
                 raise ArchiveError(
-                    f"the archive of {codex!r} cannot be written: {short_message(error)}; free some room"
+                    f"{self._folders.of(codex)}, the archive of {codex!r}, cannot be written: "
+                    f"{short_message(error)}; free some room"
                 ) from error
             self.set_aside(codex)
             raise ArchiveDamaged(codex, short_message(error)) from error

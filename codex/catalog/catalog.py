@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codex.catalog.databases import insist_on_own_file, open_database, pages, transaction, translated
+from codex.catalog.databases import insist_on_own_file, insist_on_room, open_database, pages, transaction, translated
 from codex.catalog.generations import Codex, FileEntry, Generation, KnownFile
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, Misplaced, UnknownCodex, UnknownGeneration
@@ -115,6 +115,7 @@ class Catalog:
 
     def store(self, name: str, found: Mapping[str, KnownFile], bodies: Mapping[str, bytes]) -> None:
         """One batch of a load: what was found at each path, and packed bytes by digest. All or nothing."""
+        insist_on_room(self._path, sum(map(len, bodies.values())))
         with self._writing() as database:
             codex = id_of(database, name)
             database.executemany("INSERT OR IGNORE INTO content (digest, body) VALUES (?, ?)", list(bodies.items()))

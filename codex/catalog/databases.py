@@ -277,18 +277,28 @@ def _foreign_kind(path: Path) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(path)), "a device")
 
 
+def insist_on_room(path: Path, size: int) -> None:
+    """Raises DiskFull where a transaction of `size` bytes would fill the disk.
+
+    SQLite writes them to the log and copies them into the file later. A log that fills the disk can be neither copied nor
+    truncated: every later write would fail, also one that deletes.
+    """
+    if _is_full(path.parent, 2 * size + _LEAST_ROOM):
+        raise DiskFull(f"no room left for {path} ({2 * size:,} bytes); free some and try again: it continues")
+
+
 def _means_no_room(code: int | None, path: Path) -> bool:
     """Whether an error of SQLite with this code is the disk's, which is full."""
     return code in _NO_ROOM or (code is not None and code & 0xFF in _UNCLEAR and _is_full(path.parent))
 
 
-def _is_full(folder: Path) -> bool:
-    """No room for the smallest write, or for one more file; some file systems count no files."""
+def _is_full(folder: Path, least: int = _LEAST_ROOM) -> bool:
+    """No room for so many bytes (by default the smallest write), or for one more file; some file systems count no files."""
     try:
         disk = os.statvfs(folder)
     except OSError:
         return False
-    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_favail == 0)
+    return disk.f_bavail * disk.f_frsize < least or (disk.f_files > 0 and disk.f_favail == 0)
 
 
 def _refuse_foreign(database: sqlite3.Connection, path: Path, application: int) -> None:

@@ -126,8 +126,7 @@ def test_damaged_databases_that_can_be_made_again_are(house):
 
 def test_a_full_disk_is_told_by_the_load_and_what_stood_before_stays(models, tmp_path):
     with (
-        # Less than the first batch takes: the log of one that is committed would hold the room that the next load needs.
-        small_disk(tmp_path / "small", "5m"),
+        small_disk(tmp_path / "small", "6m"),
         living(models, environment={"XDG_DATA_HOME": str(tmp_path / "small")}) as daemon,
     ):
         folder = codebase(daemon.folder / "vaults", functions=1)

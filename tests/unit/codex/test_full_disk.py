@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from support.small_disk import small_disk
 
+from codex.catalog.catalog import Catalog
 from codex.catalog.databases import SqliteBytesCache, open_database
+from codex.catalog.generations import FileEntry, KnownFile
 from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
+from codex.trees.port import TreeState
 from orchestrator.answering.conversations import opened
 from orchestrator.codices.state import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
@@ -66,6 +69,22 @@ def test_a_database_that_stood_before_the_disk_was_full_opens_or_says_that_it_is
         open_database(disk / "x.sqlite", SCHEMA).close()
     empty(disk)
     open_database(disk / "x.sqlite", SCHEMA).close()
+
+
+@pytest.mark.parametrize("size", [50_000, 150_000, 250_000])
+def test_a_load_that_the_disk_refuses_leaves_the_room_that_the_next_one_needs(disk: Path, size: int) -> None:
+    catalog = Catalog(disk / "catalog.sqlite")
+    catalog.register("a", "source", ["/a"], "{}")
+    stored = []
+    with pytest.raises(DiskFull, match="no room left for"):
+        for number in range(20):
+            catalog.store("a", {f"{number}": KnownFile("", f"{number}", size)}, {f"{number}": bytes(size)})
+            stored.append(f"{number}")
+    assert list(catalog.known("a")) == stored
+    catalog.forget_paths("a", stored)
+    catalog.store("a", {"b": KnownFile("", "b", 1)}, {"b": b"1"})
+    assert catalog.freeze("a", TreeState(), [FileEntry("b", "b", 1)], {}, ()).number == 1
+    catalog.close()
 
 
 @pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "a FIFO"), (os.mkdir, "a folder")])

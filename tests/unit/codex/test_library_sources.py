@@ -72,6 +72,9 @@ def test_a_secret_in_a_file_leaves_it_out_with_a_notice_unless_asked_for(library
     )
     asked = library.load(request(project, load_secrets=True))
     assert {".env", "src/key.py"} <= set(texts(library, asked.codex.name))
+    assert asked.generation.notices == ("src/key.py:1: loaded as asked, but it holds what looks like a private key",)
+    named = library.load(request(project / "src/key.py", name="key"))
+    assert named.generation.notices == ("key.py:1: loaded as asked, but it holds what looks like a private key",)
 
 
 def test_a_survey_tells_what_a_load_would_take_and_loads_nothing(library: Library, project: Path) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from codex.ingest import inspect
-from codex.settings import LibrarySettings
+from codex.settings import LibrarySettings, SecretSettings
 from codex.trees.ignore import SkipReason
 from codex.trees.secrets import Finding, find_secret
 
@@ -149,9 +149,15 @@ def test_a_file_with_a_secret_is_left_out_with_its_line_and_kind() -> None:
     raw = f"a = 1\nkey = {OUR_OWN['nuget key']}\n".encode()
     assert inspect(raw, LibrarySettings()) == (
         SkipReason.SECRET_CONTENT,
-        ":2: left out, it holds what looks like a nuget key",
+        "2: left out, it holds what looks like a nuget key",
     )
-    assert inspect(raw, LibrarySettings(), named=True) == (None, None)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_that_is_loaded_as_asked_though_it_holds_a_secret_is_told_with_its_line_and_kind(named: bool) -> None:
+    raw = f"a = 1\nkey = {OUR_OWN['nuget key']}\n".encode()
+    settings = LibrarySettings(secrets=SecretSettings(load_secret_contents=not named))
+    assert inspect(raw, settings, named=named) == (None, "2: loaded as asked, but it holds what looks like a nuget key")
 
 
 def test_several_threads_look_at_files_at_once() -> None:
