@@ -87,7 +87,7 @@ def commands() -> Iterator[tuple[str, Any]]:
     """Every command that can be run, by its full name, as typer has it."""
     import typer.main
 
-    from orchestrator.cli import app
+    from orchestrator.cli.commands import app
 
     yield from below("lore", typer.main.get_command(app))
 

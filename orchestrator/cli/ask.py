@@ -29,6 +29,7 @@ from orchestrator.cli.terminal import (
     result_json,
     safe,
     seconds,
+    to_stderr,
     work,
 )
 from orchestrator.wire import faults
@@ -201,8 +202,7 @@ def take(answer: Answer, chunk: dict[str, Any], *, show: bool) -> None:
 
 def think(thought: str, *, show: bool) -> None:
     if show and sys.stderr.isatty():
-        sys.stderr.write(faint(safe(thought, sys.stderr), sys.stderr))
-        sys.stderr.flush()
+        to_stderr(faint(safe(thought, sys.stderr), sys.stderr))
 
 
 def show_waiting(answer: Answer, aside: Any, *, show: bool) -> None:

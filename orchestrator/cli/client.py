@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from orchestrator.cli.terminal import note, safe
+from orchestrator.cli.terminal import note, safe, to_stderr
 from orchestrator.wire import faults
 from orchestrator.wire.places import HEADER, VERSION, candidates
 
@@ -34,9 +34,8 @@ class Failure(Exception):
         self.hint = hint
 
     def show(self) -> None:
-        sys.stdout.flush()
         lines = f"lore: {self.message}\n" + (f"      {self.hint}\n" if self.hint else "")
-        sys.stderr.write(safe(lines, sys.stderr))
+        to_stderr(safe(lines, sys.stderr))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # direction, which show a line in another order than it has.
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
-LEFT = 128 + 13  # as a shell shows SIGPIPE
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -52,34 +51,40 @@ def done(value: Any, words: str, *, as_json: bool) -> None:
 
 
 def written(text: str) -> None:
-    """Who reads us may leave: then we end as `cat` does, without a word."""
+    """Raises OSError, which ends the command: `commands.run` says how."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def discard(stream: TextIO) -> None:
+    """What is still buffered must not fail once more at the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def to_stderr(text: str) -> None:
+    """That nobody can read it changes nothing of what a command does."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is still buffered must not fail once more at the interpreter's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(LEFT)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
 
 
 def note(text: str) -> None:
     clear_progress()
-    sys.stderr.write(faint(safe(text, sys.stderr), sys.stderr) + "\n")
-    sys.stderr.flush()
+    to_stderr(faint(safe(text, sys.stderr), sys.stderr) + "\n")
 
 
 def progress(text: str) -> None:
     """One line that rewrites itself; nothing where nobody watches."""
     if is_terminal(sys.stderr):
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: a terminal that does not know
-        sys.stderr.write(CLEAR_LINE + safe(text, sys.stderr)[: columns - 1])
-        sys.stderr.flush()
+        to_stderr(CLEAR_LINE + safe(text, sys.stderr)[: columns - 1])
 
 
 def clear_progress() -> None:
     if is_terminal(sys.stderr):
-        sys.stderr.write(CLEAR_LINE)
-        sys.stderr.flush()
+        to_stderr(CLEAR_LINE)
 
 
 def coloured(stream: TextIO) -> bool:

@@ -5,6 +5,7 @@ is written at a process's end.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,8 @@ def exit_status() -> int:
     except Exception as error:  # noqa: BLE001 - what the interpreter would catch
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the command's own is for what comes after it
     return 0
 
 

@@ -23,6 +23,9 @@ import pytest
         (["ask", "q", "--max-tokens", "0"], 2, "max-tokens"),
         (["ask", "q", "--no-such-option"], 2, "no-such-option"),
         (["no-such-command"], 2, "no-such-command"),
+        (["stop"], 2, "Ctrl-C ends lore serve"),
+        (["config", "set", "a", "b"], 2, "lore config path"),
+        (["codex", "unload", "demo"], 2, "lore codex drop"),
         (["load", "/missing"], 2, "no directory"),
         (["load", "/busy"], 1, "running"),
         (["search", "nothing"], 5, "nothing found"),
@@ -126,7 +129,7 @@ def test_help_tells_which_codex_is_taken_without_a_name(lore):
 
 
 def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
-    script = "import sys\nfrom orchestrator.cli import COMMANDS, imported\n"
+    script = "import sys\nfrom orchestrator.cli.commands import COMMANDS, imported\n"
     script += "[imported(name) for name in COMMANDS]\nprint(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True

@@ -35,6 +35,24 @@ def test_ctrl_c_ends_with_130(lorekeep, folder, command, words):
         lorekeep.wait_for(lorekeep.service.ended)
 
 
+SIGINT_AT_TYPER = """
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+SIGINT_AT_THE_END = "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+
+
+@pytest.mark.parametrize("when", [SIGINT_AT_TYPER, SIGINT_AT_THE_END], ids=["loading", "the end"])
+def test_ctrl_c_before_and_after_the_command_itself_ends_quietly_with_130(when):
+    script = f"import atexit, os, signal, sys\nsys.argv = ['lore', '--version']\n{when}"
+    script += "from orchestrator.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_a_reader_that_has_enough_ends_the_command_quietly(lorekeep, folder):
     process = started(folder, "ask", "word " * 5000)
     process.stdout.read(1)
@@ -45,12 +63,26 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(lorekeep, folder):
     process.stderr.close()
 
 
-def test_who_reads_the_output_may_leave(folder):
+@pytest.mark.parametrize("command", [("config", "show"), ("--help",), ("--version",)])
+def test_who_reads_the_output_may_leave(command):
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([LORE, "config", "show"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run([LORE, *command], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", [("config", "show"), ("--help",)])
+def test_an_output_that_cannot_be_written_is_told_and_no_mistake_of_ours(command):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([LORE, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "lore: the output cannot be written: No space left on device\n")
+
+
+def test_notes_that_nobody_can_read_change_nothing(environment):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([LORE, "status"], env=environment, stderr=full, check=False)
+    assert done.returncode == 3
 
 
 def test_an_output_that_was_closed_before_the_start_is_no_mistake():
