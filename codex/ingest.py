@@ -95,8 +95,7 @@ class Ingest:
 
     def _scan(self, tree: FileTree) -> Scan:
         meter = Meter("walk", 0, self.report, self.clock)
-        scan = tree.scan(self.cancelled)
-        meter.advance(len(scan.candidates))
+        scan = tree.scan(self.cancelled, meter.advance)
         meter.finish()
         return scan
 

@@ -24,10 +24,16 @@ class CodexProgress:
 
 Report = Callable[[CodexProgress], None]
 Cancelled = Callable[[], bool]
+Step = Callable[[], None]
+"""One more item of the phase is done."""
 
 
 def silent(progress: CodexProgress) -> None:
     """A report that is dropped."""
+
+
+def unseen() -> None:
+    """A step that nobody counts."""
 
 
 def never() -> bool:
@@ -68,5 +74,5 @@ def progress_at(phase: str, done: int, total: int, elapsed_s: float) -> CodexPro
     """The progress after `elapsed_s` seconds at a steady rate."""
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     left = max(0, total - done)
-    eta = left / rate if rate > 0 else None
+    eta = left / rate if total and rate > 0 else None
     return CodexProgress(phase, done, total, rate, 0.0 if total and not left else eta)

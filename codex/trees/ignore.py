@@ -21,7 +21,9 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from dulwich.ignore import IgnoreFilter, Pattern, read_ignore_patterns
+from dulwich.wildmatch import MalformedPattern
 
+from codex.errors import SourceError
 from codex.settings import SecretSettings, WalkSettings
 
 _STAR = b"[^/]*"  # as dulwich writes one
@@ -146,7 +148,10 @@ class IgnoreRules:
 
 
 class Selection:
-    """The decision above for one load. `named` are raw relative paths that the user named one by one."""
+    """The decision above for one load. `named` are raw relative paths that the user named one by one.
+
+    Raises SourceError for a glob that cannot be read.
+    """
 
     def __init__(
         self,
@@ -216,6 +221,11 @@ class Selection:
 
 
 def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:
+    for glob in globs:
+        try:
+            Pattern(os.fsencode(glob))
+        except MalformedPattern as error:
+            raise SourceError(f"{glob!r} is no pattern: a [ needs its ]; write \\[ for the sign itself") from error
     text = b"\n".join(map(os.fsencode, globs))
     return IgnoreRules("", {"": text}.get) if globs else None
 

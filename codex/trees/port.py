@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from codex.progress import Cancelled, never
+from codex.progress import Cancelled, Step, never, unseen
 from codex.trees.ignore import SkipReason
 
 _DAY_NS = 86_400 * 1_000_000_000
@@ -70,8 +70,11 @@ class TreeState:
 class FileTree(Protocol):
     """Where a codex's files come from. Changes nothing on disk. Safe to read from several threads after `scan`."""
 
-    def scan(self, cancelled: Cancelled = never) -> Scan:
-        """All files by the rules, sorted by name. Raises SourceError when there is nothing to walk, LoadCancelled."""
+    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+        """All files by the rules, sorted by name; `found` is called for each.
+
+        Raises SourceError when there is nothing to walk, LoadCancelled.
+        """
 
     def read(self, candidate: CandidateFile) -> FileBytes:
         """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable."""

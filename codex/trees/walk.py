@@ -15,7 +15,7 @@ from pathlib import Path
 
 from codex.documents import name_of
 from codex.errors import GitError, SourceError
-from codex.progress import Cancelled, insist, never
+from codex.progress import Cancelled, Step, insist, never, unseen
 from codex.trees import git
 from codex.trees.git import Git
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
@@ -52,24 +52,25 @@ class DiskTree:
         self._repositories: dict[str, Git | None] = {}
         self.forget_rules()
 
-    def scan(self, cancelled: Cancelled = never) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
         if not _is_real_folder(self.root):
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()
         self.forget_rules()
         candidates: list[CandidateFile] = []
         skipped: list[Skipped] = []
-        for found in self._list(cancelled):
+        for listed in self._list(cancelled):
             insist(cancelled)
-            one = found if isinstance(found, Skipped) else self._judge(found)
+            one = listed if isinstance(listed, Skipped) else self._judge(listed)
             if isinstance(one, CandidateFile):
                 candidates.append(one)
+                found()
             elif one is not None:
                 skipped.append(one)
             if len(candidates) > self._max_files:
                 raise SourceError(
                     f"{self.root} holds more than {self._max_files:,} files to load; "
-                    f"name a smaller folder, or leave some out with {LORE_IGNORE} or --exclude"
+                    f"name a smaller folder, leave some out with {LORE_IGNORE} or --exclude, or raise codex.max_files"
                 )
         candidates.sort(key=lambda one: one.path)
         skipped.sort(key=lambda one: one.path)

@@ -33,7 +33,7 @@ from orchestrator.cli.terminal import (
     table,
 )
 from orchestrator.wire import faults
-from orchestrator.wire.places import is_url, path_of
+from orchestrator.wire.places import PHASES, is_url, path_of
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
@@ -196,9 +196,9 @@ def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
 
 
 def step(event: Report) -> str:
-    """`count 120/400 · 55/s · 5 s left`."""
-    done, total = event.get("done") or 0, event.get("total") or 0
-    parts = [f"{event.get('phase', '')} {count(done)}" + (f"/{count(total)}" if total else "")]
+    """`reading files 120/400 · 55/s · 5 s left`."""
+    phase, done, total = event.get("phase", ""), event.get("done") or 0, event.get("total") or 0
+    parts = [f"{PHASES.get(phase, phase)} {count(done)}" + (f"/{count(total)}" if total else "")]
     if event.get("rate"):
         parts.append(f"{count(event['rate'])}/s")
     if event.get("eta_s") is not None:

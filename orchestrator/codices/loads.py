@@ -54,7 +54,7 @@ from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
 from orchestrator.prompt.coverage import DEFAULT_COVERAGE, coverage_named, decide_coverage, share
 from orchestrator.service import LoadEvent, Principal
-from orchestrator.wire.places import is_url
+from orchestrator.wire.places import PHASES, is_url
 from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent
 from orchestrator.wire.requests import LoadBody
 
@@ -317,11 +317,11 @@ class RunningLoad:
 
     @property
     def far(self) -> str:
-        """`index 374 of 1,023`; '' while nothing was counted."""
+        """`indexing files, 374 of 1,023`; '' while nothing was counted."""
         latest = self.latest
         if not isinstance(latest, ProgressEvent) or not latest.total:
             return ""
-        return f"{latest.phase} {latest.done:,} of {latest.total:,}"
+        return f"{PHASES.get(latest.phase, latest.phase)}, {latest.done:,} of {latest.total:,}"
 
     # -- its end
 
@@ -461,7 +461,7 @@ class Loads:
         if load is None:
             return ""
         far = f" ({load.far})" if load.far else ""
-        return f"{name} is being indexed{far}: files that are not yet in may be missing from what was found"
+        return f"{name} is being loaded{far}: files that are not yet in may be missing from what was found"
 
     def far(self, name: str) -> str | None:
         """How far the running load of this name is, in words if anything is known; None: none runs."""

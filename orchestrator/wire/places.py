@@ -22,6 +22,20 @@ IN_SHORT = {
     QUOTING: QUOTING_SHORT,
     UNCONFIGURED: f"no model is configured: {QUOTING_SHORT}",
 }  # its notices, for a terminal
+PHASES = {  # of a load, and of a change of the model, for people
+    "walk": "listing files",
+    "read": "reading files",
+    "index": "indexing files",
+    "model": "loading the model",
+    "count": "counting tokens of files",
+    "outline": "outlining files",
+    "map": "mapping definitions of files",
+    "prefill": "computing tokens",
+    "checking": "checking the model",
+    "stopping": "waiting for running answers",
+    "loading": "loading the model",
+    "raising": "building codices",
+}
 BINDING = "'llama-cpp-python<0.4'"
 URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 

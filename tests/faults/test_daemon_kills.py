@@ -128,7 +128,7 @@ def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_be
     assert (status, told["error"]["message"]) == (409, "a load of 'parts' is running")
     assert "lore load --cancel parts" in told["error"]["hint"]
     _, found = post(house, "/v1/search", {"query": "release", "codex": "parts"})
-    assert any("parts is being indexed (index " in notice for notice in found["notices"])
+    assert any("parts is being loaded (indexing files, " in notice for notice in found["notices"])
     assert post(house, "/v1/codices/parts/cancel")[0] == 200
     _, words = loading.communicate(timeout=60)
     assert loading.returncode == 1

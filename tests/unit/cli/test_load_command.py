@@ -2,9 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from orchestrator.cli.codex import step
+from orchestrator.wire.places import PHASES
+from orchestrator.wire.replies import ProgressEvent
 
 LORE = Path(sys.executable).parent / "lore"
 
@@ -19,6 +24,16 @@ def test_load_prints_its_summary_and_as_json_every_event(lore, lorekeep, tmp_pat
     events = [json.loads(line) for line in lore("load", str(tmp_path), "--json").stdout.splitlines()]
     assert [event["event"] for event in events] == ["progress", "loaded"]
     assert events[0]["eta_s"] == 1.0
+
+
+def test_progress_says_in_words_what_is_done_and_to_how_many():
+    event = {"phase": "count", "done": 1_100, "total": 2_000, "rate": 55.0, "eta_s": 17.0}
+    assert step(event) == "counting tokens of files 1,100/2,000 · 55/s · 17 s left"
+
+
+def test_every_phase_has_words():
+    named = set(re.findall(r"[a-z]+", ProgressEvent.model_fields["phase"].description.split(": ", 1)[1]))
+    assert named - {"of", "a", "change", "building", "codices"} == set(PHASES)
 
 
 def test_load_sends_an_absolute_path_and_its_options(lore, lorekeep):

@@ -1,5 +1,6 @@
 """The life of a codex: loaded, loaded again, followed, dropped."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -59,6 +60,15 @@ def test_progress_is_told_by_phase_and_ends_complete(library: Library, project: 
     library.load(request(project), report=told.append)
     last = {one.phase: (one.done, one.total) for one in told}
     assert last == {"walk": (2, 2), "read": (2, 2), "index": (2, 2)}
+
+
+def test_a_walk_tells_how_many_files_it_has_found_so_far(tmp_path: Path, project: Path) -> None:
+    told: list[CodexProgress] = []
+    clock = itertools.count()
+    library = Library(tmp_path / "data", clock=lambda: float(next(clock)))
+    library.load(request(project), report=told.append)
+    library.close()
+    assert [(one.done, one.total) for one in told if one.phase == "walk"] == [(0, 0), (1, 0), (2, 0), (2, 2)]
 
 
 def test_a_cancelled_load_keeps_what_it_stored_and_the_next_one_goes_on(library: Library, tmp_path: Path) -> None:

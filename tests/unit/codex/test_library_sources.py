@@ -1,5 +1,6 @@
 """What may be loaded under which name, and what is left out of it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,26 @@ def test_a_secret_in_a_file_leaves_it_out_with_a_notice_unless_asked_for(library
     assert asked.generation.notices == ("src/key.py:1: loaded as asked, but it holds what looks like a private key",)
     named = library.load(request(project / "src/key.py", name="key"))
     assert named.generation.notices == ("key.py:1: loaded as asked, but it holds what looks like a private key",)
+
+
+@pytest.mark.parametrize("globs", [Globs(include=("[",)), Globs(exclude=("src/[a-",))])
+def test_a_glob_that_cannot_be_read_is_refused_by_name(library: Library, project: Path, globs: Globs) -> None:
+    with pytest.raises(
+        SourceError, match=re.escape(f"{(globs.include + globs.exclude)[0]!r} is no pattern: a [ needs")
+    ):
+        library.load(request(project, globs=globs))
+    assert library.catalog.codices() == ()
+
+
+def test_a_home_folder_is_loaded_only_where_globs_say_what_of_it(
+    library: Library, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    for folder in (project, project.parent, Path("/")):
+        with pytest.raises(SourceError, match="is your home folder, or holds it: name a folder of code"):
+            library.load(request(folder))
+    assert library.load(request(project / "src")).files == 2
+    assert library.load(request(project, globs=Globs(include=("*.py",)))).files == 2
 
 
 def test_a_survey_tells_what_a_load_would_take_and_loads_nothing(library: Library, project: Path) -> None:

@@ -9,6 +9,10 @@ def test_before_anything_is_done_the_time_left_is_not_known() -> None:
     assert progress_at("read", 0, 100, 0.0) == CodexProgress("read", 0, 100, 0.0, None)
 
 
+def test_of_a_total_that_is_not_known_no_time_is_left_to_tell() -> None:
+    assert progress_at("walk", 25, 0, 5.0) == CodexProgress("walk", 25, 0, 5.0, None)
+
+
 def test_at_the_end_no_time_is_left() -> None:
     assert progress_at("read", 100, 100, 0.0) == CodexProgress("read", 100, 100, 0.0, 0.0)
 
