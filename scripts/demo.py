@@ -4,6 +4,7 @@ The built-in model continues the words that it is given with what follows them i
 beginning of a sentence that stands in the codebase once, and the answer is right when it is the rest of that sentence.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,13 @@ def main() -> None:
         finally:
             daemon.stop()
     say(f"\nDone in {time.monotonic() - begun:.0f} s; the daemon is stopped and its folders are gone.")
+    say(on_path(Path(sys.prefix), os.environ.get("PATH", "")))
+
+
+def on_path(environment: Path, path: str) -> str:
+    """What comes next, and what makes `lore` a command of this shell where it is none."""
+    here = str(environment / "bin") in path.split(os.pathsep)
+    return "Yours: lore serve" if here else f"Yours: . {environment}/bin/activate && lore serve"
 
 
 def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
@@ -48,12 +56,12 @@ def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
     daemon.start()
     say(f"model: {daemon.json('status')['model']['name']}")
 
-    chapter("A small codebase: all of it stands in the prompt, and in the KV cache")
+    chapter("A small codebase: all of it is in the prompt, and in the KV cache")
     load(daemon, small, "small")
     first, *others, unasked = quotes(small, 4)
     begun = ask(daemon, first, "small")
     warm = [ask(daemon, quote, "small") for quote in others][-1]
-    compare(begun, warm)
+    compare(begun, warm, "asked with the prefix in the cache")
 
     chapter("A large codebase: a map of it in the prompt, the rest by retrieval")
     load(daemon, large, "large")
@@ -64,10 +72,10 @@ def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
     daemon.stop()
     since = time.monotonic()
     daemon.start()
-    daemon.json("load", small, "--name", "small", "--wait")  # nothing changed: it waits until the prefix stands
+    daemon.json("load", small, "--name", "small", "--wait")  # nothing changed: it waits until the prefix is restored
     say(f"  {brought_back(daemon.json('stats', 'cache'))}, ready {time.monotonic() - since:.1f} s after the start")
-    say("  (so a question finds it in RAM already)\n")
-    compare(begun, ask(daemon, unasked, "small"), again="after the restart")
+    say("")
+    compare(begun, ask(daemon, unasked, "small"), "asked after the restart, with the prefix restored from disk")
 
 
 def brought_back(cache: Mapping[str, Any]) -> str:
@@ -84,7 +92,7 @@ def load(daemon: PrivateDaemon, folder: Path, name: str) -> None:
     codex = daemon.json("load", folder, "--name", name)["codex"]
     about = "≈" if "full" in codex["estimated"] else ""
     tokens = f"{about}{codex['tokens']['full']:,}"
-    say(f"  {codex['files']} files, {tokens} tokens, tier {codex['tier']}, in {time.monotonic() - begun:.1f} s")
+    say(f"  {codex['files']} files, {tokens} tokens, coverage {codex['tier']}, in {time.monotonic() - begun:.1f} s")
     say(f"  {codex['reason']}\n")
 
 
@@ -113,18 +121,13 @@ def place_of(cited: Mapping[str, Any]) -> str:
     return f"{cited['path']}:{start}" + (f"-{end}" if end > start else "")
 
 
-def compare(begun: Mapping[str, Any], warm: Mapping[str, Any], again: str = "warm") -> None:
-    first, second = begun["timings"]["ttft_ms"], warm["timings"]["ttft_ms"]
-    word = how_cold(begun["prompt"]["cached"])
-    say(
-        f"  time to first token: {word} {first:,.0f} ms, {again} {second:,.0f} ms: {first / max(second, 1):.0f} × sooner"
-    )
-    say(f"  computed: {word} {begun['prompt']['computed']:,} tokens, {again} {warm['prompt']['computed']:,}")
-
-
-def how_cold(cached: int) -> str:
-    """The daemon computes a codex's prefix as soon as it is loaded: a first question may find some of it."""
-    return f"first ({cached:,} tokens stood since the load)" if cached else "cold"
+def compare(first: Mapping[str, Any], later: Mapping[str, Any], when: str) -> None:
+    """Two questions that each begin a conversation. No factor between them: it would tell how large the codebase is."""
+    prefix = sum(block["tokens"] for block in first["blocks"] if block["kind"] in ("identity", "codex"))
+    say("  time to the first token of a new conversation:")
+    waited = f"asked right after the load, which computes a prefix of {prefix:,} tokens"
+    say(f"  {first['timings']['ttft_ms']:>9,.0f} ms  {waited}")
+    say(f"  {later['timings']['ttft_ms']:>9,.0f} ms  {when}")
 
 
 # ---- what is loaded --------------------------------------------------------------------------------------------------

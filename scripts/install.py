@@ -29,7 +29,7 @@ def main() -> None:
     install_locked()
     install_checkout()
     STAMP.write_text(wanted)
-    say(f"Installed in {time.monotonic() - begun:.0f} s. Try: .venv/bin/lore --help, or make demo")
+    say(f"Installed in {time.monotonic() - begun:.0f} s. Try: . .venv/bin/activate && lore --help; or make demo")
 
 
 def fingerprint() -> str:

@@ -1,6 +1,8 @@
 """The demo asks what the codebase answers, and draws the prompt to scale."""
 
-from demo import brought_back, how_cold
+from pathlib import Path
+
+from demo import brought_back, compare, on_path
 from demo_picture import picture
 from demo_quotes import Quote, quotes
 
@@ -27,9 +29,19 @@ def test_what_stands_twice_is_never_asked(tmp_path):
     assert quotes(tmp_path, 2) == []
 
 
-def test_a_first_question_that_found_tokens_is_not_called_cold():
-    assert how_cold(0) == "cold"
-    assert how_cold(4189) == "first (4,189 tokens stood since the load)"
+def test_two_times_are_told_with_what_each_question_found(capsys):
+    blocks = [block("identity", 48, 48), block("codex", 6660, 6660), block("query", 6, 0)]
+    compare({"blocks": blocks, "timings": {"ttft_ms": 4779.0}}, {"timings": {"ttft_ms": 58.0}}, "asked again")
+    assert capsys.readouterr().out.splitlines() == [
+        "  time to the first token of a new conversation:",
+        "      4,779 ms  asked right after the load, which computes a prefix of 6,708 tokens",
+        "         58 ms  asked again",
+    ]
+
+
+def test_the_last_line_makes_lore_a_command_where_it_is_none():
+    assert on_path(Path("/a/.venv"), "/usr/bin:/bin") == "Yours: . /a/.venv/bin/activate && lore serve"
+    assert on_path(Path("/a/.venv"), "/usr/bin:/a/.venv/bin") == "Yours: lore serve"
 
 
 def block(kind, tokens, cached, source="vram"):
