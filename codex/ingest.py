@@ -19,7 +19,7 @@ from codex.catalog.databases import pages
 from codex.catalog.generations import FileEntry, Generation, KnownFile
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
-from codex.progress import Cancelled, Meter, Report, never, silent
+from codex.progress import Cancelled, Meter, Report, never, progress_at, silent
 from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileTree, Scan, Skipped, TreeState
@@ -113,6 +113,9 @@ class Ingest:
     def _read(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[list[_Found], None, None]:
         """Batches in the order asked; the next one is read while one is stored, and no reader outlives the tree."""
         limits = self.settings.ingest
+        if unread:
+            self.report(progress_at("rules", 0, 0, 0.0))
+            find_secret(b"", must=False)  # compiles the rules: seconds for the first load on a machine
         meter = Meter("read", len(unread), self.report, self.clock)
         with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
             try:

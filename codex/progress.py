@@ -15,7 +15,7 @@ _REPORT_EVERY_S = 0.1
 class CodexProgress:
     """`done` of `total` (0: not known yet) in the phase's unit; `rate` per second; `eta_s` seconds, None: not known."""
 
-    phase: str  # walk, read, count, index
+    phase: str  # walk, rules, read, index
     done: int
     total: int
     rate: float

@@ -24,6 +24,7 @@ IN_SHORT = {
 }  # its notices, for a terminal
 PHASES = {  # of a load, and of a change of the model, for people
     "walk": "listing files",
+    "rules": "preparing the search for secrets",
     "read": "reading files",
     "index": "indexing files",
     "model": "loading the model",

@@ -233,7 +233,7 @@ class ProgressEvent(SparseReply):
 
     event: Literal["progress"] = Field(description="what kind of event")
     phase: str = Field(
-        description="of a load: model, walk, read, index, count, outline, map, prefill; "
+        description="of a load: model, walk, rules (for secrets), read, index, count, outline, map, prefill; "
         "of a change: checking, stopping, loading, raising (building codices)"
     )
     done: int = Field(description="in the phase's unit")

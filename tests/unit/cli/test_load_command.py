@@ -29,11 +29,12 @@ def test_load_prints_its_summary_and_as_json_every_event(lore, lorekeep, tmp_pat
 def test_progress_says_in_words_what_is_done_and_to_how_many():
     event = {"phase": "count", "done": 1_100, "total": 2_000, "rate": 55.0, "eta_s": 17.0}
     assert step(event) == "counting tokens of files 1,100/2,000 · 55/s · 17 s left"
+    assert step({"phase": "rules", "done": 0, "total": 0, "rate": 0.0}) == "preparing the search for secrets"
 
 
 def test_every_phase_has_words():
     named = set(re.findall(r"[a-z]+", ProgressEvent.model_fields["phase"].description.split(": ", 1)[1]))
-    assert named - {"of", "a", "change", "building", "codices"} == set(PHASES)
+    assert named - {"of", "a", "for", "secrets", "change", "building", "codices"} == set(PHASES)
 
 
 def test_load_sends_an_absolute_path_and_its_options(lore, lorekeep):

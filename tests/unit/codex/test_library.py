@@ -59,7 +59,7 @@ def test_progress_is_told_by_phase_and_ends_complete(library: Library, project: 
     told: list[CodexProgress] = []
     library.load(request(project), report=told.append)
     last = {one.phase: (one.done, one.total) for one in told}
-    assert last == {"walk": (2, 2), "read": (2, 2), "index": (2, 2)}
+    assert last == {"walk": (2, 2), "rules": (0, 0), "read": (2, 2), "index": (2, 2)}
 
 
 def test_a_walk_tells_how_many_files_it_has_found_so_far(tmp_path: Path, project: Path) -> None:
