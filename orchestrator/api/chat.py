@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, data, route, started
-from orchestrator.engine.messages import Chance, Chosen
+from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
 from orchestrator.wire.answers import (
@@ -263,7 +263,11 @@ def schema_of(wanted: ResponseFormat | None) -> Mapping[str, Any] | None:
         return {"type": "object"}
     if wanted.json_schema is None:
         raise InvalidRequest("response_format: json_schema is missing", "put the schema under json_schema.schema")
-    return wanted.json_schema.definition
+    schema = wanted.json_schema.definition
+    if (size := len(json.dumps(schema))) > MOST_SCHEMA_BYTES:
+        words = f"the schema has {size:,} bytes, and at most {MOST_SCHEMA_BYTES:,} are taken"
+        raise InvalidRequest(f"response_format: {words}", "send a smaller one")
+    return schema
 
 
 def client_of(lore: LoreOptions) -> dict[str, str]:

@@ -46,6 +46,14 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True)
+class SamplerMade:
+    """The sampler of a ticket whose answer obeys a JSON schema, or why it gets none."""
+
+    ticket: int
+    sampler: Sampler | SchemaRefused
+
+
+@dataclass(frozen=True)
 class Sampled:
     token: int
     end: bool  # end of generation
@@ -110,15 +118,11 @@ class Backend(Protocol):
         ...
 
     def sampler(self, sampling: Sampling) -> Sampler:
-        """Raises SchemaRefused."""
-        ...
-
-    def study(self, sampling: Sampling) -> None:
-        """Makes what its sampler would take long to make, for when it is asked for."""
+        """With a schema it may take a second. Raises SchemaRefused."""
         ...
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        """May be called from another thread while a step runs; so may `pieces` and `study`."""
+        """May be called from another thread while a step runs; so may `pieces` and `sampler`."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> bytes: ...

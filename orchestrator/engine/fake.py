@@ -145,9 +145,6 @@ class FakeBackend:
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)
 
-    def study(self, sampling: Sampling) -> None:
-        del sampling  # nothing of it takes long
-
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         del control  # bytes have no control tokens
         return [list(text.encode()) for text in texts]

@@ -25,6 +25,7 @@ GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and an
 OVERRUN_STATUS = 86
 OVERRUN_FACTOR = 10.0
 OVERRUN_LEAST_SECONDS = 30.0
+MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
 HEADER = struct.Struct("<Q")  # the length of a batch
 Ids = bytes
 

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.real_engine import ask, code, engine, load
+from support.real_engine import ask, code, collected, engine, load, question
 
-from orchestrator.engine.messages import Outcome, Reason
+from orchestrator.engine.messages import InferenceJob, Outcome, Reason
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +41,31 @@ async def test_questions_beside_ambiguous_patterns_are_answered_at_once(quoter_m
             assert end.outcome is Outcome.DONE or end.reason is Reason.SCHEMA
         assert max(waited) < LONGEST_WAIT_S
         assert client.restarts == 0
+
+
+def large(schema: str) -> str:
+    """A schema of 40 kB, which takes a large part of a second to compile."""
+    objects = [{"properties": {f"{schema}{at}{letter}": {"type": "string"} for letter in "abcde"}} for at in range(200)]
+    return json.dumps({"properties": {f"{schema}{at}": one for at, one in enumerate(objects)}})
+
+
+async def test_texts_are_read_before_the_large_schemas_that_were_sent_first_are_compiled(quoter_model: Path) -> None:
+    async with engine(quoter_model) as client:
+        await load(client)
+        await ask(client, 15)
+        jobs = [replace(await question(client, 15, schema=large(f"s{one}")), max_tokens=1) for one in range(3)]
+        done = []
+
+        async def note(job: InferenceJob) -> None:
+            assert await collected(client.run(job))
+            done.append("schema")
+
+        asked = [asyncio.create_task(note(job)) for job in jobs]
+        await asyncio.sleep(0)  # the jobs are sent
+        await client.encode(["a text"])
+        done.append("text")
+        await asyncio.gather(*asked)
+        assert done[0] == "text"
 
 
 SURPRISING = [

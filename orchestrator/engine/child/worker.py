@@ -3,9 +3,12 @@
     python -m orchestrator.engine.child.worker FD
 
     daemon ══ socket ══▶ frontend ─▶ inbox ─▶ loop ══ socket ══▶ daemon
+                         │             ▲
+                         │             └─ samplers ─▶ compiles JSON schemas beside a running step
                          └─ tokenises and reads beside a running step
 
-The first message is the EngineSpec. The frontend is a thread of its own and never touches the loop's state.
+The first message is the EngineSpec. The frontend is a thread of its own and never touches the loop's state; so is the one
+that makes samplers.
 
 The `Watchdog` ends the process when a load, a step, what is done beside steps or a batch of texts takes ten times its
 prediction, and at least 30 s. A thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next
@@ -33,7 +36,7 @@ from typing import NoReturn
 
 import psutil
 
-from orchestrator.engine.backend import Backend, BackendError
+from orchestrator.engine.backend import Backend, BackendError, Sampler, SamplerMade, SchemaRefused, Watch
 from orchestrator.engine.checkpoints.file import CheckpointWritten, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import CostFile, cost_path
@@ -44,6 +47,7 @@ from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
     OVERRUN_LEAST_SECONDS,
     OVERRUN_STATUS,
+    Cancel,
     Decode,
     DecodedText,
     Encode,
@@ -51,6 +55,7 @@ from orchestrator.engine.messages import (
     EngineReady,
     InferenceJob,
     LoadFailed,
+    Sampling,
     Shutdown,
     Wire,
     bytes_to_ids,
@@ -62,6 +67,7 @@ from orchestrator.engine.scheduler.planner import Limits
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
+COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 CORE_SECONDS = 1.0  # between looks at the cores; the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -156,7 +162,8 @@ class Worker:
         embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._closing = False
-        self._frontend = Frontend(backend, wire, self._forward)
+        self._samplers = SchemaSamplers(backend.sampler, self._inbox.put, partial(watchdog.watch, "a JSON schema"))
+        self._frontend = Frontend(backend, wire, self._forward, self._samplers)
         self._thread_count = (
             None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
         )
@@ -173,8 +180,8 @@ class Worker:
                 if isinstance(message, Shutdown):
                     self._loop.close()
                     self._costs.save()
-                    if not self._lanes.close():
-                        leave(0)  # a thread inside llama.cpp would compute on while the library is taken down
+                    if not (self._lanes.close() and self._samplers.close()):
+                        leave(0)  # a thread inside a library would compute on while that is taken down
                     return
                 with self._watched():
                     self._loop.handle(message)
@@ -227,21 +234,27 @@ class Worker:
 
 
 class Frontend:
-    """Answers what needs no loop; `forward` takes every other message."""
+    """Answers what needs no loop; `forward` takes every other message, and `samplers` the jobs with a schema too."""
 
-    def __init__(self, backend: Backend, wire: Wire, forward: Callable[[object], None]) -> None:
+    def __init__(
+        self, backend: Backend, wire: Wire, forward: Callable[[object], None], samplers: "SchemaSamplers"
+    ) -> None:
         self._backend = backend
         self._wire = wire
         self._forward = forward
+        self._samplers = samplers
 
     def serve(self) -> None:
         """Runs until the daemon closes its end."""
         for message in self._wire.receive():
-            answer = self._answer(message)
-            if answer is None:
-                self._forward(message)
-            else:
+            if (answer := self._answer(message)) is not None:
                 self._wire.send([answer])
+                continue
+            self._forward(message)
+            if isinstance(message, InferenceJob) and message.sampling.schema:
+                self._samplers.take(message)
+            elif isinstance(message, Cancel):
+                self._samplers.call_off(message.ticket)
 
     def _answer(self, message: object) -> object | None:
         if isinstance(message, Encode):
@@ -250,9 +263,54 @@ class Frontend:
         if isinstance(message, Decode):
             text = self._backend.pieces(bytes_to_ids(message.ids)).decode("utf-8", "replace")
             return DecodedText(message.call, text)
-        if isinstance(message, InferenceJob):
-            self._backend.study(message.sampling)
         return None
+
+
+class SchemaSamplers:
+    """Makes the samplers of jobs with a JSON schema, in a thread beside the loop: `post` takes them as they are made.
+
+    One at a time, because the steps miss each core that compiles; a small schema goes before larger ones.
+    """
+
+    def __init__(self, make: Callable[[Sampling], Sampler], post: Callable[[object], None], watch: Watch) -> None:
+        self._make = make
+        self._post = post
+        self._watch = watch
+        self._jobs: queue.PriorityQueue[tuple[int, int, Sampling]] = queue.PriorityQueue()
+        self._wanted: set[int] = set()  # tickets
+        self._compiles = False
+        self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
+
+    def take(self, job: InferenceJob) -> None:
+        """Returns at once."""
+        self._wanted.add(job.ticket)
+        self._jobs.put((len(job.sampling.schema), job.ticket, job.sampling))
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def call_off(self, ticket: int) -> None:
+        self._wanted.discard(ticket)
+
+    def close(self) -> bool:
+        """Makes no more; False while one is still being made."""
+        self._wanted.clear()
+        return not self._compiles
+
+    def _run(self) -> None:
+        while True:
+            _, ticket, sampling = self._jobs.get()
+            self._compiles = True  # first: what `close` calls off after this may be made all the same
+            if ticket in self._wanted:
+                self._post(SamplerMade(ticket, self._made(sampling)))
+                self._wanted.discard(ticket)
+            self._compiles = False
+
+    def _made(self, sampling: Sampling) -> Sampler | SchemaRefused:
+        with self._watch(COMPILE_SECONDS):
+            try:
+                return self._make(sampling)
+            except SchemaRefused as refused:
+                return refused
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The port to llama.cpp, through llama-cpp-python's low-level API: a model, the memory of a pool, the choice of tokens.
 
-One writer calls everything but `encode`, `pieces` and `study`. Flash attention is set, never left to be guessed, because
+One writer calls everything but `encode`, `pieces` and `sampler`. Flash attention is set, never left to be guessed, because
 the result cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
 Only tokens with finite logits are chosen, and none that the ticket's schema forbids.
 """
@@ -73,10 +73,6 @@ class LlamaBackend:
     def sampler(self, sampling: Sampling) -> "LlamaSampler":
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
         return LlamaSampler(sampling, self._model, constraint)
-
-    def study(self, sampling: Sampling) -> None:
-        if sampling.schema:
-            self._schemas.study(sampling.schema)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         ids = self.vocabulary.template if control else self.vocabulary.content

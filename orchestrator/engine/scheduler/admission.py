@@ -3,7 +3,8 @@
     refused? ─▶ sampler ─▶ pool ─▶ cells reserved ─▶ checkpoints of the prompt restored ─▶ the rest computed
 
 A ticket enters when its pool has room for its whole prompt and for all it may answer, and a sequence; until then it waits.
-The first ticket in line enters or waits for room; nobody overtakes it. Interactive tickets stand before background ones,
+The first ticket in line enters or waits for room; nobody overtakes it. One with a JSON schema joins the line once that is
+compiled, at the place of its arrival. Interactive tickets stand before background ones,
 older before younger. A prompt that is restored piece by piece has its cells already and holds up nobody else. Memories
 that cannot be cut restore before they enter, at once.
 
@@ -172,7 +173,7 @@ class Admission:
         """
         moving = True  # whether the line moves
         for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            if ticket.phase is Phase.WAITING and moving:
+            if ticket.phase is Phase.WAITING and moving and not ticket.awaits_sampler:
                 moving = self._moved_up(ticket, budget)
             if ticket.phase is Phase.RESTORING:
                 self._restore(ticket, budget)

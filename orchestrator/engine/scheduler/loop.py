@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
-from orchestrator.engine.backend import Backend, BackendError, Watch
+from orchestrator.engine.backend import Backend, BackendError, SamplerMade, SchemaRefused, Watch
 from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
 from orchestrator.engine.cache.tree import Node, deepest
@@ -118,6 +118,8 @@ class Loop:
             self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, CheckpointWritten):
             self._write_behind.note_written()
+        elif isinstance(message, SamplerMade):
+            self._take_sampler(message)
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
@@ -141,6 +143,16 @@ class Loop:
             return refusal
         return None if ticket.ids else Refusal(Reason.WINDOW, "the prompt is empty")
 
+    def _take_sampler(self, made: SamplerMade) -> None:
+        ticket = self._tickets.get(made.ticket)
+        if isinstance(made.sampler, SchemaRefused):
+            if ticket is not None:
+                self._end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(made.sampler))
+        elif ticket is None:
+            made.sampler.close()
+        else:
+            ticket.sampler, ticket.awaits_sampler = made.sampler, False
+
     def _cancel(self, number: int) -> None:
         if number in self._tickets:
             self._end(self._tickets[number], Outcome.CANCELLED, Reason.CANCELLED)
@@ -153,7 +165,8 @@ class Loop:
     # -- one round
 
     def busy(self) -> bool:
-        return bool(self._tickets)
+        """Whether a round may do something for a ticket."""
+        return not all(ticket.awaits_sampler for ticket in self._tickets.values())
 
     def has_idle_work(self) -> bool:
         """Whether checkpoints are left to write, or pools to close, also where there are no tickets."""

@@ -11,6 +11,7 @@ from support.small_service import REFUSALS, SmallService
 from orchestrator.service import Service
 
 CHAT = "/v1/chat/completions"
+LARGE = {"type": "json_schema", "json_schema": {"schema": {"const": "ü" * 11_000}}}  # each is six bytes of JSON
 
 
 def asked(text, **more):
@@ -85,6 +86,7 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (json.dumps(asked("x", lore={"session": "a", "continue": True})).encode(), "exclude"),
         (json.dumps(asked("x", model="lore/demo", lore={"codex": "other"})).encode(), "lore.codex"),
         (json.dumps(asked("x", response_format={"type": "json_schema"})).encode(), "json_schema"),
+        (json.dumps(asked("x", response_format=LARGE), ensure_ascii=False).encode(), "has 66,013 bytes"),
         (json.dumps(asked("x", stop=["a"] * 17)).encode(), "stop"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
         (b'{"temperature": NaN, "messages": [{"role": "user", "content": "x"}]}', "temperature"),

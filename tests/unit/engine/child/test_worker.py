@@ -1,36 +1,45 @@
-"""The child's threads: the frontend answers what can be read beside a step and hands everything else to the loop; the
-watchdog reports what takes ten times its prediction, in each thread by itself; the loop has it watch each step."""
+"""The child's threads: the frontend answers what can be read beside a step and hands everything else to the loop; JSON
+schemas are compiled beside both; the watchdog reports what takes ten times its prediction, in each thread by itself; the
+loop has it watch each step."""
 
 import math
+import queue
 import socket
 import threading
+import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pytest
 from support.waiting import SOON
 
-from orchestrator.engine.backend import Run
-from orchestrator.engine.child.worker import Frontend, Watchdog
-from orchestrator.engine.fake import FakeBackend, FakeMemory
+from orchestrator.engine.backend import Run, SchemaRefused
+from orchestrator.engine.child.worker import Frontend, SchemaSamplers, Watchdog, Worker, overrun
+from orchestrator.engine.fake import FakeBackend, FakeMemory, FakeSampler
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
     OVERRUN_LEAST_SECONDS,
     Cancel,
+    Completion,
     Decode,
     DecodedText,
     Encode,
     Encoded,
     Grant,
     InferenceJob,
+    Outcome,
     PrefixMatch,
     PutFloor,
+    Reason,
     Sampling,
+    Shutdown,
     Wire,
     ids_to_bytes,
     pack,
 )
+from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 
@@ -45,7 +54,9 @@ def answered(*messages: object) -> tuple[list[object], list[object]]:
     daemon, child = socket.socketpair()
     with daemon, child:
         forwarded = list[object]()
-        frontend = Frontend(FakeBackend(), Wire(child), forwarded.append)
+        backend = FakeBackend()
+        samplers = SchemaSamplers(backend.sampler, forwarded.append, nullcontext)
+        frontend = Frontend(backend, Wire(child), forwarded.append, samplers)
         daemon.sendall(pack(messages))
         daemon.shutdown(socket.SHUT_WR)
         frontend.serve()
@@ -59,26 +70,89 @@ def test_it_encodes_and_decodes() -> None:
     assert forwarded == []
 
 
-def test_a_job_is_studied_before_the_loop_has_it() -> None:
-    done = list[object]()
-
-    class Studying(FakeBackend):
-        def study(self, sampling: Sampling) -> None:
-            done.append(sampling.schema)
-
-    job = InferenceJob(1, "f", b"", owner=0, max_tokens=1, sampling=Sampling(schema="{}"))
-    daemon, child = socket.socketpair()
-    with daemon, child:
-        daemon.sendall(pack([job]))
-        daemon.shutdown(socket.SHUT_WR)
-        Frontend(Studying(), Wire(child), done.append).serve()
-    assert done == ["{}", job]
-
-
 def test_what_it_does_not_know_goes_to_the_loop_in_order() -> None:
     floor = PutFloor("f", FLOOR.tobytes())
     match = PrefixMatch(5, "f", b"", 1)
     assert answered(floor, match, Cancel(2)) == ([], [floor, match, Cancel(2)])
+
+
+# -- JSON schemas
+
+
+def job(ticket: int, schema: str = "", tokens: int = 3) -> InferenceJob:
+    return InferenceJob(ticket, "code", ids_to_bytes([1, 2]), 1, tokens, Sampling(schema=schema))
+
+
+class Compiling(FakeBackend):
+    """Compiles a schema once it is allowed to, and refuses one of a single letter."""
+
+    def __init__(self) -> None:
+        super().__init__(end_every=1 << 30)
+        self.allowed = threading.Semaphore(0)
+        self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def sampler(self, sampling: Sampling) -> FakeSampler:
+        if sampling.schema:
+            self.begun.put(sampling.schema)
+            assert self.allowed.acquire(timeout=SOON)
+        if len(sampling.schema) == 1:
+            raise SchemaRefused("a letter")
+        return super().sampler(sampling)
+
+
+@contextmanager
+def child(backend: FakeBackend) -> Iterator[tuple[Wire, Iterator[object]]]:
+    """The child's threads in this process, and the daemon's end of its wire with all that it hears."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SOON)
+    worker = Worker(backend, EngineSpec("fake", threads=1), Wire(theirs), Watchdog(time.monotonic, overrun))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    wire = Wire(ours)
+    wire.send([Grant(1, 4096, 2048), PutFloor("code", ids_to_bytes(FLOOR))])
+    try:
+        yield wire, wire.receive()
+    finally:
+        wire.send([Shutdown()])
+        thread.join(SOON)
+        ours.close()
+
+
+def ended(heard: Iterator[object]) -> Completion:
+    return next(message for message in heard if isinstance(message, Completion))
+
+
+def test_while_a_schema_is_compiled_texts_are_read_and_questions_that_came_later_are_answered() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "{}"), Encode(1, ("ab",)), job(2)])
+        assert backend.begun.get(timeout=SOON) == "{}"
+        assert next(message for message in heard if isinstance(message, Encoded)).call == 1
+        assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
+        backend.allowed.release()
+        assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
+
+
+def test_a_small_schema_is_compiled_before_larger_ones_that_wait_and_one_called_off_is_not_compiled() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "first")])
+        assert backend.begun.get(timeout=SOON) == "first"
+        wire.send([job(2, "a larger one"), job(3, "one that is called off"), job(4, "a small"), Cancel(3)])
+        assert (end := ended(heard)).ticket == 3 and end.outcome is Outcome.CANCELLED
+        backend.allowed.release(3)
+        assert {ended(heard).ticket for _ in range(3)} == {1, 2, 4}
+        assert [backend.begun.get(timeout=SOON) for _ in range(2)] == ["a small", "a larger one"]
+        assert backend.begun.empty()
+
+
+def test_a_schema_that_is_refused_ends_its_question_with_the_reason_whatever_waits_before_it() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "x")])
+        backend.allowed.release()
+        end = ended(heard)
+        assert (end.outcome, end.reason, end.detail) == (Outcome.REFUSED, Reason.SCHEMA, "a letter")
 
 
 # -- the watchdog
