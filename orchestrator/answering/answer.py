@@ -19,13 +19,14 @@ from orchestrator.answering import report
 from orchestrator.answering.conversations import Conversation, Conversations, Session
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
-from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refuse_blind, refuse_other_floor, split
+from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refusal_of, split
 from orchestrator.answering.report import plan_report
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.messages import Admitted, InferenceJob, PrefillProgress, Reuse
+from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
-from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, why_waiting
+from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_failed, why_waiting
 from orchestrator.prompt.composing import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
 from orchestrator.wire.answers import Citation, Lore, PlanReply, Waiting
@@ -78,7 +79,7 @@ class Answers:
         try:
             arrived = time.monotonic()
             deadline = deadline_of(ask, arrived)
-            split(ask.messages)  # what is no question is refused before it waits for a model
+            messages = split(ask.messages)  # what is no question is refused before it waits for a model
             if not self.model_ready().done():
                 refuse_waiting(ask, why_waiting(self.client))
                 until = None if deadline is None else loop_time(deadline)
@@ -87,12 +88,12 @@ class Answers:
             chat_model = await self._ready_model(deadline)
             prepared = await within(
                 deadline,
-                self.preparer.prepare(ask, chat_model),
+                self.preparer.prepare(ask, messages, chat_model),
                 lambda: "not ready in time: the codex is being counted",
             )
-            refuse_blind(prepared)
-            refuse_other_floor(prepared.decision)
-            await self._refuse_cold_floor(prepared)
+            refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
+            if refusal is not None:
+                raise refusal
             async for event in self._run(prepared, chat_model, arrived, deadline):
                 yield event
         finally:
@@ -104,20 +105,14 @@ class Answers:
         )
         return ready
 
-    async def _refuse_cold_floor(self, prepared: PreparedQuestion) -> None:
-        """Refuses a client that does not wait. A floor in a checkpoint counts as computed: the answer restores it."""
-        if prepared.ask.wait:
-            return
+    async def _matched(self, prepared: PreparedQuestion) -> Matched:
+        """What its prompt would find in the cache now. Raises EngineFailed."""
         prompt = prepared.composed.assembled
-        with self.floors.held(prompt.floor, prepared.floor_key, asked=False):
-            matched = await self.client.match(prompt.floor.name, b"", prompt.owner)
-        if matched.length < prompt.floor.tokens and prepared.codex_state is not None:
-            raise NotReady(
-                f"the prefix of {prepared.codex_state.name} is not computed yet: {matched.length:,} of "
-                f"{prompt.floor.tokens:,} tokens are",
-                "ask without --no-wait to wait for it",
-                retry_after=2.0,
-            )
+        try:
+            with self.floors.held(prompt.floor, prepared.floor_key, asked=False):
+                return await self.client.match(prompt.floor.name, prompt.tail, prompt.owner, max_tokens=1)
+        except EngineUnavailable as fault:
+            raise engine_failed(fault) from fault
 
     async def _run(
         self, prepared: PreparedQuestion, chat_model: ChatModel, arrived: float, deadline: float | None
@@ -222,7 +217,8 @@ class Answers:
         machine = self.preparer.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
-        notices = (*report.not_used(prepared.ask), prepared.served.notice, *prepared.unseen, outdated)
+        known = (prepared.bare_notice, prepared.served.notice)
+        notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,
@@ -232,7 +228,7 @@ class Answers:
             notices=tuple(dict.fromkeys(filter(None, notices))),
             identity=prepared.served.state(),
             codex=codex_state.state(indexing=prepared.indexing) if codex_state else None,
-            strategy=report.strategy_state(prepared.decision),
+            strategy=report.strategy_state(prepared.decision, prompt.tokens + prepared.promised),
             blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
             prompt=report.prompt_state(prompt, parts),
@@ -240,7 +236,7 @@ class Answers:
                 machine.levels.memory or "unknown",
                 prompt.tokens,
                 self.client.info.kv_bytes_per_token if self.client.info else 0.0,
-                machine.grant,
+                prepared.grant,
                 prepared.actions,
             ),
         )
@@ -249,17 +245,15 @@ class Answers:
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         """What would be done, and nothing done. Raises LoreError."""
-        split(ask.messages)
+        messages = split(ask.messages)
         if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
         chat_model = await self._ready_model(deadline_of(ask, time.monotonic()))
-        prepared = await self.preparer.prepare(ask, chat_model)
-        assembled = prepared.composed.assembled
-        with self.floors.held(assembled.floor, prepared.floor_key, asked=False):
-            matched = await self.client.match(assembled.floor.name, assembled.tail, assembled.owner, max_tokens=1)
+        prepared = await self.preparer.prepare(ask, messages, chat_model)
+        matched = await self._matched(prepared)
         lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
-        text = prepared.composed.text if prompt else ""
-        return plan_report(prepared, lore, self.client.snapshot, self.preparer.machine.budget, text)
+        refusal, text = refusal_of(prepared, matched.length), prepared.composed.text if prompt else ""
+        return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 
 
 # -- the saved turn

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from codex.library import Library
 from formatters.context import AttachmentView, IdentityView, SigilView, ToolView, TurnContext
@@ -28,8 +28,8 @@ from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.state import CodexState, FloorKey
-from orchestrator.engine.messages import InferenceJob, Sampling
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.engine.messages import Grant, InferenceJob, Sampling
+from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.budget import governed, within_reach
@@ -38,6 +38,7 @@ from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.situation import SessionCodex, choose_codex, environment_of, named_documents, renewed
 from orchestrator.prompt.strategy import (
+    PREFETCH,
     Decision,
     QuestionFigures,
     Retrieval,
@@ -45,19 +46,26 @@ from orchestrator.prompt.strategy import (
     classify,
     coverages_of,
     decide,
+    read_part,
 )
 from orchestrator.service import Ask, Message, Principal
 
-# Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
-# begins with all of it costs its prefill with every question, and the model has a tool to look further.
-PREFETCH = 4_000
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 TEMPERATURE = 0.7  # of a user's model, where the client names none
+NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
+
+
+class SplitMessages(NamedTuple):
+    """The question, the messages before it, and what the client's system messages say."""
+
+    question: str
+    earlier: tuple[Message, ...]
+    system: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PreparedQuestion:
-    """One question, ready to be inferred."""
+    """One question, ready to be inferred. `grant`: the one that it was planned under; `promised`: tokens of its answer."""
 
     ask: Ask
     turn: TurnContext
@@ -70,6 +78,8 @@ class PreparedQuestion:
     gathered: Gathered
     selection: Passage | None
     job: InferenceJob
+    grant: Grant
+    promised: int
     actions: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
     indexing: bool = False
@@ -80,6 +90,12 @@ class PreparedQuestion:
     def floor_key(self) -> FloorKey:
         """Whose floor it begins with."""
         return FloorKey.of(self.turn.codex, self.turn.identity)
+
+    @property
+    def bare_notice(self) -> str:
+        """Said to who begins without a codex because none is loaded, and did not ask for that."""
+        begins = self.codex_state is None and self.session is None and self.ask.codex is None
+        return NOTHING_LOADED if begins else ""
 
 
 @dataclass(frozen=True)
@@ -97,25 +113,26 @@ class Preparer:
     fresh: Callable[[str], Freshness]
     greedy: bool
 
-    async def prepare(self, ask: Ask, chat_model: ChatModel) -> PreparedQuestion:
-        """Raises LoreError. Changes nothing."""
-        question, earlier, system = split(ask.messages)
+    async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
+        """`messages`: those of the ask. Raises LoreError. Changes nothing."""
         session, codex_state = await self._codex_and_session(ask)
         codex = codex_state.name if codex_state is not None else None
-        conversation = self._conversation(ask.principal.uid, session, codex, earlier, chat_model)
+        conversation = self._conversation(ask.principal.uid, session, codex, messages.earlier, chat_model)
         started = time.monotonic()
         where = await self._where(ask, codex_state)
         served = await self.codices.served(codex_state, ask.identity)
-        turn = self._turn(ask, question, system, conversation, codex_state, served.view, chat_model, where)
-        turn, gone = within_reach(turn, self.claims.depth, self.machine.grant.window)
+        turn = self._turn(ask, messages, conversation, codex_state, served.view, chat_model, where)
+        grant = self.machine.grant
+        answer = promised(ask, grant.window)
+        limits = limits_of(grant.window, answer, grant.cells, self.claims)
+        turn, gone = within_reach(turn, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
-        decision = self._decide(ask, codex_state, composed, chat_model)
+        used = min(grant.window, composed.assembled.tokens + answer)
+        decision = self._decide(ask, read_part(turn.query), codex_state, composed, chat_model, grant.window, used)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await chat_model.composer.compose(turn, ask.think)
-        grant = self.machine.grant
-        limits = limits_of(grant.window, max(1, promised(ask, grant.window)), grant.cells, self.claims)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
         fresh = self.fresh(codex_state.name) if codex_state is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
@@ -131,6 +148,8 @@ class Preparer:
             gathered=gathered,
             selection=where.selection if where is not None else None,
             job=self._job(ask, within.composed, grant.window, chat_model.stop),
+            grant=grant,
+            promised=answer,
             actions=(*within.actions, *unseen),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
@@ -145,7 +164,7 @@ class Preparer:
         kept = SessionCodex(session.name, session.codex) if session is not None else None
         candidates = await self.codices.candidates(ask.codex, ask.client.get("cwd", ""))
         if not candidates and ask.codex is None and kept is None:
-            name = None  # nothing is loaded: the bare model answers, and the footer says so
+            name = None  # nothing is loaded: the bare model answers, and a notice says so
         else:
             name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
         codex_state = await self.codices.ensure_built(name) if name is not None else None
@@ -178,8 +197,7 @@ class Preparer:
     def _turn(
         self,
         ask: Ask,
-        question: str,
-        system: tuple[str, ...],
+        messages: SplitMessages,
         conversation: Conversation,
         codex_state: CodexState | None,
         identity: IdentityView,
@@ -196,9 +214,9 @@ class Preparer:
             identity=identity,
             sigil=sigil,
             codex=codex,
-            environment=environment_of(self.machine.levels, sigil, tools, system, client_tools),
+            environment=environment_of(self.machine.levels, sigil, tools, messages.system, client_tools),
             state=state.model_copy(update={"attachments": attachments}),
-            query=question,
+            query=messages.question,
         )
 
     def _text_now(self, path: str, digest: str) -> str:
@@ -206,13 +224,21 @@ class Preparer:
 
     # -- how
 
-    def _decide(self, ask: Ask, codex_state: CodexState | None, composed: Composed, chat_model: ChatModel) -> Decision:
-        window, question = self.machine.grant.window, ask.messages[-1].content
+    def _decide(
+        self,
+        ask: Ask,
+        question: str,
+        codex_state: CodexState | None,
+        composed: Composed,
+        chat_model: ChatModel,
+        window: int,
+        used: int,
+    ) -> Decision:
         task, because = classify(question, ask.frame or "")
         asked = QuestionFigures(
             task=task,
             window=window,
-            used=min(window, composed.assembled.tokens + promised(ask, window)),
+            used=used,
             because=because,
             tools=frozenset(tool.name for tool in chat_model.tools),
             documents=named_documents(question, [entry.path for entry in codex_state.generation.entries])
@@ -248,7 +274,7 @@ class Preparer:
             self.searcher,
             chat_model.tokens,
             turn.codex.name,
-            turn.query,
+            read_part(turn.query),
             min(decision.retrieval_budget, PREFETCH),
             known,
             graph=decision.retrieval is Retrieval.GRAPH,
@@ -266,7 +292,7 @@ def sigil_of(principal: Principal) -> SigilView:
 
 def promised(ask: Ask, window: int) -> int:
     """Tokens that its answer is promised."""
-    return min(ask.max_tokens, share(window, ANSWER_SHARE))
+    return max(1, min(ask.max_tokens, share(window, ANSWER_SHARE)))
 
 
 def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
@@ -275,15 +301,15 @@ def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
     return gathered.notices if included else (*gathered.notices, blind)
 
 
-def split(messages: Sequence[Message]) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
-    """The question, the messages before it, and what the client's system messages say. Raises InvalidRequest."""
+def split(messages: Sequence[Message]) -> SplitMessages:
+    """Raises InvalidRequest where they do not end with a question."""
     system = tuple(one.content for one in messages if one.role == "system" and one.content)
     others = [one for one in messages if one.role != "system"]
     if not others or others[-1].role != "user":
         raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
     if not others[-1].content.strip():
         raise InvalidRequest("the question is empty", "say what you want to know")
-    return others[-1].content, tuple(others[:-1]), system
+    return SplitMessages(others[-1].content, tuple(others[:-1]), system)
 
 
 def tool_view(tool: Mapping[str, Any]) -> ToolView:
@@ -315,31 +341,46 @@ def sampling_of(ask: Ask, greedy: bool) -> Sampling:
     return replace(usual, **{key: value for key, value in given.items() if value is not None})
 
 
-def refuse_other_floor(decision: Decision) -> None:
-    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
-    if decision.needs_coverage is not None:
-        raise InvalidRequest(
-            f"{decision.strategy} needs the coverage {coverages_of(decision.strategy)}, and this codex has another",
-            "ask without --strategy, or load it with that coverage first: "
-            f"lore load PATH --tier {decision.needs_coverage} ({decision.cost})",
-        )
+def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
+    """Why asking is refused: raised by an ask, reported by a plan; None where it is answered. `cached`: tokens from the
+    prompt's beginning that are in the cache, or in a checkpoint, which an answer restores."""
+    return blind(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
 
 
-def refuse_blind(prepared: PreparedQuestion) -> None:
-    """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Raises NotFound."""
+def blind(prepared: PreparedQuestion) -> NotFound | None:
+    """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
     codex_state, state = prepared.codex_state, prepared.turn.state
     shown = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
     searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
-    if (
-        codex_state is None
-        or codex_state.decision.coverage is Coverage.FULL
-        or shown
-        or not searched
-        or prepared.gathered.found
-    ):
-        return
-    raise NotFound(
+    if codex_state is None or shown or not searched or prepared.gathered.found:
+        return None
+    if codex_state.decision.coverage is Coverage.FULL:
+        return None
+    return NotFound(
         f"nothing in {codex_state.name} answers to this question, "
         f"and only its {codex_state.decision.coverage} is in the prefix",
         "; ".join(prepared.gathered.notices) or "use words of the code, or see what `lore search` finds",
+    )
+
+
+def other_floor(decision: Decision) -> InvalidRequest | None:
+    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
+    if decision.needs_coverage is None:
+        return None
+    return InvalidRequest(
+        f"{decision.strategy} needs the coverage {coverages_of(decision.strategy)}, and this codex has another",
+        "ask without --strategy, or load it with that coverage first: "
+        f"lore load PATH --tier {decision.needs_coverage} ({decision.cost})",
+    )
+
+
+def cold_floor(prepared: PreparedQuestion, cached: int) -> NotReady | None:
+    """A client that does not wait is refused until the floor is computed."""
+    tokens = prepared.composed.assembled.floor.tokens
+    if prepared.ask.wait or prepared.codex_state is None or cached >= tokens:
+        return None
+    return NotReady(
+        f"the prefix of {prepared.codex_state.name} is not computed yet: {cached:,} of {tokens:,} tokens are",
+        "ask without --no-wait to wait for it",
+        retry_after=2.0,
     )

@@ -7,6 +7,7 @@ from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Grant, Reuse, Tier
+from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
@@ -23,6 +24,7 @@ from orchestrator.wire.answers import (
     Predicted,
     PromptState,
     QuestionReport,
+    Refusal,
     RetrievalPlan,
     StrategyState,
     Timings,
@@ -68,7 +70,8 @@ def reused(reuse: Iterable[Reuse]) -> int:
     return sum(part.end - part.start for part in reuse if part.tier is not Tier.COMPUTED)
 
 
-def strategy_state(decision: Decision) -> StrategyState:
+def strategy_state(decision: Decision, used: int) -> StrategyState:
+    """`used`: tokens of the prompt as it is sent, and of its answer. The decision itself was made before retrieval."""
     asked = decision.asked
     return StrategyState(
         name=decision.strategy.value,
@@ -79,8 +82,8 @@ def strategy_state(decision: Decision) -> StrategyState:
         reason=decision.reason,
         window=asked.window,
         content_tokens=decision.content_tokens,
-        available_tokens=asked.left,
-        used_tokens=asked.used,
+        available_tokens=asked.window - used,
+        used_tokens=used,
         retrieval_budget=decision.retrieval_budget,
         steps=decision.steps,
     )
@@ -136,7 +139,12 @@ def clipped(reuse: Iterable[Reuse], most: int) -> tuple[Reuse, ...]:
 
 
 def plan_report(
-    prepared: PreparedQuestion, lore: Lore, snapshot: EngineSnapshot, budget: MemoryBudget, text: str
+    prepared: PreparedQuestion,
+    lore: Lore,
+    refusal: LoreError | None,
+    snapshot: EngineSnapshot,
+    budget: MemoryBudget,
+    text: str,
 ) -> PlanReply:
     """What the lore object and the plan have in common, and the plan's own. `text` is empty where nobody asked for it."""
     assembled, decision = prepared.composed.assembled, prepared.decision
@@ -148,8 +156,9 @@ def plan_report(
         retrieval_plan=RetrievalPlan(
             retrieval=decision.retrieval.value,
             budget=decision.retrieval_budget,
-            passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.gathered.evidence),
+            passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
         ),
+        refusal=Refusal(code=refusal.code, message=refusal.message, hint=refusal.hint) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(
             ttft_ms=first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),

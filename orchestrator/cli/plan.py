@@ -31,16 +31,18 @@ def plan(
 
 
 def plan_page(report: Report) -> str:
-    parts = [decision(report), blocks(report.get("blocks", [])), facts(numbers(report))]
+    parts = [refused(report.get("refusal")), decision(report), blocks(report.get("blocks", [])), facts(numbers(report))]
     if broke := report.get("broke_at"):
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
-    if needs := report.get("needs"):
-        parts.append(
-            f"not with the coverage that is resident; with the coverage {needs.get('tier')}: {needs.get('cost')}"
-        )
     first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]  # of the archive, the best first
     parts.append(facts([("passages", first), *(("", place) for place in others)]))
+    told = (report.get("governor") or {}).get("actions", ())
+    parts += [notice for notice in report.get("notices", ()) if notice not in told]
     return "\n\n".join(filter(None, parts))
+
+
+def refused(refusal: Report | None) -> str:
+    return f"lore ask refuses this: {refusal['message']}\n  {refusal['hint']}".rstrip() if refusal else ""
 
 
 def decision(report: Report) -> str:
@@ -80,7 +82,9 @@ def numbers(report: Report) -> Iterator[tuple[str, str]]:
     prompt, strategy, governor = (report.get(part, {}) for part in ("prompt", "strategy", "governor"))
     cached = f"{count(prompt.get('cached', 0))} cached, {count(prompt.get('computed', 0))} to compute"
     yield "prompt", f"{count(prompt.get('tokens', 0))} tokens: {cached}"
-    yield "window", f"{count(strategy.get('window', 0))} tokens, {count(strategy.get('available_tokens', 0))} left"
+    answer = strategy.get("used_tokens", 0) - prompt.get("tokens", 0)
+    left = f"{count(answer)} for the answer, {count(strategy.get('available_tokens', 0))} left"
+    yield "window", f"{count(strategy.get('window', 0))} tokens: {count(prompt.get('tokens', 0))} of the prompt, {left}"
     budget = f"{size(governor.get('kv_bytes', 0))} of KV, budget {count(governor.get('budget_tokens', 0))} tokens"
     yield "governor", f"{governor.get('level', '')}, {budget}"
     for action in governor.get("actions", ()):

@@ -85,18 +85,30 @@ class Governed:
     actions: tuple[str, ...] = ()
 
 
-def within_reach(turn: TurnContext, depth: int | None, most: int) -> tuple[TurnContext, int]:
-    """The context with its last exchanges, at most `depth` of at most so many messages, and how many older ones were left
-    out. `depth` None: no limit.
+def within_reach(turn: TurnContext, limits: PromptLimits) -> tuple[TurnContext, int]:
+    """The context with the last exchanges that `limits` may hold, as far as that is known before anything is tokenised, and
+    how many older ones were left out. Raises OverBudget where what is never cut has more characters than are allowed.
 
-    Each message takes a token at least, of its words or of the template around them. A conversation with more messages
-    than the window has tokens is cut here, before thousands of turns are written that no model reads.
+    Each message takes a token at least, of its words or of the template around them, and all characters that were said; a
+    tool's result may become a stub. What is beyond is cut or refused here, before megabytes that no model reads are written
+    and tokenised.
     """
-    messages = Counter(exchanges_of(turn.state))
-    kept = written = 0
-    for exchange in sorted(messages, reverse=True)[:depth]:
-        written += messages[exchange]
-        if written > most:
+    came = (one for turn_or_state in (*turn.state.turns, turn.state) for one in turn_or_state.attachments)
+    pinned = sum(map(len, (turn.query, *turn.environment.client_system, *(one.text for one in came))))
+    if pinned > limits.characters:
+        raise OverBudget(
+            f"the prompt has at least {pinned:,} characters and {limits.characters:,} are allowed",
+            "shorten the question and what comes with it, or load it as a codex: lore load PATH",
+        )
+    messages, characters = Counter[int](), Counter[int]()
+    for one, exchange in zip(turn.state.turns, exchanges_of(turn.state), strict=True):
+        messages[exchange] += 1
+        characters[exchange] += 0 if one.role is Role.TOOL else len(one.text)
+    kept, tokens_left, characters_left = 0, limits.tokens, limits.characters - pinned
+    for exchange in sorted(messages, reverse=True)[: limits.depth]:
+        tokens_left -= messages[exchange]
+        characters_left -= characters[exchange]
+        if min(tokens_left, characters_left) < 0:
             break
         kept += 1
     gone = len(messages) - kept

@@ -29,6 +29,10 @@ from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
 
 SEARCH_TOOL = "search_archive"
+# Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
+# begins with all of it costs its prefill with every question, and the model has a tool to look further.
+PREFETCH = 4_000
+MOST_READ = 20_000  # characters of a question that are read for what it asks
 
 
 class Task(StrEnum):
@@ -209,7 +213,9 @@ def _decision(
 ) -> Decision:
     budget = retrieval_budget(row.strategy, row.retrieval, asked.left, settings)
     task = f"task {asked.task}" + (f" ({asked.because!r})" if asked.because else "")
-    room = f"{asked.left:,} of {asked.window:,} tokens are left, {budget:,} of them for retrieval"
+    room = f"{asked.left:,} of {asked.window:,} tokens are left" + (
+        f" before retrieval, {budget:,} of them for it" if budget else ""
+    )
     return Decision(
         strategy=row.strategy,
         coverage=row.coverage,
@@ -303,7 +309,7 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
 def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigures) -> tuple[str, ...]:
     """The steps in the order in which they are taken."""
     whole = f"answer from the codex in the prefix ({content:,} tokens)"
-    prefetch = f"prefetch evidence of at most {budget:,} tokens from the archive"
+    prefetch = f"prefetch evidence of at most {min(budget, PREFETCH):,} tokens from the archive"
     steps = {
         Retrieval.NONE: [f"{whole}; retrieve nothing"],
         Retrieval.VERIFY: [whole, f"look up at most {budget:,} tokens to check it"],
@@ -320,6 +326,13 @@ def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigur
     else:
         steps.append("cite path:line for what is quoted")
     return tuple(steps)
+
+
+def read_part(question: str) -> str:
+    """What is read of a question to learn what it asks: of a long one the beginning and the end, between which a log or a
+    file was pasted. Reading a megabyte takes seconds."""
+    half = MOST_READ // 2
+    return question if len(question) <= MOST_READ else f"{question[:half]}\n{question[-half:]}"
 
 
 def classify(question: str, frame: str = "") -> tuple[Task, str]:

@@ -45,8 +45,12 @@ class StrategyState(ReplyShape):
     reason: str = Field(description="in words and numbers")
     window: int = Field(description="tokens of prompt and answer together")
     content_tokens: int = Field(description="tokens of the whole codex")
-    available_tokens: int = Field(description="tokens that it could have taken")
-    used_tokens: int = Field(description="tokens of the prompt without what is fetched, with the answer's")
+    available_tokens: int = Field(
+        description="tokens of the window that are left: with the used ones they are all of it"
+    )
+    used_tokens: int = Field(
+        description="tokens of the prompt, with what was fetched, and those promised to its answer"
+    )
     retrieval_budget: int = Field(description="tokens that may be fetched")
     steps: tuple[str, ...] = Field((), description="what was tried before")
 
@@ -153,13 +157,21 @@ class RetrievalPlan(ReplyShape):
 
     retrieval: str = Field(description="none, look-ups, search or graph")
     budget: int = Field(description="tokens that may be fetched")
-    passages: tuple[str, ...] = Field(description="path:start-end of what was found already")
+    passages: tuple[str, ...] = Field(description="path:start-end of what was fetched already and is in the prompt")
+
+
+class Refusal(ReplyShape):
+    """What is wrong, where, and what to do."""
+
+    code: str = Field(description="one of the codes of errors")
+    message: str = Field(description="what is wrong, and where")
+    hint: str = Field(description="what to do; may be empty")
 
 
 class Need(ReplyShape):
-    """Why the question would be refused."""
+    """The coverage that the strategy asked for needs."""
 
-    tier: str = Field(description="that the strategy asked for needs")
+    tier: str = Field(description="its name")
     cost: str = Field(description="in words")
 
 
@@ -193,7 +205,10 @@ class PlanReply(QuestionReport):
     relevance: None = Field(None, description="not computed yet")
     intent: Intent = Field(description="what the question was taken for")
     retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
-    needs: Need | None = Field(description="none where it would be answered")
+    refusal: Refusal | None = Field(
+        None, description="why asking would be refused now; none where it would be answered"
+    )
+    needs: Need | None = Field(description="none where the resident coverage serves the strategy")
     predicted: Predicted = Field(description="what asking would cost")
     memory: PlanMemory | None = Field(None, description="how it is planned")
     text: str = Field(

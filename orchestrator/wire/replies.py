@@ -4,17 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import IdentityState
+from orchestrator.wire.answers import IdentityState, Refusal
 from orchestrator.wire.base import ReplyShape, SparseReply
 
 
-class Fault(ReplyShape):
-    """What went wrong, where, and what to do."""
+class Fault(Refusal):
+    """A refusal as an error."""
 
     type: str = Field(description="OpenAI's kind of it")
-    code: str = Field(description="one of the codes below")
-    message: str = Field(description="what is wrong, and where")
-    hint: str = Field(description="what to do; may be empty")
 
 
 class ErrorReply(ReplyShape):

@@ -214,13 +214,13 @@ def _context(messages: list[Message]) -> TurnContext:
 
 
 def _laid_out(messages: list[Message]) -> None:
-    context, _ = within_reach(_context(messages), 1_000_000, 1_000_000)
+    context, _ = within_reach(_context(messages), PromptLimits(1_000_000, 100_000_000))
     prompt = write_prompt(run_context(context), builtin())
     list(parts(ChatTemplate(CHATML).layout(prompt.turns), prompt))
 
 
 def _left_out(messages: list[Message]) -> None:
-    _, gone = within_reach(_context(messages), depth=20, most=1_000)
+    _, gone = within_reach(_context(messages), PromptLimits(1_000, 100_000_000, depth=20))
     turns = [Claim(f"turn {at}", ClaimKind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
     stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]

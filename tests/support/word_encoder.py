@@ -15,9 +15,11 @@ class WordEncoder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, bool]] = []
+        self.characters = 0
 
     async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
         self.calls.append((len(texts), control))
+        self.characters += sum(map(len, texts))
         return [array("I", self._ids(text, control)).tobytes() for text in texts]
 
     def _ids(self, text: str, control: bool) -> list[int]:

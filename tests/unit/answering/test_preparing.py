@@ -3,7 +3,7 @@
 import pytest
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import refuse_other_floor, sigil_of, split
+from orchestrator.answering.preparing import other_floor, sigil_of, split
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Task, decide
@@ -19,15 +19,16 @@ def decided(tier, tokens, forced):
 
 
 def test_cag_on_a_map_is_refused_and_names_the_tier_it_needs():
-    with pytest.raises(InvalidRequest, match="needs the coverage full") as refused:
-        refuse_other_floor(decided(Coverage.MAP, 2_000, "cag"))
-    assert "lore load PATH --tier full (60,100 tokens to compute)" in refused.value.hint
-    assert "beside" not in refused.value.message + refused.value.hint
+    refused = other_floor(decided(Coverage.MAP, 2_000, "cag"))
+    assert isinstance(refused, InvalidRequest)
+    assert "needs the coverage full" in refused.message
+    assert "lore load PATH --tier full (60,100 tokens to compute)" in refused.hint
+    assert "beside" not in refused.message + refused.hint
 
 
 def test_a_forced_strategy_that_the_floor_allows_is_not_refused():
-    refuse_other_floor(decided(Coverage.FULL, 60_000, "cag"))
-    refuse_other_floor(decided(Coverage.MAP, 2_000, "rag"))
+    assert other_floor(decided(Coverage.FULL, 60_000, "cag")) is None
+    assert other_floor(decided(Coverage.MAP, 2_000, "rag")) is None
 
 
 def test_a_sigil_is_who_the_kernel_says() -> None:

@@ -8,7 +8,7 @@ from orchestrator.cli.ask import Wait, answer_footer, citation_lines, code_state
 from orchestrator.cli.codex import being_computed, summary, taken_in, tier
 from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.model import model_page
-from orchestrator.cli.plan import blocks, numbers
+from orchestrator.cli.plan import blocks, numbers, plan_page
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
 from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, roots
@@ -162,9 +162,19 @@ def test_what_the_graph_adds_is_told_from_what_was_found():
     assert how_many_hold([{**hit, "exact": True}, near]) == ""
 
 
-def test_what_is_left_of_the_window_is_called_left():
-    report = {"strategy": {"window": 131_072, "available_tokens": 46_854}}
-    assert ("window", "131,072 tokens, 46,854 left") in list(numbers(report))
+def test_the_parts_of_the_window_are_all_of_it():
+    strategy = {"window": 131_072, "available_tokens": 46_854, "used_tokens": 84_218}
+    report = {"strategy": strategy, "prompt": {"tokens": 82_170}}
+    words = "131,072 tokens: 82,170 of the prompt, 2,048 for the answer, 46,854 left"
+    assert ("window", words) in list(numbers(report))
+
+
+def test_a_plan_begins_with_why_asking_is_refused_and_ends_with_what_should_be_known():
+    refusal = {"code": "not_found", "message": "nothing in demo answers", "hint": "use words of the code"}
+    notices = ("no codex is loaded", "demo: not watched")
+    page = plan_page({"refusal": refusal, "notices": notices, "governor": {"actions": ("demo: not watched",)}})
+    assert page.startswith("lore ask refuses this: nothing in demo answers\n  use words of the code\n\n")
+    assert page.endswith("\n\nno codex is loaded")
 
 
 def test_an_empty_block_is_called_empty_and_not_computed():

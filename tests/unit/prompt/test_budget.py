@@ -178,7 +178,7 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 ) -> None:
     turns = [one for number in range(30) for one in (asked(f"question {number}"), answered(f"answer {number}"))]
     turn = a_turn(state=StateView(turns=tuple(turns)))
-    left, gone = within_reach(turn, depth=None, most=1_000)
+    left, gone = within_reach(turn, PromptLimits(1_000, 10_000))
     assert (len(left.state.turns), gone) == (60, 0)
     limits = limits_of(window=100_000, reserved=0, kv_tokens=100_000, settings=ClaimSettings())
     whole = await governed(left, composer, tokens, limits, await composer.compose(left))
@@ -192,7 +192,7 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 async def test_turns_that_were_left_out_before_keep_their_numbers(
     composer: Composer, tokens: TokenCache, turn: TurnContext
 ) -> None:
-    left, gone = within_reach(turn, depth=2, most=1_000)
+    left, gone = within_reach(turn, PromptLimits(1_000, 10_000, depth=2))
     whole = await composer.compose(left)
     roomy = await governed(left, composer, tokens, ROOMY, whole, gone)
     assert roomy.actions == ("turn 1 left out (older than what a prompt may hold)",)
@@ -208,7 +208,7 @@ async def test_turns_that_were_left_out_before_keep_their_numbers(
 def test_only_turns_that_can_stand_in_a_prompt_are_written(
     turn: TurnContext, depth: int, messages: int, gone: int
 ) -> None:
-    left, out = within_reach(turn, depth, messages)
+    left, out = within_reach(turn, PromptLimits(messages, 10_000, depth))
     kept = [one for one, exchange in zip(LONG.turns, exchanges_of(LONG), strict=True) if exchange >= gone]
     assert out == gone
     assert [one.text for one in left.state.turns] == [one.text for one in kept]

@@ -89,14 +89,14 @@ def test_the_reason_is_one_sentence_with_the_numbers() -> None:
     asked = replace(ASKED, task=Task.HYBRID, because="explain")
     assert decide(floor(Coverage.MAP, 500_000), asked).reason == (
         "RAG, because 5,000 of 500,000 tokens are in the prefix (coverage map), so the answer is searched for; "
-        "task hybrid ('explain'); 60,000 of 100,000 tokens are left, 42,000 of them for retrieval"
+        "task hybrid ('explain'); 60,000 of 100,000 tokens are left before retrieval, 42,000 of them for it"
     )
 
 
 def test_the_steps_name_documents_tools_and_the_budget() -> None:
     asked = replace(ASKED, task=Task.RAG_CRITICAL, documents=("src/a.py",))
     assert decide(floor(Coverage.MAP, 500_000), asked).steps == (
-        "prefetch evidence of at most 42,000 tokens from the archive",
+        "prefetch evidence of at most 4,000 tokens from the archive",
         "call search_archive where the evidence does not answer",
         "look into src/a.py first: the question names it",
         "verify retrieved facts with a second source, and cite path:line for each",

@@ -1,0 +1,157 @@
+"""A plan says what an ask would do: the same refusals, the same notices, and figures that add up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.planning import SmallHouse, asking, demo
+
+from formatters.context import Evidence
+from orchestrator.errors import LoreError, OverBudget
+from orchestrator.prompt.coverage import Coverage
+from orchestrator.service import Message
+from orchestrator.wire.answers import PlanReply
+from orchestrator.wire.requests import AttachedText
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Any:
+    return lambda **parts: SmallHouse(tmp_path, **parts)
+
+
+def refused(house: SmallHouse, **options: Any) -> tuple[str, str, str]:
+    """Code, message and hint of the refusal of an ask, which a plan of it has to report."""
+    with pytest.raises(LoreError) as fault:
+        house.ask(asking(**options))
+    refusal = house.plan(asking(**options)).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.message, refusal.hint) == (fault.value.code, fault.value.message, fault.value.hint)
+    return refusal.code, refusal.message, refusal.hint
+
+
+@pytest.mark.parametrize("coverage", [Coverage.MAP, Coverage.NONE, Coverage.SKELETON])
+def test_a_plan_says_that_asking_is_refused_where_nothing_was_found(house: Any, coverage: Coverage) -> None:
+    code, message, _ = refused(house(codex=demo(coverage)))
+    assert (code, message) == (
+        "not_found",
+        f"nothing in demo answers to this question, and only its {coverage} is in the prefix",
+    )
+
+
+def test_a_plan_says_that_a_forced_strategy_is_refused_on_this_floor(house: Any) -> None:
+    code, _, hint = refused(house(codex=demo(Coverage.MAP)), strategy="cag")
+    assert (code, "lore load PATH --tier full" in hint) == ("invalid_request", True)
+
+
+def test_a_plan_says_that_who_does_not_wait_is_refused_until_the_floor_is_computed(house: Any) -> None:
+    code, message, _ = refused(house(cached=3), wait=False)
+    assert (code, "the prefix of demo is not computed yet: 3 of " in message) == ("not_ready", True)
+    warm = house(cached=1_000)
+    assert warm.plan(asking(wait=False)).refusal is None
+    assert warm.ask(asking(wait=False)).finish_reason == "stop"
+
+
+def test_what_is_answered_is_planned_without_a_refusal(house: Any) -> None:
+    for parts in ({}, {"codex": None}, {"codex": demo(Coverage.MAP), "hits": (found(1, 5),)}):
+        assert house(**parts).plan(asking()).refusal is None
+        assert house(**parts).ask(asking()).finish_reason == "stop"
+
+
+# -- the notice of who has loaded nothing
+
+
+def test_the_first_answer_without_any_codex_says_how_one_is_loaded(house: Any) -> None:
+    for lore in (house(codex=None).ask(asking()).lore, house(codex=None).plan(asking())):
+        assert lore.notices == ("no codex is loaded, so the model answers without any code: lore load ~/src/project",)
+
+
+def test_who_asks_the_bare_model_is_not_told_to_load_anything(house: Any) -> None:
+    assert house(codex=None).ask(asking(codex="none")).lore.notices == ()
+    assert house().ask(asking()).lore.notices == ()
+
+
+# -- figures
+
+
+def found(number: int, words: int) -> Evidence:
+    return Evidence(path=f"f{number}.py", start=1, end=2, text="word " * words + "\n")
+
+
+def assert_adds_up(plan: PlanReply, window: int, most: int) -> None:
+    blocks, prompt, strategy = plan.blocks, plan.prompt, plan.strategy
+    assert [block.kind for block in blocks] == ["identity", "codex", "environment", "karma", "state", "query"]
+    assert sum(block.tokens for block in blocks) == prompt.tokens
+    assert sum(block.cached for block in blocks) == prompt.cached
+    assert all(0 <= block.cached <= block.tokens for block in blocks)
+    assert prompt.cached + prompt.computed == prompt.tokens
+    assert strategy.used_tokens + strategy.available_tokens == strategy.window == plan.governor.budget_tokens == window
+    assert strategy.available_tokens >= 0
+    assert strategy.used_tokens - prompt.tokens == max(1, min(most, window // 4))
+    assert plan.retrieval_plan.budget == strategy.retrieval_budget
+    assert plan.retrieval_plan.retrieval == strategy.retrieval
+    assert plan.predicted.kv_bytes == plan.governor.kv_bytes == prompt.tokens * 8
+    right_of_the_floor = sum(block.tokens for block in blocks[2:])
+    assert plan.predicted.context_pressure == round(right_of_the_floor / window, 3)
+
+
+@given(
+    coverage=st.sampled_from(list(Coverage)),
+    sizes=st.lists(st.integers(1, 300), max_size=6),
+    turns=st.lists(st.integers(0, 200), max_size=6),
+    window=st.integers(300, 3_000),
+    most=st.integers(1, 3_000),
+    cached=st.integers(0, 200),
+    forced=st.sampled_from([None, "cag", "rag", "hybrid"]),
+)
+def test_all_figures_of_a_plan_add_up(
+    tmp_path_factory: Any,
+    coverage: Coverage,
+    sizes: list[int],
+    turns: list[int],
+    window: int,
+    most: int,
+    cached: int,
+    forced: str | None,
+) -> None:
+    hits = tuple(found(number, words) for number, words in enumerate(sizes))
+    house = SmallHouse(tmp_path_factory.mktemp("plan"), demo(coverage), window, cached=cached, hits=hits)
+    earlier = [Message(("user", "assistant")[at % 2], "said " * words) for at, words in enumerate(turns)]
+    try:
+        plan = house.plan(asking("Where is main?", *earlier, max_tokens=most, strategy=forced))
+    except OverBudget:  # it was refused with the numbers
+        return
+    assert_adds_up(plan, window, most)
+    assert set(plan.retrieval_plan.passages) <= {f"f{number}.py:1-2" for number in range(len(sizes))}
+    state = next(block for block in plan.blocks if block.kind == "state")
+    fetched = sum(
+        words + 1 for number, words in enumerate(sizes) if f"f{number}.py:1-2" in plan.retrieval_plan.passages
+    )
+    assert state.tokens >= fetched
+
+
+# -- texts of megabytes
+
+
+def test_a_question_of_20_megabytes_is_refused_before_anything_of_it_is_tokenised_or_searched_for(house: Any) -> None:
+    small = house(codex=demo(Coverage.MAP))
+    for ask in (asking("word " * 4_000_000), asking(attachments=(AttachedText(name="log", text="word " * 4_000_000),))):
+        with pytest.raises(OverBudget, match=r"at least 20,000,0\d\d characters and 64,000 are allowed"):
+            small.ask(ask)
+    assert (small.encoder.calls, small.queries) == ([], [])
+
+
+def test_an_earlier_turn_of_20_megabytes_is_left_out_before_it_is_tokenised(house: Any) -> None:
+    small = house()
+    lore = small.ask(asking("And why?", Message("user", "word " * 4_000_000), Message("assistant", "yes"))).lore
+    assert lore.governor.actions == ("turn 1 left out (older than what a prompt may hold)",)
+    assert small.encoder.characters < 10_000
+
+
+def test_of_a_long_question_the_beginning_and_the_end_are_searched_for(house: Any) -> None:
+    small = house(codex=demo(Coverage.MAP), hits=(found(1, 5),), window=100_000)
+    small.plan(asking("Explain this: " + "log " * 7_500 + "in main"))
+    assert len(small.queries[0]) == 20_001
+    assert small.queries[0].startswith("Explain this: log")
+    assert small.queries[0].endswith("log in main")
