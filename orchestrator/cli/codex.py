@@ -197,9 +197,10 @@ def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
 
 def step(event: Report) -> str:
     """`reading files 120/400 · 55/s · 5 s left`."""
-    phase, done, total = event.get("phase", ""), event.get("done") or 0, event.get("total") or 0
+    done, total = event.get("done") or 0, event.get("total") or 0
+    phase: str = PHASES.get(event["phase"]) or event["phase"]
     far = f" {count(done)}" + (f"/{count(total)}" if total else "")
-    parts = [PHASES.get(phase, phase) + (far if done or total else "")]
+    parts = [phase + (far if done or total else "")]
     if event.get("rate"):
         parts.append(f"{count(event['rate'])}/s")
     if event.get("eta_s") is not None:
