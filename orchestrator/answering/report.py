@@ -24,7 +24,7 @@ from orchestrator.wire.answers import (
     Predicted,
     PromptState,
     QuestionReport,
-    Refusal,
+    RefusalReport,
     RetrievalPlan,
     StrategyState,
     Timings,
@@ -158,7 +158,7 @@ def plan_report(
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
         ),
-        refusal=Refusal(code=refusal.code, message=refusal.message, hint=refusal.hint) if refusal else None,
+        refusal=RefusalReport(code=refusal.code, message=refusal.message, hint=refusal.hint) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(
             ttft_ms=first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),

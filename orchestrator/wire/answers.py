@@ -160,7 +160,7 @@ class RetrievalPlan(ReplyShape):
     passages: tuple[str, ...] = Field(description="path:start-end of what was fetched already and is in the prompt")
 
 
-class Refusal(ReplyShape):
+class RefusalReport(ReplyShape):
     """What is wrong, where, and what to do."""
 
     code: str = Field(description="one of the codes of errors")
@@ -205,7 +205,7 @@ class PlanReply(QuestionReport):
     relevance: None = Field(None, description="not computed yet")
     intent: Intent = Field(description="what the question was taken for")
     retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
-    refusal: Refusal | None = Field(
+    refusal: RefusalReport | None = Field(
         None, description="why asking would be refused now; none where it would be answered"
     )
     needs: Need | None = Field(description="none where the resident coverage serves the strategy")

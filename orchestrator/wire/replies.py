@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import IdentityState, Refusal
+from orchestrator.wire.answers import IdentityState, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply
 
 
-class Fault(Refusal):
+class Fault(RefusalReport):
     """A refusal as an error."""
 
     type: str = Field(description="OpenAI's kind of it")
