@@ -197,10 +197,6 @@ class OwnServer(uvicorn.Server):
         return PeerProtocol(self, accepting)
 
 
-class HeadTooLargeError(Exception):
-    """A request's head is larger than HEAD_BYTES."""
-
-
 class PeerProtocol(HttpToolsProtocol):
     """uvicorn's protocol that puts the peer into `scope["state"]`, bounds a request's head in time and size, and refuses
     what is no request in the shape of every other refusal."""
@@ -210,8 +206,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._server = server
         self._accepting = accepting
         self._in_head = True
-        self._arrived = 0  # bytes since the head began, as they came
-        self._head = 0  # bytes of the head, as they were parsed
+        self._arrived = 0  # bytes of the head, as they came
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -226,44 +221,39 @@ class PeerProtocol(HttpToolsProtocol):
         self._accepting.left()
 
     def data_received(self, data: bytes) -> None:
+        """Feeds at most what a head may have left, so that the limit holds for a head of any shape."""
         self._unset_keepalive_if_required()
+        while data and not self.transport.is_closing():
+            part = data[: HEAD_BYTES - self._arrived]
+            data = data[len(part) :]
+            self._feed(part)
+
+    def _feed(self, part: bytes) -> None:
         if self._in_head:
-            self._arrived += len(data)
+            self._arrived += len(part)
             if self._deadline is None:
                 self._deadline = self.loop.call_later(HEAD_S, self._late)
         try:
-            self.parser.feed_data(data)
+            self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
             pass  # answered as the plain request that it is, too
         except httptools.HttpParserError as error:
             self._refuse(error)
             return
-        if self._in_head and self._arrived > HEAD_BYTES:
-            self._refuse(HeadTooLargeError())
+        if self._arrived == HEAD_BYTES:
+            words = f"the request's head is larger than {HEAD_BYTES:,} bytes"
+            self._answer(431, "too_large", words, "send fewer or shorter headers, and long texts in the body")
 
     # -- the parser's callbacks
 
-    def on_url(self, url: bytes) -> None:
-        self._count(url)
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(name, value)
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._stop_clock()
         super().on_headers_complete()
+        self._in_head, self._arrived = False, 0
+        self._stop_clock()
 
     def on_message_complete(self) -> None:
-        self._in_head, self._arrived, self._head = True, 0, 0
+        self._in_head = True
         super().on_message_complete()
-
-    def _count(self, *parts: bytes) -> None:
-        self._head += sum(len(part) for part in parts)
-        if self._head > HEAD_BYTES:
-            raise HeadTooLargeError
 
     # -- refusals before there is a request
 
@@ -274,26 +264,34 @@ class PeerProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, error: Exception) -> None:
-        """Where nothing is being answered. A running answer loses its connection without a word between its own."""
-        self._server.malformed.say("malformed requests: %s", error)
-        if isinstance(error, HeadTooLargeError) or isinstance(error.__context__, HeadTooLargeError):
-            words = f"the request's head is larger than {HEAD_BYTES:,} bytes"
-            self._answer(431, "too_large", words, "send fewer or shorter headers, and long texts in the body")
-        elif isinstance(error, httptools.HttpParserInvalidMethodError):
+    def _refuse(self, error: httptools.HttpParserError) -> None:
+        if isinstance(error, httptools.HttpParserInvalidMethodError) or self.parser.get_method() == b"CONNECT":
             self._answer(405, "wrong_method", "no method of HTTP that is known here", "routes take GET, POST, PUT, …")
-        else:
-            self._answer(400, "invalid_request", f"not a request of HTTP/1.1: {error}", "")
+            return
+        callback = isinstance(error, httptools.HttpParserCallbackError)  # uvicorn reads no such path
+        why = "its path cannot be read" if callback else str(error)
+        self._answer(400, "invalid_request", f"not a request of HTTP/1.1: {why}", "")
 
     def _answer(self, status: int, code: str, message: str, hint: str) -> None:
+        """Where nothing is being answered. A running answer loses its connection without a word between its own."""
         self._stop_clock()
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        self._server.malformed.say("malformed requests: %s", message)
+        if self._unanswered():
             body = packed(error_reply(code, message, hint, status))
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+
+    def _unanswered(self) -> bool:
+        """Whether this is the next answer. A request whose body is not complete gets no other one."""
+        if self.cycle is None or self.cycle.response_complete:
+            return self._in_head
+        if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
+            return False
+        self.cycle.disconnected = True
+        return True
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

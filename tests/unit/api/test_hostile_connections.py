@@ -17,6 +17,8 @@ from support.waiting import SOON
 from orchestrator.api import server as serving
 from orchestrator.api.server import Complaint, most_connections
 
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 
 def raw(address, sent, wait_s=20.0):
     """All that is answered until the connection ends."""
@@ -48,8 +50,13 @@ def refused(answer):
         (b"GET /healthz HTTP/1.1\r\nHost: x\r\nLong: " + b"a" * 100_000 + b"\r\n\r\n", 431, "too_large"),
         (b"GET /" + b"a" * 300_000, 431, "too_large"),
         (b"GET /healthz HTTP/1.1\r\n" + b"A: b\r\n" * 100_000, 431, "too_large"),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 16_400 + b"\r\n", 431, "too_large"),
+        (b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n", 405, "wrong_method"),
+        (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid_request"),
+        (POST + b"zz\r\nno size\r\n0\r\n\r\n", 400, "invalid_request"),
+        (POST + b"2\r\n{}\r\nzz\r\n", 400, "invalid_request"),
     ],
-    ids=["nonsense", "method", "header", "path", "headers"],
+    ids=["nonsense", "method", "header", "path", "headers", "short headers", "connect", "byte", "chunk", "next chunk"],
 )
 def test_what_is_no_request_is_refused_in_the_shape_of_every_refusal(lorekeep, sent, status, code):
     assert refused(raw(str(lorekeep.socket), sent)) == (status, code)
