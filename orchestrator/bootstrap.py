@@ -60,7 +60,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     upkeep = ArchiveUpkeep(library, archive, codices.disk, meaning.filling.wanted)
     freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    searcher = searcher_of(meaning, archive, upkeep, freshness)
+    searcher = searcher_of(meaning, archive, library, codices, upkeep, freshness)
     answerer = cache(partial(answerer_of, searcher, model_ready))
     loader = loader_of(host, storage, codices, loads, floors, watchers, upkeep, reports, model_ready)
     return Program(
@@ -161,10 +161,18 @@ def loader_of(
     )
 
 
-def searcher_of(meaning: Meaning, archive: Archive, upkeep: ArchiveUpkeep, freshness: FreshnessGauge) -> ArchiveSearch:
+def searcher_of(
+    meaning: Meaning,
+    archive: Archive,
+    library: Library,
+    codices: Codices,
+    upkeep: ArchiveUpkeep,
+    freshness: FreshnessGauge,
+) -> ArchiveSearch:
     """Searches by words and by meaning; what each may not have seen is said with the hits."""
     blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
-    return ArchiveSearch(meaning.search, Neighbourhoods(archive), blind, upkeep.begin, freshness.outdated)
+    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
+    return ArchiveSearch(meaning.search, near, codices.digests, read, blind, upkeep.begin, freshness.outdated)
 
 
 def answers_of(

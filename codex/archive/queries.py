@@ -23,7 +23,7 @@ import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from codex.archive.lance import ReadingMark
@@ -58,7 +58,7 @@ class ChunkPlace:
 class ChunkMatch:
     """A chunk of the index, without its text. `score` is BM25, comparable within one answer only.
 
-    `names` are what it defines, `references` the names that it uses.
+    `names` are what it defines, `references` the names that it uses, `digest` its file's: only where its text is read too.
     """
 
     place: ChunkPlace
@@ -68,6 +68,7 @@ class ChunkMatch:
     names: tuple[str, ...]
     references: tuple[str, ...]
     score: float = 0.0
+    digest: str = ""
 
     @property
     def generated(self) -> bool:
@@ -190,10 +191,15 @@ def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[
     if not places:
         return {}
     where = among([row_id(place.path, place.start) for place in places], "id")
-    rows = _answered(table, lambda there: there.query().where(where).select(["card", "text", "chunk_digest"]))
+    columns = ["text", "chunk_digest", "digest"]
+    rows = _answered(table, lambda there: there.query().where(where).select(["card", *columns]))
     asked = set(places)
-    found = zip(_matches(rows), _values(rows, "text"), _values(rows, "chunk_digest"), strict=True)
-    return {one.place: (one, _checked(one.place, text, digest)) for one, text, digest in found if one.place in asked}
+    found = zip(_matches(rows), *(_values(rows, column) for column in columns), strict=True)
+    return {
+        one.place: (replace(one, digest=of_file), _checked(one.place, text, digest))
+        for one, text, digest, of_file in found
+        if one.place in asked
+    }
 
 
 def encoded_rows(table: Any) -> Iterator[str]:

@@ -14,7 +14,9 @@ from itertools import accumulate
 
 from codex.archive.archive import Archive
 from codex.archive.queries import ChunkMatch, ChunkPlace
+from codex.documents import Document
 from codex.errors import ArchiveError, CodexError
+from codex.outline.chunking import Chunk, chunk
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole
 from codex.vectors.embedder import Embedder
@@ -61,7 +63,7 @@ class ChunkHit:
     `score` orders this one list and means nothing outside it. `scores` are its parts by kind (chunk, file, graph,
     exact, vector, role), comparable only within one kind and one list; `vector` is a cosine. `snippet` is at most three
     lines, the first of them the file's `line`; `text` is the whole. `near` is empty but of what was only
-    reached along the graph: from which hit, and by what.
+    reached along the graph: from which hit, and by what. `digest` is that of the file as it was indexed.
     """
 
     path: str
@@ -75,6 +77,7 @@ class ChunkHit:
     snippet: str
     line: int
     text: str
+    digest: str
     near: str = ""
 
 
@@ -209,7 +212,43 @@ def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, floa
         shown,
         place.start + before,
         text,
+        match.digest,
     )
+
+
+def as_held(
+    found: SearchResult, query: str, digests: Mapping[str, str], read: Callable[[str, str], Document]
+) -> SearchResult:
+    """The hits with their files as the codex has them. An archive is ahead of its codex during a load, and behind one that
+    ended early: of a file that was indexed otherwise, the chunk that holds most of the question takes the hit's place.
+
+    `digests`: of those of the files that the codex has, by path; `read` gives a file by path and digest.
+    """
+    if all(hit.digest == digests.get(hit.path) for hit in found.hits):
+        return found
+    question = asked(query)
+    hits: dict[ChunkPlace, ChunkHit] = {}
+    for hit in (hit for hit in found.hits if hit.path in digests):
+        digest = digests[hit.path]
+        now = hit if hit.digest == digest else _read_again(hit, read(hit.path, digest), question)
+        if now is not None:
+            hits.setdefault(ChunkPlace(now.path, now.start, now.end), now)
+    return replace(found, hits=tuple(hits.values()), holding=0)
+
+
+def _read_again(hit: ChunkHit, document: Document, question: Question) -> ChunkHit | None:
+    wanted = [*question.words, *(text.lower() for text in question.exact)]
+
+    def likeness(one: Chunk) -> tuple[int, bool, int]:
+        text = one.text.lower()
+        return sum(word in text for word in wanted), one.symbol == hit.symbol, -abs(one.start - hit.start)
+
+    one = max(chunk(document), key=likeness, default=None)
+    if one is None:
+        return None
+    place = ChunkPlace(one.path, one.start, one.end)
+    match = ChunkMatch(place, one.symbol, one.kind, one.signature, one.names, (), digest=document.digest)
+    return replace(hit_of(match, one.text, hit.score, hit.scores, question), near=hit.near)
 
 
 def _chosen(

@@ -10,7 +10,7 @@ The catalog holds every text, so nothing is read from disk. Knows no model: it m
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -21,7 +21,7 @@ from codex.errors import ArchiveDamaged, CodexError
 from codex.following.amendments import effective
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
-from codex.searching.search import Search
+from codex.searching.search import Search, as_held
 from codex.searching.search import SearchResult as Chunks
 from codex.words import asked
 from formatters.context import Evidence
@@ -164,12 +164,15 @@ def _count(work: _Work, more: int) -> None:
 
 @dataclass(frozen=True)
 class ArchiveSearch:
-    """Searches in a worker thread: the event loop goes on streaming meanwhile. Each of `blind` says in words what a search
-    of a codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
+    """Searches in a worker thread: the event loop goes on streaming meanwhile. `digests` gives those of these files that
+    the codex answers from, and `read` one of them by path and digest. Each of `blind` says in words what a search of a
+    codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
     worker thread, what of these files is otherwise on disk."""
 
     search_in: Search
     near: Neighbourhoods
+    digests: Callable[[str, Collection[str]], Mapping[str, str]]
+    read: Callable[[str, str], Document]
     blind: Sequence[Callable[[str], str]] = ()
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
@@ -235,6 +238,8 @@ class ArchiveSearch:
         found = self.search_in.search(query, codex, n)
         if graph:
             found = self.near.joined(query, codex, found, n, beside=beside)
+        if found.hits:
+            found = as_held(found, query, self.digests(codex, {hit.path for hit in found.hits}), self.read)
         return found, self.outdated(codex, sorted({hit.path for hit in found.hits}))
 
 

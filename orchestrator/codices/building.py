@@ -158,9 +158,10 @@ class CodexBuilder:
         moved = moved_heads(state.view.pieces, log)
         views = tuple(amendment_of(entry, moved.get(entry.number, "")) for entry in log)
         counts = await self.model().tokens.count([one.text for one in views])
-        files = Files(Lines(effective(state.generation.digests(), log), self.library.catalog.document_by_digest))
+        digests = effective(state.generation.digests(), log)
+        files = Files(Lines(digests, self.library.catalog.document_by_digest))
         view = state.view.model_copy(update={"amendments": views})
-        return replace(state, view=view, log=log, files=files, amended=sum(counts))
+        return replace(state, view=view, log=log, digests=digests, files=files, amended=sum(counts))
 
     def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
         """What the codex says of itself; a file that cannot be used is named in a notice and has no effect."""

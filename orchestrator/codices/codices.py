@@ -14,7 +14,7 @@ import logging
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -124,6 +124,13 @@ class Codices:
     def get(self, name: str) -> CodexState | None:
         """The codex as it is now, without waiting; None where it is not built yet."""
         return self._states.get(name)
+
+    def digests(self, name: str, paths: Collection[str]) -> Mapping[str, str]:
+        """Of those of these files that the codex answers from. For a worker thread. Raises CodexError."""
+        state = self._states.get(name)
+        if state is not None:
+            return {path: state.digests[path] for path in paths if path in state.digests}
+        return {path: digest for path, (digest, _) in self._library.catalog.file_digests(name, paths).items()}
 
     def disk(self, name: str) -> asyncio.Lock:
         """Held by whoever compares a codex with the disk: a load, or what a watcher reports."""

@@ -68,7 +68,7 @@ _MOST = 1 << 20  # a count beyond says nothing more
 
 @dataclass(frozen=True)
 class CodexState:
-    """`tokens` of the codex's block in its coverage, `amended` of its log; `files` as they are now."""
+    """`tokens` of the codex's block in its coverage, `amended` of its log; `digests` and `files` with the log."""
 
     name: str
     roots: tuple[str, ...]
@@ -79,6 +79,7 @@ class CodexState:
     tokens: int
     chunks: int = 0
     log: tuple[Amendment, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
     files: Files = field(default_factory=lambda: Files({}))
     notices: tuple[str, ...] = ()
     amended: int = 0

@@ -134,6 +134,7 @@ def test_a_chunk_is_read_back_with_its_text_and_what_it_refers_to(archive: Archi
     match, text = archive.at("c", [place, ChunkPlace("it's.py", 1, 3), ChunkPlace("gone.py", 1, 7)])[place]
     assert text == PARSER.rstrip("\n")
     assert (match.place, match.names) == (place, ("parseHeader", "HeaderError"))
+    assert match.digest == archive.held("c")["it's.py"]
     assert "split_once" in match.references
 
 

@@ -7,7 +7,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codex.archive.archive import ArchiveStats
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
@@ -137,8 +137,12 @@ class MemoryArchive:
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         asked = set(places)
-        chunks = self._files(codex).chunks()
-        return {_place(one): (_match(one), one.chunk.text) for one in chunks if _place(one) in asked}
+        stored = self._files(codex)
+        return {
+            _place(one): (replace(_match(one), digest=stored.files[one.chunk.path].digest), one.chunk.text)
+            for one in stored.chunks()
+            if _place(one) in asked
+        }
 
     def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         yield from map(_match, self._files(codex).chunks())

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from support.memory_archive import MemoryArchive
 
-from codex.documents import Document
+from codex.documents import Document, digest_of
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search
 from orchestrator.codices.archive import ArchiveSearch
@@ -17,11 +17,21 @@ FILES = {
 }
 
 
-def report(files, query, n=10, graph=False):
-    archive = MemoryArchive()
-    archive.replace("c", [Document(path, text, path, len(text)) for path, text in files.items()])
-    search = ArchiveSearch(Search(archive), Neighbourhoods(archive))
+def report(files, query, n=10, graph=False, held=None):
+    """`held`: the files as the codex has them, where the archive is ahead of it."""
+    archive, held = MemoryArchive(), held or files
+    archive.replace("c", [document(path, text) for path, text in files.items()])
+    now = {path: document(path, text) for path, text in held.items()}
+
+    def digests(codex, paths):
+        return {path: now[path].digest for path in paths if path in now}
+
+    search = ArchiveSearch(Search(archive), Neighbourhoods(archive), digests, lambda path, digest: now[path])
     return anyio.run(partial(search.report, query, "c", n, graph=graph)).model_dump(mode="json")
+
+
+def document(path, text):
+    return Document(path, text, digest_of(text.encode()), len(text))
 
 
 def holding(query):
@@ -59,3 +69,29 @@ def test_neighbours_stand_behind_all_hits_and_say_from_which_one_and_by_what(n):
 
 def test_where_nothing_was_quoted_no_hit_is_marked():
     assert set(holding("which header is here").values()) == {False}
+
+
+def test_files_that_the_archive_holds_otherwise_than_the_codex_are_shown_as_the_codex_has_them():
+    padding = "".join(f"def other{number}():\n" + "    pass\n" * 30 for number in range(3))
+    same = "# the vault of the lion\n"
+    ahead = {"a.py": "CODE = 2  # zebra vault\n", "b.py": "# a vault is new\n", "c.py": same, "d.py": "# vault\n"}
+    held = {"a.py": f"{padding}CODE = 1  # zebra vault\n", "c.py": same, "d.py": ""}
+    found = report(ahead, "the code of the zebra vault", held=held)["hits"]
+    assert {hit["path"]: hit["snippet"] for hit in found} == {"a.py": "CODE = 1  # zebra vault", "c.py": same.strip()}
+    (hit,) = (hit for hit in found if hit["path"] == "a.py")
+    assert (hit["line"], hit["end"]) == (94, 94)
+
+
+def test_a_neighbour_that_was_indexed_otherwise_is_shown_as_the_codex_has_it():
+    files = {"begin.py": "def begin():\n    return helper_one()\n", "helper.py": "def helper_one():\n    return 2\n"}
+    held = {**files, "helper.py": "def helper_one():\n    return 1\n"}
+    found = report(files, "begin", graph=True, held=held)["hits"]
+    assert [(hit["near"], hit["snippet"].splitlines()[-1].strip()) for hit in found if hit["path"] == "helper.py"] == [
+        ("used by begin.py:1 (begin): helper_one", "return 1")
+    ]
+
+
+def test_places_of_files_that_the_codex_no_longer_holds_are_not_counted():
+    body = "    value = 1\n" * 40
+    text = "".join(f"def f{number}():\n    raise ValueError('<no such>')\n{body}" for number in range(5))
+    assert report({"a.py": text}, '"<no such>"', 2, held={"a.py": "gone = True\n"})["notices"] == []
