@@ -64,6 +64,10 @@ class Conflict(LoreError):
     code = "conflict"
 
 
+class LoadInProgress(Conflict):
+    """Another load reads the same files, or has the same name. It ends by itself."""
+
+
 class NotReady(LoreError):
     """The model or a floor is still loading, and the caller did not want to wait longer."""
 
@@ -109,7 +113,7 @@ _KINDS: tuple[tuple[type[CodexError], type[LoreError]], ...] = (
     (UnknownCodex, NotFound),
     (UnknownGeneration, NotFound),
     (NameTaken, Conflict),
-    (LoadRunning, Conflict),
+    (LoadRunning, LoadInProgress),
     (BadName, InvalidRequest),
     (SourceError, InvalidRequest),
     (LoadCancelled, LoreError),

@@ -41,7 +41,7 @@ from orchestrator.codices.transitions import (
     LoadEnded,
     QuestionEnded,
 )
-from orchestrator.errors import LoreError, NotFound, NotReady, lore_error, translated
+from orchestrator.errors import LoadInProgress, LoreError, NotFound, NotReady, lore_error, translated
 from orchestrator.machine.machine import Machine
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import (
@@ -238,6 +238,9 @@ class Codices:
 
     async def _warm(self, state: CodexState, *, to_stay: bool = False) -> None:
         """Computes its floor in the background, under the version of the default identity that answers now."""
+        if state.amended and self._overfull(state):
+            self._floors.halt(state.name)  # nobody can ask on it: the next one is urgent
+            return
         identity = self._identities.now(state.view).view
         floor, key = await self._builder.floor(state.view, identity), FloorKey.of(state.view, identity)
         if state.name in self._halted:
@@ -328,8 +331,7 @@ class Codices:
                 amended = replace(amended, decision=now.decision)
             self._states[name] = amended
         log.info("codex %s: %d %s applied", name, new, "change" if new == 1 else "changes")
-        if not self._overfull(amended):
-            await self._warm(amended)
+        await self._warm(amended)
         self._successors.report(DiskChanged({name: self._facts_of(name)}))
 
     def _restate(self, was: CodexState, after: CodexState) -> None:
@@ -452,12 +454,19 @@ class Codices:
             fields = {"codex": name, "generation": generation.number, "reason": generation.why}
             moved = "codex %s moved to generation %d: %s"
             log.info(moved, name, generation.number, generation.why, extra={"fields": fields})
-            # What changed while the floor was computed went into the log of the old generation.
-            await self.changed(name)
+            await self._catch_up(name)
         elif made.anew:
             log.info("codex %s moved to the coverage %s: %s", name, state.decision.coverage, state.decision.reason)
         else:
             log.info("codex %s is asked under version %s of identity %s", name, key.identity.version, key.identity.name)
+
+    async def _catch_up(self, name: str) -> None:
+        """What changed while a floor was computed went into the log of the old generation."""
+        while True:
+            try:
+                return await self.changed(name)
+            except LoadInProgress:  # of another codex of the same files
+                await asyncio.sleep(SOON_S)
 
     async def engine(self) -> None:
         await self._floors.client.ensure_ready()
@@ -474,6 +483,8 @@ class Codices:
             if name not in self._states:
                 try:
                     await self.build(name)
+                except NotFound:
+                    continue  # it was dropped meanwhile
                 except Exception as error:  # noqa: BLE001 - one damaged codex must not keep the others down
                     log.warning("codex %s could not be built: %s", name, error)
         report(len(names), len(names))

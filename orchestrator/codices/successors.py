@@ -26,15 +26,15 @@ from orchestrator.codices.transitions import (
     decide,
 )
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.errors import EngineFailed, LoreError, NotReady
+from orchestrator.errors import EngineFailed, LoadInProgress, LoreError, NotReady
 
 log = logging.getLogger("lorekeep.codices")
 
 IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
 LOOK_S = 1.0  # between two looks whether an identity has changed, where nobody asks
-AGAIN_S = 1.0  # after an attempt that the engine's end, or memory that cannot be planned, has ended
+AGAIN_S = 1.0  # after an attempt that the engine's end, another load, or memory that cannot be planned has ended
 PATIENCE_S = 60.0  # that a question waits for such a one: the model is loaded again in that time
-PASSING = (EngineUnavailable, EngineFailed, NotReady)
+PASSING = (EngineUnavailable, EngineFailed, NotReady, LoadInProgress)
 Made = TypeVar("Made")
 
 

@@ -7,7 +7,8 @@ resident floor serves until then.
     RESTING ─due─▶ WAITING ─idle, its turn─▶ PREPARING ─▶ COMPUTING ─▶ COMMITTING ─▶ RESTING
                     ▲    ▲                                    │ a question comes: what was computed stays
                     │    └────────────────────────────────────┘
-                 STALLED ◀── from any step: the engine ended, or memory cannot be planned; it is tried again
+                 STALLED ◀── from any step: the engine ended, another load has the files, or memory cannot be planned;
+                             it is tried again
 
 Rules for one codex; the first match wins and is applied until none matches:
 
@@ -20,7 +21,7 @@ Rules for one codex; the first match wins and is applied until none matches:
        2e  committed                                          RESTING
        2f  the engine answers                                 WAITING
     3  the step has failed
-       3a  by what passes, and it was not STALLED             STALLED: wait for the engine
+       3a  by what passes, and it was not STALLED             STALLED: wait for it
        3b  otherwise                                          RESTING; not again for the same cause until news of it
     4  nothing is due any more, before COMMITTING             cancel; RESTING
     5  RESTING, and what is due has not failed                WAITING
@@ -173,7 +174,7 @@ class CodexForgotten:
 
 @dataclass(frozen=True)
 class StepEnded:
-    """`fault`: why it failed, '' when it did not; `passing`: the same may succeed once the engine answers."""
+    """`fault`: why it failed, '' when it did not; `passing`: the same may succeed in a moment."""
 
     name: str
     attempt: int
@@ -195,7 +196,7 @@ class BeginStep:
     PREPARING   build what the next floor holds; changes nothing that serves
     COMPUTING   compute the prepared floor beside the resident one
     COMMITTING  have the codex served on the prepared floor, and release older ones
-    STALLED     wait until the engine can compute again
+    STALLED     wait for a moment, and until the engine can compute
     """
 
     name: str

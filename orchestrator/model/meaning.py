@@ -250,6 +250,8 @@ class Filling:
         try:
             filled = await asyncio.to_thread(self._fill, name, embedder, work)
         except CodexError as fault:
+            if name not in self._work:
+                return True  # it was dropped meanwhile
             if work.fault != str(fault) and not self._stopping.is_set():
                 log.warning("%s", fault)
             work.fault = str(fault)

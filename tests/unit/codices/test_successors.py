@@ -10,7 +10,7 @@ import pytest
 from orchestrator.codices.successors import Questions, Successors
 from orchestrator.codices.transitions import CodexFacts, DiskChanged, DueFloor, IdentityChanged, LoadBegan, LoadEnded
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.errors import LoreError, OverBudget
+from orchestrator.errors import LoadInProgress, LoreError, OverBudget
 
 pytestmark = pytest.mark.anyio
 
@@ -24,6 +24,7 @@ class Work:
     fails: bool = False
     urgent: bool = False
     ends: int = 0  # so often the engine ends under an attempt
+    hindrance: Exception = field(default_factory=lambda: EngineUnavailable("the engine ended (signal 9)"))
     broken: bool = False
     refused: bool = False  # its new floor is larger than all that is granted
     done: list[str] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Work:
             raise LoreError("no room on disk")
         if self.ends:
             self.ends -= 1
-            raise EngineUnavailable("the engine ended (signal 9)")
+            raise self.hindrance
         return name
 
     async def compute(self, made):
@@ -180,6 +181,13 @@ async def test_one_that_the_engines_end_has_ended_is_tried_again_when_the_engine
     assert one.work.done[:4] == ["prepare", "engine", "prepare", "engine"]
     assert one.work.done[-1] == "commit"
     assert one.successors.fault("a") == ""
+
+
+async def test_one_whose_files_another_load_has_is_tried_again(house):
+    one = house(ends=2, hindrance=LoadInProgress("a load of /src as 'other' is running"))
+    one.news()
+    await one.successors.ended("a")
+    assert one.work.done == ["prepare", "engine", "prepare", "engine", "prepare", "compute", "commit"]
 
 
 async def test_an_engine_that_will_not_come_back_is_not_waited_for(house):

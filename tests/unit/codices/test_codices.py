@@ -1,0 +1,160 @@
+"""Codices at work, around an engine that computes nothing: what is answered from, and whose floors are computed."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from support.libraries import fill, request
+
+from codex.following.amendments import effective
+from codex.library import Library
+from formatters.context import CodexView
+from governor.settings import PressureSettings
+from orchestrator.codices.codices import Codices
+from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.errors import LoadInProgress
+from orchestrator.prompt.composing import Floor
+from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
+
+pytestmark = pytest.mark.anyio
+ROOM = FloorRoom(window=100_000, identity=1, kv_tokens=1_000)
+
+
+class Engine:
+    """Knows floors; a prefill lasts until it is let go."""
+
+    def put_floor(self, name, ids, pool=""):
+        pass
+
+    def drop_floor(self, name):
+        pass
+
+    async def run(self, job):
+        await asyncio.Event().wait()
+        yield None
+
+
+class Builder:
+    """States whose floors are named after codex and generation. Each entry of a log is as long as `log_tokens` says."""
+
+    def __init__(self, library):
+        self.library = library
+        self.log_tokens = 1
+        self.busy = 0  # so often another load has the files
+        self.followed = []
+
+    def model(self):
+        async def count(texts):
+            return [1 for _ in texts]
+
+        return SimpleNamespace(tokens=SimpleNamespace(count=count))
+
+    async def built(self, name, room, identity, report, forced=None, keep=None, *, strict=False):
+        generation = self.library.catalog.generation(name)
+        state = CodexState(
+            name=name,
+            roots=("/src",),
+            generation=generation,
+            view=CodexView(name=name, generation=generation.number, tier="map"),
+            sizes=CoverageSizes(1_000, None, None),
+            decision=CoverageDecision(Coverage.MAP, 1, 500, 3_000, "it fits"),
+            tokens=500,
+        )
+        return await self.amended(state, self.library.catalog.amendments(name, generation.number))
+
+    async def amended(self, state, log):
+        digests = effective(state.generation.digests(), log)
+        return replace(state, log=log, digests=digests, amended=self.log_tokens * len(log))
+
+    async def with_changes(self, name, state):
+        if self.busy:
+            self.busy -= 1
+            raise LoadInProgress("a load of the same files is running")
+        found = self.library.follow(name, state.generation.number, count=len, changed_definitions=lambda *_: None)
+        self.followed.append(state.generation.number)
+        return await self.amended(state, found.log), found.new
+
+    async def floor(self, codex, identity):
+        return Floor(f"{codex.name} {codex.generation}", ())
+
+
+class House:
+    """The codex `code` of one folder, with the file `a.py`."""
+
+    def __init__(self, tmp_path):
+        self.root = tmp_path / "code"
+        self.library = Library(tmp_path / "data")
+        self.store = CodexStateStore(tmp_path / "floors.sqlite3")
+        self.builder, self.floors = Builder(self.library), Floors(Engine())
+        identities = ServingIdentities(IdentityFiles(tmp_path / "identities"), self.store, lambda: ("m", ()))
+        machine = SimpleNamespace(
+            outlook=SimpleNamespace(budget=1), room=lambda _: ROOM, levels=SimpleNamespace(memory="calm")
+        )
+        self.codices = Codices(
+            self.library, self.builder, identities, machine, self.floors, self.store,
+            lambda name: None, None, PressureSettings(), idle_s=3_600,
+        )  # fmt: skip
+
+    def write(self, text):
+        fill(self.root, {"a.py": text})
+
+    def load(self, name="code"):
+        return self.library.load(request(self.root, name=name))
+
+    def answers_from(self):
+        """The text of `a.py` that a search may show."""
+        return self.library.catalog.document_by_digest("a.py", self.codices.digests("code", ["a.py"])["a.py"]).text
+
+
+@pytest.fixture
+async def house(tmp_path):
+    one = House(tmp_path)
+    one.write("a = 1\n")
+    one.load()
+    yield one
+    await one.codices.stop()
+    one.library.close()
+
+
+async def test_a_codex_answers_from_its_generation_and_log_whatever_a_load_has_read_since(house):
+    assert house.answers_from() == "a = 1\n", "it is not built yet"
+    await house.codices.build("code")
+    house.write("a = 22\n")
+    await house.codices.changed("code")
+    assert house.answers_from() == "a = 22\n"
+    was = await house.codices.load_began("code")
+    house.write("a = 333\n")
+    house.load()
+    assert house.answers_from() == "a = 22\n"
+    await house.codices.build("code", release=False)
+    assert house.answers_from() == "a = 333\n"
+    await house.codices.go_back(was)
+    assert house.answers_from() == "a = 22\n"
+    assert house.codices.digests("code", ["gone.py"]) == {}
+
+
+async def test_behind_a_cancelled_load_a_floor_that_nobody_can_ask_on_is_not_computed(house):
+    await house.codices.build("code")
+    was = await house.codices.load_began("code")
+    house.builder.log_tokens = 501  # with its log the codex takes more than there is
+    house.write("a = 22\n")
+    await house.codices.changed("code")
+    house.load()
+    await house.codices.build("code", release=False)
+    assert house.floors.progress("code") is not None
+    await house.codices.go_back(was)
+    assert house.codices.get("code").amended == 501
+    assert house.floors.progress("code") is None
+
+
+async def test_a_generation_that_moved_while_another_load_has_its_files_follows_the_disk_behind_it(house, monkeypatch):
+    monkeypatch.setattr("orchestrator.codices.codices.SOON_S", 0.0)
+    await house.codices.build("code")
+    house.write("a = 22\n")
+    house.load()
+    made = await house.codices.prepare("code", SimpleNamespace(coverage="", files="a long log"))
+    house.builder.busy = 2
+    await house.codices.commit(made)
+    assert (house.builder.followed, house.codices.get("code").generation.number) == ([2], 2)
