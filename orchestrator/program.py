@@ -246,6 +246,7 @@ class Program:
 
     async def drop(self, principal: Principal, name: str) -> None:
         del principal
+        self.loads.refuse_running(name)
         self.watchers.forget(name)
         await self.loaded_codices.drop(name)
         self.loads.forget(name)

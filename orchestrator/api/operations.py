@@ -62,7 +62,8 @@ async def reload_codex(call: ApiCall) -> EventStream:
 
 @route("POST", "/v1/codices/{name}/cancel", "codex:write", faults=("not_found", "conflict"))
 async def cancel_load(call: ApiCall) -> Cancelled:
-    """Stops a load in any of its phases, and takes back what it did; after a load it stops the computing of the floor."""
+    """Stops a load in any of its phases: the codex is as it was before, and the next load continues from what was read. A
+    first load leaves it listed as not loaded to the end. After a load, stops the computing of the floor."""
     return await call.service.cancel_load(call.principal, call.name)
 
 
@@ -80,7 +81,7 @@ async def codex(call: ApiCall) -> CodexReply:
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))
 async def drop_codex(call: ApiCall) -> Dropped:
-    """Forgets a codex; memories of it stay."""
+    """Forgets a codex; memories of it stay. Refused while it is being loaded."""
     await call.service.drop(call.principal, call.name)
     return Dropped(dropped=call.name)
 

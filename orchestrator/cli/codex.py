@@ -58,7 +58,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix 
 Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
 
 STOPPED = {
-    "load": "stopped the load of {name}: what was loaded before stays",
+    "load": "stopped the load of {name}; the next load continues from what was read",
     "floor": "{name} is loaded; the rest of its prefix is no longer computed until a question needs it",
 }
 

@@ -85,7 +85,10 @@ class Freshness:
     @property
     def notice(self) -> str:
         begun = f"its load ended early: {self.failed}" if self.failed else ""
-        return "; ".join(part for part in (self.lost, begun, self.followed.notice, self._left(), self.archive) if part)
+        again = f"load again: it continues; or take it out: lore codex drop {self.name}"
+        rest = "" if self.loaded or self.loading else again
+        parts = (self.lost, begun, rest, self.followed.notice, self._left(), self.archive)
+        return "; ".join(part for part in parts if part)
 
     @property
     def blind(self) -> str:
@@ -291,7 +294,7 @@ class CodexWatchers:
 
     async def _failed(self, name: str, state: _State, why: str) -> None:
         """A folder that is gone has no watches that could tell of its return: it is looked for, and watched anew."""
-        if why != state.fault:
+        if why != state.fault and self._states.get(name) is state:  # one that was dropped meanwhile is gone for good
             log.warning("changes of codex %s were not taken in: %s", name, why)
         state.fault = why
         state.paths.clear()

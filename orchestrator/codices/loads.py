@@ -11,7 +11,8 @@ applies changes holds the same lock; a load waits for it.
     CANCELLED ─────────────────▶ CUT ◀── also from RUNNING
 
 A cancelled load leaves the codex as it was: `StateBeforeLoad` is what it goes back to. What was read of its files stays in
-the catalog, unseen; the next load continues from there.
+the catalog, unseen; the next load continues from there. A codex that was not known before stays listed as not loaded to
+the end.
 """
 
 import asyncio
@@ -43,6 +44,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import (
     Conflict,
     InvalidRequest,
+    LoadInProgress,
     LoreError,
     NotFound,
     NotPermitted,
@@ -178,7 +180,8 @@ class CodexLoader:
         """The fault of a cancelled load, with the codex as it was."""
         await self._go_back(was)
         if was.number is None:
-            return LoreError("the load was cancelled", "load again: what was read of its files is not read again")
+            take_out = f"load again: it continues; or take it out: lore codex drop {was.name}"
+            return LoreError(f"the load was cancelled: {was.name} is not loaded to the end", take_out)
         return LoreError(f"the load was cancelled: {was.name} is as it was before")
 
     async def _go_back(self, was: StateBeforeLoad) -> None:
@@ -423,16 +426,19 @@ class Loads:
 
     def begin(self, name: str, work: Callable[[RunningLoad], Awaitable[None]]) -> RunningLoad:
         """Raises Conflict while a load of that name runs."""
-        if self.find(name) is not None:
-            raise Conflict(
-                f"a load of {name!r} is running", f"watch it with `lore status`, or stop it: lore load --cancel {name}"
-            )
+        self.refuse_running(name)
         self._last[name] = load = RunningLoad(name, work, self.failed(name))
         return load
 
     def find(self, name: str) -> RunningLoad | None:
         found = self._last.get(name)
         return found if found is not None and found.running() else None
+
+    def refuse_running(self, name: str) -> None:
+        """Raises Conflict while a load of that name runs."""
+        if self.find(name) is not None:
+            watch = "watch it with `lore status`"
+            raise LoadInProgress(f"a load of {name!r} is running", f"{watch}, or stop it: lore load --cancel {name}")
 
     def names(self) -> list[str]:
         """What is being loaded now."""

@@ -212,11 +212,17 @@ def test_a_first_load_that_is_cancelled_leaves_nothing_that_could_be_asked(house
     loading = begun(house, "load", folder, "--wait", "--no-watch", "--json")
     until_phase(loading, "prefill")
     # A command's process would come too late on a crowded machine.
+    with over_socket(house) as http:
+        refused = http.delete("/v1/codices/first")
+    assert refused.status_code == 409
+    assert "lore load --cancel first" in refused.json()["error"]["hint"]
     assert reply(house, "/v1/codices/first/cancel", {}) == {"cancelled": "first", "what": "load"}
     _, words = loading.communicate(timeout=60)
-    assert (loading.returncode, "the load was cancelled" in words) == (1, True)
+    assert (loading.returncode, "the load was cancelled: first is not loaded to the end" in words) == (1, True)
     assert "first" in refusal(house.lore("ask", "hello", "-c", "first"), 5)
-    assert "not loaded to the end" in house.lore("status").stdout
+    status = house.lore("status").stdout
+    assert "not loaded to the end" in status
+    assert "load again: it continues; or take it out: lore codex drop first" in status
     assert house.lore("load", folder, "--wait").returncode == 0
     assert ask(house, "zebra", codex="first")["answer"].strip().startswith(CODES["zebra"])
     assert house.lore("codex", "drop", "first").returncode == 0

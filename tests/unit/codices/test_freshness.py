@@ -71,6 +71,13 @@ def test_a_notice_names_the_limit_the_load_that_ended_early_and_the_archive():
     assert Freshness("a", WATCHED).notice == ""
 
 
+def test_one_that_was_never_loaded_to_the_end_says_how_it_goes_on():
+    again = "load again: it continues; or take it out: lore codex drop a"
+    assert Freshness("a", loaded=False).notice == again
+    assert Freshness("a", loaded=False, failed="no room left").notice == f"its load ended early: no room left; {again}"
+    assert Freshness("a", loaded=False, loading="a is being indexed").notice == ""
+
+
 @pytest.mark.parametrize(
     ("state", "behind"),
     [

@@ -11,6 +11,7 @@ from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.freshness import WatchStatus as State
+from orchestrator.errors import NotFound
 
 QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0, poll_s=0.1)
 pytestmark = pytest.mark.anyio
@@ -105,3 +106,26 @@ async def test_a_link_that_is_pointed_elsewhere_is_followed_there(followed: Foll
     assert followed.library.catalog.codex("code").roots == (str(followed.above / "second"),)
     (followed.above / "second" / "a.py").write_text("a = 6\n")
     await followed.until(lambda: "a = 6" in followed.told()[-1])
+
+
+async def test_of_a_codex_that_is_dropped_while_changes_are_taken_in_nothing_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def changed(name: str) -> None:
+        asked.set()
+        await go.wait()
+        raise NotFound(f"no codex named {name!r}")
+
+    root, library = fill(tmp_path / "code", {"a.py": "a = 1\n"}), Library(tmp_path / "data")
+    library.load(request(root, name="code"))
+    watching = CodexWatchers(library, QUICK, changed, on=True)
+    watching.follow("code")
+    await asked.wait()
+    (task,) = (one for one in asyncio.all_tasks() if one.get_name() == "changes of code")
+    watching.forget("code")
+    go.set()
+    await task
+    assert caplog.messages == []
+    library.close()
