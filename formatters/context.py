@@ -44,7 +44,7 @@ class ToolView(ContextView):
 
 
 class IdentityView(ContextView):
-    """The persona. `tools` is the stable superset for the codex: a call of a tool that the sigil may not use is refused."""
+    """Who answers. `tools` is the stable superset for the codex: a call of a tool that the sigil may not use is refused."""
 
     name: Line
     version: Line = ""

@@ -1,6 +1,6 @@
 """The built-in writers of the six blocks. Each is a prompt template (`formatters.context`) and obeys its laws.
 
-Identity     The persona, then the tools in our own rendering. The chat template's own list of tools is not used: in most
+Identity     Its text, then the tools in our own rendering. The chat template's own list of tools is not used: in most
              templates it lands right of the codex. The list is a superset that is the same for every sigil, so that
              permissions never change the prefix.
 Codex        Every piece under a line with its path, unchanged; then the log of amendments. What changes while the files do
@@ -68,11 +68,11 @@ def tool_line(tool: ToolView) -> str:
 
 
 def _identity_items(identity: IdentityView) -> tuple[Item, ...]:
-    persona = _persona(identity)
-    return (*persona, *_tools(identity.tools)) if identity.tools else persona
+    text = _text(identity)
+    return (*text, *_tools(identity.tools)) if identity.tools else text
 
 
-def _persona(identity: IdentityView) -> tuple[Item, ...]:
+def _text(identity: IdentityView) -> tuple[Item, ...]:
     if not identity.text.strip():
         return ()
     text = identity.text.strip("\n") + "\n\n"

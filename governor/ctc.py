@@ -30,7 +30,7 @@ class ClaimKind(StrEnum):
     TURN = "turn"
     MEMORY = "memory"  # karma
     EVIDENCE = "evidence"  # retrieved for this question
-    FLOOR = "floor"  # the codex's tier
+    FLOOR = "floor"  # the codex's coverage
 
 
 NEVER_CUT = frozenset({ClaimKind.INSTRUCTION, ClaimKind.QUERY, ClaimKind.FACT})
@@ -46,7 +46,7 @@ class Action(StrEnum):
 class Claim:
     """An item that wants room. `filler` of its `tokens` are runs and repetitions that may go without loss.
 
-    `floor`: tokens of its shortest form (a stub, a micro summary, its part of a gist, the smallest tier); 0: it has none
+    `floor`: tokens of its shortest form (a stub, a micro summary, its part of a gist, the least coverage); 0: it has none
     and can only go whole. `weight`: the lower, the earlier it is sacrificed in its row (age, score, rank). `turn` counts
     upwards from the oldest; None for what belongs to no turn.
     """
@@ -132,7 +132,7 @@ SACRIFICES = (
     Sacrifice("memories", frozenset({ClaimKind.MEMORY}), "nothing"),
     Sacrifice("older turns into a gist", frozenset({ClaimKind.TURN}), "floor"),
     Sacrifice("evidence", frozenset({ClaimKind.EVIDENCE}), "nothing"),
-    Sacrifice("tier of the floor", frozenset({ClaimKind.FLOOR}), "floor", elastic=True),
+    Sacrifice("coverage of the floor", frozenset({ClaimKind.FLOOR}), "floor", elastic=True),
 )
 DEPTH = "message depth"  # the limit itself: a turn beyond it has its shortest form, whatever the budget
 

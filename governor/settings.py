@@ -46,7 +46,7 @@ class StoreSettings:
 class PressureSettings:
     """Levels of pressure as shares of the limit, and how long they must hold. Seconds.
 
-    The dwell times are those of a codex's tier: worse after 10 s, better after 60 s.
+    The dwell times are those of a codex's coverage: worse after 10 s, better after 60 s.
     """
 
     elevated: float = 0.70

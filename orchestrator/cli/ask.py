@@ -38,6 +38,7 @@ from orchestrator.wire.places import IN_SHORT, QUOTER, QUOTING_SHORT
 ROUTE = "/v1/chat/completions"
 LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
 LEAST_MEASURED_S = 1.0  # a rate of less is noise
+LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # the same of an answer: seconds behind its first token, and tokens
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
@@ -386,8 +387,8 @@ def changed_files(amended: int, removed: int) -> str:
 
 
 def strategy_part(strategy: dict[str, Any]) -> str:
-    name, tier = strategy.get("name", ""), strategy.get("tier", "")
-    return f"{name} ({tier})" if name and tier else name
+    name, coverage = strategy.get("name", ""), strategy.get("tier", "")
+    return f"{name} ({coverage})" if name and coverage else name
 
 
 def prompt_parts(lore: dict[str, Any]) -> list[str]:
@@ -396,9 +397,16 @@ def prompt_parts(lore: dict[str, Any]) -> list[str]:
     parts = [f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed"]
     if timings.get("ttft_ms"):
         parts.append(f"first token {seconds(timings['ttft_ms'])}")
-    if timings.get("tokens_per_second"):
-        parts.append(f"{timings['tokens_per_second']:.1f} tokens/s")
+    if rate := rate_of(timings):
+        parts.append(f"{rate:.1f} tokens/s")
     return parts
+
+
+def rate_of(timings: dict[str, Any]) -> float:
+    """Tokens of the answer a second; 0 where so few were generated that it is noise."""
+    rate: float = timings.get("tokens_per_second") or 0.0
+    took = (timings.get("total_ms", 0.0) - timings.get("ttft_ms", 0.0)) / 1000
+    return rate if took >= LEAST_DECODED_S and rate * took >= LEAST_DECODED else 0.0
 
 
 def citation_lines(citations: Any) -> list[str]:

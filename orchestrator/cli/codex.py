@@ -52,7 +52,9 @@ Revision = Annotated[
 ]
 Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what holds keys or tokens")]
 Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
-Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="force full, skeleton+hot, map or none")]
+Tier = Annotated[
+    str | None, typer.Option("--tier", metavar="COVERAGE", help="force the coverage: full, skeleton+hot, map or none")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
 Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix is in the cache")]
 Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
@@ -109,7 +111,7 @@ class Watch:
 
     socket: str | None
     as_json: bool
-    name: str = ""  # of what is loaded, as the daemon tells it
+    name: str = ""  # of what is loaded, as the daemon reports it
 
     def until_loaded(self, events: Iterator[Event]) -> None:
         """Ctrl-C ends the watching; the load only where somebody says so."""
@@ -175,8 +177,8 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
         ("state", state(codex)),
     )
     show_loaded(codex, since)
-    for told in notes_of(codex):
-        note(told)
+    for notice in notes_of(codex):
+        note(notice)
 
 
 @app.command()
@@ -209,12 +211,12 @@ def step(event: Report) -> str:
 
 
 def codices_page(report: Report) -> str:
-    rows = [(codex["name"], tier(codex), files(codex), roots(codex)) for codex in report["codices"]]
-    return table(("name", "tier", "files", "root"), rows)
+    rows = [(codex["name"], coverage(codex), files(codex), roots(codex)) for codex in report["codices"]]
+    return table(("name", "coverage", "files", "root"), rows)
 
 
-def tier(codex: Report) -> str:
-    """The coverage that is resident, or why none is: `none` is one too."""
+def coverage(codex: Report) -> str:
+    """The one that is resident, or why none is: `none` is one too."""
     return codex.get("tier") or codex.get("fresh") or "not built yet"
 
 
@@ -254,15 +256,15 @@ def summary(codex: Report, more: Sequence[tuple[str, str]] = ()) -> str:
     # A folder that is left out counts once, whatever it holds.
     left_out = plural(sum(skipped.values()), "file or folder", "files or folders")
     tokens = (
-        f"{tier} {'≈' if tier in estimated else ''}{count(number)}"
-        for tier, number in codex.get("tokens", {}).items()
+        f"{name} {'≈' if name in estimated else ''}{count(number)}"
+        for name, number in codex.get("tokens", {}).items()
         if number is not None
     )
     roots = listed(*(codex.get("roots") or [codex.get("root", "")]))
     rows = (
         ("skipped", f"{left_out}: {reasons}" if skipped else ""),
         ("tokens", listed(*tokens)),
-        ("tier", tier_and_why(codex)),
+        ("coverage", coverage_and_why(codex)),
         ("", codex.get("hint", "")),
         ("disk", size(codex["disk_bytes"]) if codex.get("disk_bytes") else ""),
         ("KV", size(codex["kv_bytes"]) if codex.get("kv_bytes") else ""),
@@ -273,9 +275,9 @@ def summary(codex: Report, more: Sequence[tuple[str, str]] = ()) -> str:
     return "\n".join([head, indent(facts(rows, 10), "  ")])
 
 
-def tier_and_why(codex: Report) -> str:
-    tier, reason = codex.get("tier", ""), codex.get("reason", "")
-    return reason if reason.startswith(tier) else f"{tier}: {reason}".rstrip(": ")
+def coverage_and_why(codex: Report) -> str:
+    name, reason = codex.get("tier", ""), codex.get("reason", "")
+    return reason if reason.startswith(name) else f"{name}: {reason}".rstrip(": ")
 
 
 def load_source(path: str) -> str:

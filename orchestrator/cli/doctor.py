@@ -40,7 +40,7 @@ NVCC = "sudo apt install nvidia-cuda-toolkit"
 LORE = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
 START_TIMEOUT_S = 180.0  # the first start builds the model
 COMMAND_TIMEOUT_S = 180.0
-NUMBER = "4815162"  # digits that stand in one file and nowhere else
+NUMBER = "4815162"  # digits that are in one file and nowhere else
 QUESTION = "The access code of vault zebra is"
 SOURCE = f'"""A small program."""\n\n# {QUESTION} {NUMBER}.\n\n\ndef main():\n    print("open")\n'
 XDG = ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR")
@@ -182,7 +182,7 @@ def above(folder: Path) -> Path:
 
 
 def stores() -> Check:
-    """Conversations and codices are data: a damaged database is told before it is needed."""
+    """Conversations and codices are data: a damaged database is reported before it is needed."""
     from orchestrator.instance import daemon_of
     from orchestrator.reports.doctor import damaged_stores, deleted_stores
 
@@ -265,11 +265,11 @@ def running_embedding(embedding: dict[str, Any]) -> list[Check]:
 
 
 def pools(engine: dict[str, Any]) -> list[Check]:
-    """The engine checks its own books while it has nothing to do; what does not add up is a fault of ours."""
+    """The idle engine checks its conservation laws; a broken one is a fault of ours."""
     given_up = engine.get("cache", {}).get("broken_pools", 0)
     if not given_up:
         return []
-    detail = f"{given_up:.0f} times cells were not as they should be; they were given up and computed again"
+    detail = f"{given_up:.0f} times a pool broke a law of its cells; it was given up and computed again"
     return [Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")]
 
 

@@ -1,7 +1,7 @@
 """A model from a hub, over HTTP: goes on where it broke off, is checked, and gets its name only when it is whole.
 
 `hf:OWNER/REPO/FILE` names it. HF_ENDPOINT names another hub and HF_TOKEN says who asks, as the hub's own tools have it.
-Standard library only. The sum is taken from the headers of the answers on the way, where hubs tell of large files: an
+Standard library only. The sum is taken from the headers of the answers on the way, where hubs name it for large files: an
 `X-Linked-Etag` (or `ETag`) of 64 hexadecimal digits is the file's SHA-256, `X-Linked-Size` its size. A token goes to the
 hub alone: never to the store that a hub redirects to.
 """
@@ -69,7 +69,7 @@ def located(source: str) -> HubFile:
 
 
 def hub_token() -> str:
-    """Raises Failure for one that cannot stand in a request's header. It is not shown."""
+    """Raises Failure for one that cannot be in a request's header. It is not shown."""
     token = os.environ.get("HF_TOKEN", "").strip()
     if not re.fullmatch(r"[!-~]*", token):
         raise Failure(faults.USAGE, "HF_TOKEN is no token", "a token is one word of plain letters, digits and signs")
@@ -81,7 +81,7 @@ def hub_token() -> str:
 
 @dataclass(frozen=True)
 class Got:
-    """`checked`: the server told the sum beforehand and it is the same."""
+    """`checked`: the server announced the sum beforehand and it is the same."""
 
     bytes: int
     sha256: str
@@ -106,10 +106,10 @@ def fetch(url: str, target: Path, report: Report, token: str = "") -> Got:
     if target.exists():
         raise Failure(faults.FAILED, f"{target} is there already", "remove it to download it again")
     part = target.with_name(f"{target.name}.part")
-    told = Announced()
+    announced = Announced()
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        receive(url, part, told, report, token)
+        receive(url, part, announced, report, token)
         digest = sum_of(part)
     except urllib.error.HTTPError as error:
         raise refused(url, error, token) from error
@@ -120,21 +120,21 @@ def fetch(url: str, target: Path, report: Report, token: str = "") -> Got:
             faults.FAILED, f"{part}: {error.strerror or error}", "make room or choose another disk"
         ) from error
     size = part.stat().st_size
-    if (told.sha256 and digest != told.sha256) or (told.size and size != told.size):
+    if (announced.sha256 and digest != announced.sha256) or (announced.size and size != announced.size):
         part.unlink()
         raise Failure(faults.FAILED, f"{url} came damaged: its sum or size is not what the hub says", "try again")
     part.replace(target)
-    return Got(size, digest, bool(told.sha256))
+    return Got(size, digest, bool(announced.sha256))
 
 
-def receive(url: str, part: Path, told: Announced, report: Report, token: str) -> None:
+def receive(url: str, part: Path, announced: Announced, report: Report, token: str) -> None:
     """All bytes from where `part` ends; from the start where the server knows no ranges."""
     have = part.stat().st_size if part.exists() else 0
     try:
-        response = opened(url, told, have, token)
+        response = opened(url, announced, have, token)
     except urllib.error.HTTPError as error:
-        told.hear(error.headers)
-        whole = told.size or int((error.headers.get("Content-Range") or "/0").rpartition("/")[2])
+        announced.hear(error.headers)
+        whole = announced.size or int((error.headers.get("Content-Range") or "/0").rpartition("/")[2])
         if error.code == 416 and have and have == whole:
             return  # it was whole when it broke off
         raise
@@ -152,13 +152,13 @@ def receive(url: str, part: Path, told: Announced, report: Report, token: str) -
             raise ConnectionError(f"it ended after {done:,} of {total:,} bytes")
 
 
-def opened(url: str, told: Announced, have: int, token: str) -> Any:
+def opened(url: str, announced: Announced, have: int, token: str) -> Any:
     headers = {"Range": f"bytes={have}-"} if have else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - `hub` makes http and https alone
-    redirects = Redirects(told, origin(url), token)
+    redirects = Redirects(announced, origin(url), token)
     redirects.authorize(request)
     response = urllib.request.build_opener(redirects).open(request, timeout=TIMEOUT_S)
-    told.hear(response.headers)
+    announced.hear(response.headers)
     return response
 
 
@@ -168,8 +168,8 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     `token` is sent to `hub` alone, a scheme and an address: where a redirect leads elsewhere it is left out.
     """
 
-    def __init__(self, told: Announced, hub: tuple[str, str], token: str) -> None:
-        self.told = told
+    def __init__(self, announced: Announced, hub: tuple[str, str], token: str) -> None:
+        self.announced = announced
         self._hub = hub
         self._token = token
 
@@ -180,7 +180,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
-        self.told.hear(headers)
+        self.announced.hear(headers)
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None:
             self.authorize(following)

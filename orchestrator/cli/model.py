@@ -241,8 +241,8 @@ def get(source: Source, as_json: given.Json = False) -> None:
     checked = bool(got) and all(one.checked for one in got)
     held = sum(target.stat().st_size for target in targets)
     if as_json:
-        told = {"path": str(targets[0]), "bytes": held, "checked": checked, "files": [str(one) for one in targets]}
-        result_json(told | {"sha256": got[0].sha256 if got else None})
+        report = {"path": str(targets[0]), "bytes": held, "checked": checked, "files": [str(one) for one in targets]}
+        result_json(report | {"sha256": got[0].sha256 if got else None})
         return
     sums = "its sum is what the hub says" if checked else "the hub told no sum to check"
     note(f"{targets[0]}: {size(held)}{f' in {len(targets)} files' if len(targets) > 1 else ''}, {sums}")

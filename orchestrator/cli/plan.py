@@ -49,7 +49,7 @@ def decision(report: Report) -> str:
     strategy = report.get("strategy", {})
     lines = [
         codex_part(report.get("codex")),
-        f"{strategy.get('name', '')}: tier {strategy.get('tier', '')}, retrieval {strategy.get('retrieval', '')}, "
+        f"{strategy.get('name', '')}: coverage {strategy.get('tier', '')}, retrieval {strategy.get('retrieval', '')}, "
         f"task {strategy.get('task', '')}, confidence {strategy.get('confidence', 0):.2f}",
         f"  {strategy.get('reason', '')}",
         *(f"  {number}. {step}" for number, step in enumerate(strategy.get("steps", ()), start=1)),

@@ -16,7 +16,7 @@ from orchestrator.wire import faults
 Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
 Number = Annotated[int, typer.Option("-n", min=1, max=1000, metavar="N", help="most places to show")]
-Graph = Annotated[bool, typer.Option("--graph", help="behind them places that call, or are called")]
+Graph = Annotated[bool, typer.Option("--graph", help="after them the places that call them or are called by them")]
 
 
 def search(
@@ -40,8 +40,8 @@ def search(
                 result(hit_text(hit), lead=f"{hit['path']}:{hit['start']}-{hit['end']}")
             else:
                 result(hit_line(hit))
-        for told in filter(None, (how_many_hold(report["hits"]), *report.get("notices", ()))):
-            note(told)
+        for notice in filter(None, (how_many_hold(report["hits"]), *report.get("notices", ()))):
+            note(notice)
     if not report["hits"]:
         note(f"nothing found for {query}")
         raise typer.Exit(faults.NOT_FOUND)
@@ -64,7 +64,7 @@ def how_many_hold(hits: Sequence[Report]) -> str:
 
 
 def hit_text(hit: Report) -> str:
-    """What stands behind the place's name, and its text below."""
+    """What follows the place's name, and its text below."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in hit.get("scores", {}).items() if value is not None)
     holds = "holds it as it is" if hit.get("exact") else ""
     score = f"{hit.get('score', 0):.3f} ({scores})"
@@ -75,8 +75,8 @@ def hit_text(hit: Report) -> str:
 
 
 def hit_line(hit: Report) -> str:
-    """The first line of the place that says something, with its own number, as grep would print it; behind that of a
-    neighbour, what led to it."""
+    """The first line of the place that says something, with its own number, as grep would print it; of a neighbour also
+    what led to it."""
     near = f"  [near: {hit['near']}]" if hit.get("near") else ""
     for number, text in enumerate(hit.get("snippet", "").splitlines(), start=hit.get("line", hit["start"])):
         if text.strip():

@@ -10,8 +10,8 @@ from orchestrator.cli.terminal import Report, count, duration, facts, listed, ou
 from orchestrator.wire.places import QUOTER
 
 REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
-TIER_HOLDS = {"vram": "cells", "ram": "checkpoints", "disk": "checkpoints"}
-POOL = ("size", "free", "reserved", "evictable", "leased")  # cells: all but the first add up to it
+CACHE_TIERS = {"vram": "pools", "disk": "checkpoints"}
+POOL = ("size", "free", "reserved", "evictable", "leased")  # tokens: all but the first add up to it
 
 stats_app = typer.Typer(no_args_is_help=True, help="What was reused, and what it saved.")
 
@@ -23,7 +23,7 @@ def status(as_json: given.Json = False, socket: given.Socket = None) -> None:
 
 @stats_app.command()
 def cache(as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Shows hit rates and bytes of each tier, evictions, restores, drafts, and the time that reuse saved."""
+    """Shows hit rates and bytes of each cache tier, evictions, restores, drafts, and the time that reuse saved."""
     output(Daemon(socket).call("GET", "/v1/stats/cache"), cache_page, as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def engine_facts(engine: Report, queue: Report) -> Iterator[tuple[str, str]]:
     yield "engine", listed(engine.get("state", "unknown"), device(engine), again)
     yield "", engine.get("reason") or ""
     if engine.get("ranges") is False:
-        yield "", "this model's memory cannot be cut: tails are kept whole, or computed again"
+        yield "", "this model's cache cannot be cut: what a conversation adds is kept whole, or computed again"
     yield "queue", f"{running(engine, queue)}, {count(queue.get('waiting', 0))} waiting"
     if prefill := engine.get("prefill"):  # named by its codex: a floor's own name is a hash
         yield "", f"computing {'the prefix of ' + prefill['codex'] if prefill['codex'] else 'a prefix without a codex'}"
@@ -107,8 +107,9 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
     if governor.get("pressure") is not None:
         words.append(f"{100 * governor['pressure']:.0f} % of what may be used")
     if governor.get("kv_budget_bytes") is not None:
-        words.append(f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for KV")
-        words.append(f"{count(governor['cells'])} cells")
+        words.append(
+            f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for {count(governor['cells'])} cached tokens"
+        )
     if governor.get("embedding_bytes"):
         words.append(f"{size(governor['embedding_bytes'])} for the embedding model")
     yield "memory", listed(*words)
@@ -121,20 +122,22 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
 
 
 def pools(found: Sequence[Report]) -> str:
-    """Cells in tokens: free + reserved + evictable + leased = size."""
+    """In tokens: free + reserved + evictable + in use = the first number."""
     rows = [(short(pool["name"]), *(count(pool[name]) for name in POOL), size(pool["bytes"])) for pool in found]
-    return table(("pool", "cells", *POOL[1:], "bytes"), rows)
+    return table(("pool", "tokens", "free", "reserved", "evictable", "in use", "bytes"), rows)
 
 
 def short(name: str) -> str:
-    return name if len(name) <= 24 else f"{name[:23]}…"
+    """`lorekeep/demo` of `lorekeep@1a2b3c4d5e6f/demo`; `none` is the codex of the bare model."""
+    identity, _, codex = name.partition("/")
+    return f"{identity.partition('@')[0]}/{codex or 'none'}"
 
 
 def codices(found: Sequence[Report]) -> str:
     """A table, and below it the notices and faults of each codex."""
-    rows = [(codex["name"], tier(codex), state(codex), files(codex), roots(codex)) for codex in found]
+    rows = [(codex["name"], coverage(codex), state(codex), files(codex), roots(codex)) for codex in found]
     notes = [f"{codex['name']}: {note}" for codex in found for note in notes_of(codex)]
-    return "\n".join([table(("codex", "tier", "state", "files", "root"), rows), *notes])
+    return "\n".join([table(("codex", "coverage", "state", "files", "root"), rows), *notes])
 
 
 def notes_of(codex: Report) -> list[str]:
@@ -149,7 +152,7 @@ def notes_of(codex: Report) -> list[str]:
     return [note for note in notes if note]
 
 
-def tier(codex: Report) -> str:
+def coverage(codex: Report) -> str:
     name = codex.get("tier")
     tokens = codex.get("floor_tokens") or codex.get("tier_tokens")
     return "not built yet" if not name else f"{name}, {count(tokens)} tokens" if tokens is not None else name
@@ -184,32 +187,33 @@ def files(codex: Report) -> str:
 
 def cache_page(stats: Report) -> str:
     tokens = stats["tokens"]
-    rows = [tier_row(name, stats["tiers"][name]) for name in TIER_HOLDS]
-    rows.append(("computed", "", count(tokens["computed"]), "", ""))
+    rows = [tier_row(what, stats["tiers"][name]) for name, what in CACHE_TIERS.items()]
+    rows.append(("computed", count(tokens["computed"]), percent(share_left(stats["hit_rate"])), ""))
     saved = (
         f"{count(tokens['cached'])} of {count(tokens['prompt'])} prompt tokens cached, "
         f"about {duration(stats['saved_ms'] / 1000)} saved (at {stats['ms_per_token']:.2f} ms a token)"
     )
-    parts = [saved, table(("where", "what", "tokens", "hits", "bytes"), rows), facts(traffic(stats), 13)]
+    parts = [saved, table(("prompt tokens", "tokens", "share", "bytes now"), rows), facts(traffic(stats), 13)]
     return "\n\n".join(parts) + (f"\n{stats['note']}" if stats["note"] else "")
 
 
-def tier_row(name: str, tier: Report) -> tuple[str, ...]:
-    return tier["memory"], TIER_HOLDS[name], count(tier["tokens"]), percent(tier["hit_rate"]), size(tier["bytes"])
+def tier_row(what: str, tier: Report) -> tuple[str, ...]:
+    return f"from {what} ({tier['memory']})", count(tier["tokens"]), percent(tier["hit_rate"]), size(tier["bytes"])
+
+
+def share_left(share: float | None) -> float | None:
+    return None if share is None else 1 - share
 
 
 def traffic(stats: Report) -> Iterator[tuple[str, str]]:
     out, back, drafts, faults = stats["evictions"], stats["restores"], stats["drafts"], stats["faults"]
-    yield "checkpoints", plural(stats["segments"], "segment")
-    of_ram = f"{plural(out['ram_segments'], 'segment')} of RAM"
-    yield (
-        "evicted",
-        listed(f"{count(out['vram_tokens'])} tokens of cells", of_ram, f"{count(out['disk_segments'])} of disk"),
-    )
-    from_ram = f"{plural(back['ram_segments'], 'segment')} from RAM"
-    yield "restored", listed(from_ram, f"{count(back['disk_segments'])} from disk", size(back["bytes"]))
-    rate = f" ({percent(drafts['rate'])})" if drafts["rate"] is not None else ""
-    yield "drafts", f"{count(drafts['accepted'])} of {count(drafts['drafted'])} tokens accepted{rate}"
+    yield "pools", f"{plural(out['vram_tokens'], 'token')} evicted"
+    restored = f"{count(back['disk_segments'])} restored ({size(back['bytes'])})"
+    kept = f"{plural(stats['segments'], 'segment')} kept"
+    yield "checkpoints", listed(kept, restored, f"{count(out['disk_segments'])} evicted")
+    if drafts["drafted"]:
+        accepted = f"{count(drafts['accepted'])} of {count(drafts['drafted'])} tokens accepted"
+        yield "drafts", f"{accepted} ({percent(drafts['rate'])})"
     if any(faults.values()):
         harm = f"{count(faults['damaged'])} damaged, {count(faults['write_failures'])} not written"
         yield "faults", f"{plural(faults['misses'], 'miss', 'misses')}, {harm}"

@@ -184,4 +184,4 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def is_number(text: str) -> bool:
-    return text.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
+    return text.removesuffix(" %").replace(",", "").replace(".", "", 1).lstrip("-").isdigit()

@@ -47,7 +47,7 @@ _VERSION = f"{OUTLINE_VERSION}.1"
 
 @dataclass(frozen=True)
 class CoverageDrafts:
-    """What the lower tiers would hold. Sizes are None where one is not made; `ranks`: share of attention by path."""
+    """What the smaller coverages would hold. Sizes are None where one is not made; `ranks`: share of attention by path."""
 
     skeletons: Mapping[str, str] = field(default_factory=dict)
     map_text: str = ""
@@ -69,7 +69,7 @@ class CoverageDrafter:
     def drafts(
         self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: Report, *, ranked: bool
     ) -> CoverageDrafts:
-        """Both lower tiers, counted. The map is made for the share of the window that it may take.
+        """Both smaller coverages, counted. The map is made for the share of the window that it may take.
 
         `ranked`: who is central is needed also where the map itself is remembered.
         """
@@ -286,7 +286,7 @@ def map_of(sample: Sequence[SampledFile], files: int, count: Count, most: int) -
 def surveyed(
     sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count, map_tokens: int
 ) -> CoverageSizes:
-    """All tiers before a load. `map_tokens`: what a map may take."""
+    """All coverages before a load. `map_tokens`: what a map may take."""
     whole = whole_tokens(sample, files, total_bytes, count)
     signatures = skeleton_tokens(sample, files, total_bytes, count)
     return CoverageSizes(

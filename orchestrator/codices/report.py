@@ -9,7 +9,7 @@ from orchestrator.codices.freshness import FreshnessGauge
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.prompt.coverage import CoverageSizes
-from orchestrator.wire.replies import CodexReport, FloorProgress, ProgressEvent, TierTokens
+from orchestrator.wire.replies import CodexReport, CoverageTokens, FloorProgress, ProgressEvent
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class CodexReports:
         )
 
 
-def tokens_of(sizes: CoverageSizes) -> TierTokens:
-    return TierTokens(full=sizes.full, skeleton=sizes.skeleton, map=sizes.map)
+def tokens_of(sizes: CoverageSizes) -> CoverageTokens:
+    return CoverageTokens(full=sizes.full, skeleton=sizes.skeleton, map=sizes.map)
 
 
 def progress_event(progress: CodexProgress, name: str | None = None) -> ProgressEvent:

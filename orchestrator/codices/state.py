@@ -187,7 +187,7 @@ class CodexStateStore:
     """Methods may be called from any thread. `wish`, `rewish`, `halt` and `resume` raise DiskFull."""
 
     def __init__(self, path: Path) -> None:
-        self._file = Renewable(path, SCHEMA, "tiers that were forced must be named again")
+        self._file = Renewable(path, SCHEMA, "coverages that were forced must be named again")
         self._unkept: dict[str, tuple[int, tuple[str, ...]]] = {}  # frozen, and there was no room for it
         self._owed: set[str] = set()  # codices that are forgotten, and there was no room to say so
 

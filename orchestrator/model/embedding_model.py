@@ -21,7 +21,7 @@ from orchestrator.wire.places import path_of
 @dataclass(frozen=True)
 class EmbeddingFile:
     """`name` changes whenever the vectors of texts would; `dimensions` is their length. `shape` None: its header does not
-    tell what it costs."""
+    hold what it costs."""
 
     spec: EmbeddingSpec
     name: str

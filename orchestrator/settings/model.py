@@ -277,10 +277,10 @@ class GovernorTable(Slice):
         PressureSettings.worse_s,
         ge=0,
         le=3600,
-        description="a worse level, or a smaller tier, is taken after it was due for this long",
+        description="a worse level, or a smaller coverage, is taken after it was due for this long",
     )
     better_after: Seconds = Field(
-        PressureSettings.better_s, ge=0, le=86_400, description="the same for a better level or a larger tier"
+        PressureSettings.better_s, ge=0, le=86_400, description="the same for a better level or a larger coverage"
     )
     depth: int = Field(
         0,
@@ -298,7 +298,7 @@ class GovernorTable(Slice):
 class StrategyTable(Slice):
     """How a codex reaches the model."""
 
-    tier: Tier = Field("auto", description="how much of a codex is in the cached prefix")
+    tier: Tier = Field("auto", description="the coverage: how much of a codex is in the cached prefix")
     window_share: float = Field(
         CoverageSettings.window_share, gt=0, le=1, description="most of the window that a codex may take"
     )

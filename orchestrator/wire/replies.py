@@ -152,8 +152,8 @@ class SessionReply(ReplyShape):
     session: SessionExport = Field(description="with its turns")
 
 
-class TierTokens(ReplyShape):
-    """Tokens of each tier; none where one was not made."""
+class CoverageTokens(ReplyShape):
+    """Tokens of each coverage; none where one was not made."""
 
     full: int | None = Field(description="all files whole")
     skeleton: int | None = Field(description="signatures, without hot bodies")
@@ -191,12 +191,12 @@ class CodexReport(SparseReply):
     files: int = Field(0, description="in the codex")
     skipped: dict[str, int] = Field({}, description="files and folders left out, by reason")
     notices: tuple[str, ...] = Field((), description="what a reader should know of these files")
-    tokens: TierTokens | None = Field(None, description="of each tier")
-    estimated: tuple[str, ...] = Field((), description="tiers whose tokens are no exact count")
+    tokens: CoverageTokens | None = Field(None, description="of each coverage")
+    estimated: tuple[str, ...] = Field((), description="coverages whose tokens are no exact count")
     tier: str | None = Field(description="coverage in the cached prefix: full, skeleton+hot, map or none")
     tier_tokens: int = Field(0, description="of the codex in the cached prefix")
     floor_tokens: int = Field(0, description="of the whole prefix: identity, codex and amendments; 0: not built yet")
-    reason: str = Field("", description="why this tier, with the numbers")
+    reason: str = Field("", description="why this coverage, with the numbers")
     hint: str = Field("", description="what would give a larger one")
     kv_bytes: int = Field(0, description="of the prefix")
     disk_bytes: int = Field(0, description="of the files")

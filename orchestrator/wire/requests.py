@@ -167,7 +167,9 @@ class LoadBody(StrictRequest):
     watch: bool | None = Field(None, description="follow changes on disk; left out: as wished before, else codex.watch")
     include: tuple[Plain, ...] = Field((), description="take only files that match one of these globs")
     exclude: tuple[Plain, ...] = Field((), description="leave out files that match one of these globs")
-    tier: Plain | None = Field(None, description="force full, skeleton+hot, map or none; auto takes that back")
+    tier: Plain | None = Field(
+        None, description="force the coverage: full, skeleton+hot, map or none; auto takes that back"
+    )
     dry_run: bool = Field(False, description="count and decide, load nothing")
     wait: bool = Field(False, description="hold the stream until the floor is resident in the cache")
 

@@ -216,14 +216,14 @@ class PrefillEvent(PrefillReport):
 class CacheTier(ReplyShape):
     """Where cached KV lay."""
 
-    memory: str = Field(description="VRAM, RAM or disk: where this tier is on this machine")
+    memory: str = Field(description="VRAM, RAM or disk: where this cache tier is on this machine")
     tokens: int = Field(description="of prompts that were taken from there")
     hit_rate: float | None = Field(description="their share of all prompt tokens; none before the first")
     bytes: int = Field(description="that lie there now")
 
 
 class CacheTiers(ReplyShape):
-    """The three tiers, the fastest first."""
+    """The three cache tiers, the fastest first."""
 
     vram: CacheTier = Field(description="the live caches; without a GPU in RAM")
     ram: CacheTier = Field(description="checkpoints in memory")

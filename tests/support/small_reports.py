@@ -12,7 +12,7 @@ from orchestrator.wire.answers import (
     PromptState,
     StrategyState,
 )
-from orchestrator.wire.replies import CodexReport, ModelReport, TierTokens
+from orchestrator.wire.replies import CodexReport, CoverageTokens, ModelReport
 from orchestrator.wire.status import EngineReport, PoolReport
 
 MODEL = ModelReport(
@@ -51,7 +51,7 @@ def codex(name: str, root: str = "/src/demo") -> CodexReport:
         generation=1,
         files=3,
         skipped={"binary": 1},
-        tokens=TierTokens(full=1200, skeleton=300, map=90),
+        tokens=CoverageTokens(full=1200, skeleton=300, map=90),
         tier="full",
         tier_tokens=1200,
         floor_tokens=1300,

@@ -88,7 +88,7 @@ class Lanes:
 
 
 class Shared:
-    """The model, loaded for the first lane that wants it and freed by the last one that lets it go. Either is told."""
+    """The model, loaded for the first lane that wants it and freed by the last one that lets it go. Both are reported."""
 
     def __init__(self, load: Callable[[], EmbeddingBackend], post: Post) -> None:
         self._load = load

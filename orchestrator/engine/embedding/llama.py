@@ -118,13 +118,13 @@ def load(spec: EmbeddingSpec) -> object:
 def pooling_of(path: str, metadata: Mapping[str, str]) -> int:
     """llama.cpp's number of the pooling to use. Raises BackendError for a model that gives no vectors of texts."""
     architecture = metadata.get("general.architecture", "")
-    told = int(metadata.get(f"{architecture}.pooling_type", "0"))
+    pooling = int(metadata.get(f"{architecture}.pooling_type", "0"))
     reads_both_ways = metadata.get(f"{architecture}.attention.causal") == "false"
-    if told == RANKS:
+    if pooling == RANKS:
         raise BackendError(f"{path} ranks texts and gives no vectors: name a model that embeds")
-    if told not in POOLING or not (told or reads_both_ways):
+    if pooling not in POOLING or not (pooling or reads_both_ways):
         raise BackendError(f"{path} (architecture {architecture}) is no embedding model: name one that is")
-    return int(POOLING[told])
+    return int(POOLING[pooling])
 
 
 def shared(one: Sequence[int], other: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the daemon sends these messages, and starts without numpy
 class Embed:
     """Texts to vectors. `background` work is done beside everything else, at its own pace.
 
-    `whole`: a text beyond the model's window is read in pieces; else only its beginning is, and what was cut is told.
+    `whole`: a text beyond the model's window is read in pieces; else only its beginning is, and what was cut is reported.
     """
 
     call: int

@@ -47,7 +47,7 @@ def test_what_goes_wrong_has_its_status_and_says_so_without_a_traceback(lore, lo
 def test_plan_shows_the_decision_the_six_blocks_and_the_numbers(lore, lorekeep):
     page = lore("plan", "how?").stdout
     for words in (
-        "CAG: tier full",
+        "CAG: coverage full",
         "1,200 tokens fit in 8,192",
         "identity",
         "query",
@@ -75,7 +75,7 @@ def test_search_says_what_it_may_not_have_seen(lore, lorekeep):
 def test_what_is_loaded_is_listed_shown_reloaded_and_dropped(lore, lorekeep):
     assert "/src/demo" in lore("codex", "list").stdout
     shown = lore("codex", "show", "demo").stdout
-    assert "tier      full: 1,200 tokens fit" in shown
+    assert "coverage  full: 1,200 tokens fit" in shown
     assert "taken in  generation 1" in shown
     assert lore("codex", "reload", "demo").returncode == 0
     assert lore("codex", "drop", "demo").returncode == 0
@@ -95,7 +95,7 @@ def test_conversations_are_listed_shown_exported_renamed_and_dropped(lore, lorek
 def test_status_and_models_have_a_page_and_an_object(lore, lorekeep):
     page = lore("status").stdout
     assert "memory     calm, 25 % of what may be used" in page
-    assert "lorekeep/demo  1,024   600        63        300      61  4.0 KiB" in page
+    assert "lorekeep/demo   1,024   600        63        300      61  4.0 KiB" in page
     assert "formatter  formatter 'odd' of some-package: it is broken" in page
     keys = {"version", "model", "engine", "governor", "codices", "sessions", "queue"}
     assert keys <= set(json.loads(lore("status", "--json").stdout))
@@ -108,7 +108,7 @@ def test_status_and_models_have_a_page_and_an_object(lore, lorekeep):
 def test_the_caches_have_a_page_and_an_object(lore, lorekeep):
     page = lore("stats", "cache").stdout
     assert "900 of 1,000 prompt tokens cached, about 2 s saved (at 2.00 ms a token)" in page
-    assert "disk checkpoints 300 30 % 2.0 KiB" in " ".join(page.split())
+    assert "from checkpoints (disk) 300 30 % 2.0 KiB computed 100 10 %" in " ".join(page.split())
     assert "30 of 40 tokens accepted (75 %)" in page
     assert json.loads(lore("stats", "cache", "--json").stdout)["tiers"]["vram"]["tokens"] == 600
 

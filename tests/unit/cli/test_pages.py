@@ -5,13 +5,13 @@ import json
 import pytest
 
 from orchestrator.cli.ask import Wait, answer_footer, citation_lines, code_state
-from orchestrator.cli.codex import being_computed, summary, taken_in, tier
+from orchestrator.cli.codex import being_computed, coverage, summary, taken_in
 from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers, plan_page
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turn_text
-from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, roots
+from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, pools, roots
 from orchestrator.cli.terminal import duration, facts, seconds, size, table
 from orchestrator.wire.places import UNCONFIGURED
 
@@ -53,6 +53,17 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert answer_footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
     noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
     assert answer_footer(noticed)[-1] == "no GPU support in this build"
+
+
+def test_a_rate_is_shown_of_answers_that_are_long_enough_to_have_one():
+    def footer(rate, took_ms):
+        timings = {"ttft_ms": 100.0, "total_ms": 100.0 + took_ms, "tokens_per_second": rate}
+        return answer_footer({"prompt": {}, "timings": timings})[0]
+
+    assert footer(40.0, 500).endswith("first token 100 ms · 40.0 tokens/s")
+    assert "tokens/s" not in footer(321.0, 14)  # five tokens
+    assert "tokens/s" not in footer(10.0, 500)  # five tokens
+    assert "tokens/s" not in footer(200.0, 150)
 
 
 def test_a_codex_tells_files_that_are_gone_as_removed_not_as_changed():
@@ -261,6 +272,13 @@ def test_the_embedding_models_memory_is_shown_and_why_it_is_away():
     assert "memory     1.0 MiB of weights and 2.0 MiB of buffers beside the model" in shown
 
 
+def test_a_pool_is_named_by_its_identity_and_its_whole_codex():
+    counts = dict.fromkeys(("size", "free", "reserved", "evictable", "leased", "bytes"), 0)
+    names = ("lorekeep@1a2b3c4d5e6f/a-codex-with-a-long-name", "lorekeep@1a2b3c4d5e6f/")
+    shown = pools([{"name": name, **counts} for name in names]).splitlines()[1:]
+    assert [row.split()[0] for row in shown] == ["lorekeep/a-codex-with-a-long-name", "lorekeep/none"]
+
+
 def test_texts_that_cannot_be_embedded_are_counted():
     codex = {"name": "x", "embedding": {"texts": 9, "embedded": 9, "refused": 2, "fault": ""}, "root": "/x"}
     assert "x: 2 texts cannot be embedded: found by words alone" in codices([codex]).splitlines()
@@ -273,10 +291,10 @@ def test_a_codex_of_several_roots_shows_two_or_how_many_more():
     assert roots({"root": "/a", "roots": ["/a", "/b", "/c"]}) == "/a +2"
 
 
-def test_a_codex_that_does_not_stand_has_no_tier_but_says_why():
-    assert tier({"tier": None, "fresh": "being loaded"}) == "being loaded"
-    assert tier({"tier": None, "fresh": "not loaded to the end"}) == "not loaded to the end"
-    assert tier({"tier": "none", "fresh": "watched"}) == "none"
+def test_a_codex_that_is_not_resident_has_no_coverage_but_says_why():
+    assert coverage({"tier": None, "fresh": "being loaded"}) == "being loaded"
+    assert coverage({"tier": None, "fresh": "not loaded to the end"}) == "not loaded to the end"
+    assert coverage({"tier": "none", "fresh": "watched"}) == "none"
 
 
 def test_the_page_of_now_names_both_roots_of_a_codex():

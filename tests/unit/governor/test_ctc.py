@@ -82,7 +82,7 @@ def test_the_floor_gives_only_what_it_must() -> None:
     least_but_floor = 100 + 100 + 20 + 8 + 100
     settled = under(least_but_floor + 700)
     assert sizes(settled)["codex"] == 700
-    assert settled.verdicts[1].reason == "tier of the floor"
+    assert settled.verdicts[1].reason == "coverage of the floor"
     assert settled.tokens == least_but_floor + 700
 
 
