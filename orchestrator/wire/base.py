@@ -27,15 +27,16 @@ class SparseReply(ReplyShape):
 
 
 class RequestShape(BaseModel):
-    """Base of what clients of a protocol send: they send many keys that mean nothing here."""
+    """Base of what clients of a protocol send: they send many keys that mean nothing here. A value has its own JSON type:
+    "0" is no number and true is no count; a whole number is a number."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, populate_by_name=True, defer_build=True)
 
 
-class StrictRequest(BaseModel):
+class StrictRequest(RequestShape):
     """Base of what only our own clients send: typing errors are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 def without_nul(text: str) -> str:

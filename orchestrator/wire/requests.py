@@ -177,7 +177,9 @@ class LoadBody(StrictRequest):
 class SearchBody(StrictRequest):
     """What to look for, and where."""
 
-    query: Annotated[str, Field(min_length=1)] = Field(description="words, names, or a question")
+    query: Annotated[str, Field(min_length=1, max_length=10_000)] = Field(
+        description="words, names, or a question; 10,000 characters at most"
+    )
     codex: Plain | None = Field(None, description="the codex by name; left out: by cwd")
     n: Annotated[int, Field(ge=1, le=1000)] = Field(10, description="most hits")
     graph: bool = Field(False, description="add the neighbourhood of what was found: callers, callees, bases")

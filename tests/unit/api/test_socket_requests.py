@@ -77,6 +77,13 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (json.dumps(asked("x", temperature=9)).encode(), "temperature"),
         (json.dumps(asked("x", max_tokens=0)).encode(), "max_tokens: should be 1 or more"),
         (json.dumps(asked("x", seed=1.5)).encode(), "seed: should be a whole number"),
+        (json.dumps(asked("x", max_tokens=True)).encode(), "max_tokens: should be a whole number"),
+        (json.dumps(asked("x", max_tokens="9")).encode(), "max_tokens: should be a whole number"),
+        (json.dumps(asked("x", temperature="0")).encode(), "temperature: should be a number"),
+        (json.dumps(asked("x", temperature=False)).encode(), "temperature: should be a number"),
+        (json.dumps(asked("x", stream="true")).encode(), "stream: should be true or false"),
+        (json.dumps(asked("x", lore={"wait": 0})).encode(), "lore.wait: should be true or false"),
+        (json.dumps(asked("x", lore={"timeout_s": "3"})).encode(), "lore.timeout_s: should be a number"),
         (json.dumps(asked("x", n=2)).encode(), "n:"),
         (json.dumps(asked("x", top_logprobs=3)).encode(), "top_logprobs: only together with logprobs"),
         (json.dumps(asked("x", logprobs=True, top_logprobs=21)).encode(), "top_logprobs"),
@@ -98,6 +105,17 @@ def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, bod
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
     assert lorekeep.service.asked == []
+
+
+def test_a_whole_number_is_a_number(http, lorekeep):
+    assert http.post(CHAT, json=asked("a", temperature=1, lore={"timeout_s": 30})).status_code == 200
+    assert (lorekeep.service.asked[0].temperature, lorekeep.service.asked[0].timeout_s) == (1.0, 30.0)
+
+
+def test_a_search_for_a_text_without_end_is_refused(http):
+    assert http.post("/v1/search", json={"query": "x" * 10_000}).status_code == 200
+    refused = http.post("/v1/search", json={"query": "x" * 10_001})
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "query: is longer than 10,000 characters")
 
 
 def test_a_codex_may_be_named_without_its_prefix(http, lorekeep):
