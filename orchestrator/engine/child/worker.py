@@ -68,6 +68,7 @@ from orchestrator.engine.scheduler.planner import Limits
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
+LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
 CORE_SECONDS = 1.0  # between looks at the cores; the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -234,11 +235,15 @@ class Worker:
 
 
 class Frontend:
-    """Answers what needs no loop; `forward` takes every other message, and `samplers` the jobs with a schema too."""
+    """Answers what needs no loop; `forward` takes every other message, and `samplers` the jobs with a schema too.
+
+    Long texts are tokenised in a thread of their own: no question waits for a megabyte of somebody else's.
+    """
 
     def __init__(
         self, backend: Backend, wire: Wire, forward: Callable[[object], None], samplers: "SchemaSamplers"
     ) -> None:
+        self._long: queue.SimpleQueue[Encode | None] = queue.SimpleQueue()
         self._backend = backend
         self._wire = wire
         self._forward = forward
@@ -246,7 +251,11 @@ class Frontend:
 
     def serve(self) -> None:
         """Runs until the daemon closes its end."""
+        threading.Thread(target=self._encode_long, name="long texts", daemon=True).start()
         for message in self._wire.receive():
+            if isinstance(message, Encode) and sum(map(len, message.texts)) > LONG_TEXTS:
+                self._long.put(message)
+                continue
             if (answer := self._answer(message)) is not None:
                 self._wire.send([answer])
                 continue
@@ -255,6 +264,11 @@ class Frontend:
                 self._samplers.take(message)
             elif isinstance(message, Cancel):
                 self._samplers.call_off(message.ticket)
+        self._long.put(None)
+
+    def _encode_long(self) -> None:
+        for message in iter(self._long.get, None):
+            self._wire.send([self._answer(message)])
 
     def _answer(self, message: object) -> object | None:
         if isinstance(message, Encode):

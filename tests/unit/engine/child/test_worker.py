@@ -76,6 +76,29 @@ def test_what_it_does_not_know_goes_to_the_loop_in_order() -> None:
     assert answered(floor, match, Cancel(2)) == ([], [floor, match, Cancel(2)])
 
 
+class Reading(FakeBackend):
+    """Tokenises a long text once it is allowed to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allowed = threading.Semaphore(0)
+
+    def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
+        if len(texts[0]) > 100:
+            assert self.allowed.acquire(timeout=SOON)
+        return super().encode(texts, control=control)
+
+
+def test_nobody_waits_while_megabytes_of_another_are_tokenised() -> None:
+    backend = Reading()
+    with child(backend) as (wire, heard):
+        wire.send([Encode(1, ("x" * 2_000_000,)), Encode(2, ("ab",))])
+        answers = (one.call for one in heard if isinstance(one, Encoded))
+        assert next(answers) == 2
+        backend.allowed.release()
+        assert next(answers) == 1
+
+
 # -- JSON schemas
 
 
