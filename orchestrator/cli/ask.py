@@ -7,6 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from inspect import Parameter
 from pathlib import Path
@@ -168,7 +169,7 @@ def ask(
         rest = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
         result_json({"answer": "".join(answer.text), **rest})
     else:
-        finish(answer, options)
+        finish(answer, options, socket)
 
 
 def received(events: Iterator[Event], *, show: bool) -> Answer:
@@ -221,8 +222,8 @@ def is_long(at: dict[str, Any]) -> bool:
     return at.get("phase") == "floor" and left is not None and left >= LONG_WAIT_S
 
 
-def finish(answer: Answer, options: AskOptions) -> None:
-    """Prints the lines under the answer; also that a conversation began, whose name may be a typing error."""
+def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
+    """Prints the lines under the answer; also that a session began, whose name may be a typing error."""
     if answer.text and not answer.text[-1].endswith("\n"):
         result("")
     if not "".join(answer.text).strip():
@@ -230,10 +231,23 @@ def finish(answer: Answer, options: AskOptions) -> None:
     if answer.finish_reason == "length":
         note(f"cut at {options.max_tokens:,} tokens; --max-tokens allows more")
     if options.session and answer.lore.get("began"):
-        note(f"a new conversation, {options.session}")
+        note(began(options.session, session_names(socket)))
     notice = notice_of(answer.lore)
     for line in answer_footer(answer.lore, known=bool(notice) and not first_time(notice)):
         note(line)
+
+
+def session_names(socket: str | None) -> list[str]:
+    with suppress(Failure):  # the answer is there, and who may ask may not be permitted to list
+        return [session["name"] for session in Daemon(socket).call("GET", "/v1/sessions")["sessions"]]
+    return []
+
+
+def began(name: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [one for one in names if one != name], n=1)
+    return f"a new session `{name}` began" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 # ---- the request -----------------------------------------------------------------------------------------------------

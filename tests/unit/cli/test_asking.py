@@ -53,10 +53,11 @@ def test_a_new_question_begins_a_session_a_private_one_none_and_continue_goes_on
     assert (further.session, further.continue_last) == (None, True)
 
 
-def test_a_named_conversation_that_begins_says_so_and_one_that_goes_on_does_not(lore, lorekeep):
-    assert "a new conversation, fresh\n" in lore("ask", "a", "-s", "fresh").stderr
-    assert "a new conversation" not in lore("ask", "b", "-s", "kept").stderr
-    assert "a new conversation" not in lore("ask", "c").stderr
+def test_a_named_session_that_begins_says_so_and_one_that_goes_on_does_not(lore, lorekeep):
+    assert "a new session `fresh` began\n" in lore("ask", "a", "-s", "fresh").stderr
+    assert "a new session" not in lore("ask", "b", "-s", "refresh").stderr
+    assert "a new session" not in lore("ask", "c").stderr
+    assert "a new session `fresh` began; did you mean `refresh`?\n" in lore("ask", "d", "-s", "fresh").stderr
 
 
 def test_a_pipe_is_the_question_or_stands_beside_it(lore, lorekeep):
