@@ -44,7 +44,7 @@ def memory(bench: Bench) -> Iterator[Row]:
 
 
 def plan(bench: Bench) -> Iterator[Row]:
-    """Plans over HTTP on the Unix socket, when idle and while a floor is being prefilled: a plan then waits for one step."""
+    """Plans over HTTP on the Unix socket, when idle and while a floor is being prefilled: then each waits for a step."""
     with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
         large = load(daemon, sources(daemon.folder / "large", 100_000), "large", "--wait")
         case = f"plan on a codex of {large['tokens']['full']:,} tokens"
