@@ -8,7 +8,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.cancellation import unless
-from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
+from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady, wording
 from orchestrator.service import Principal, Service
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
@@ -54,25 +54,6 @@ MARKS = re.compile(
     r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]"
     r"|constrained-\w+$|str$|int$|float$|bool$"
 )
-SHOULD = {
-    "string_type": "should be text",
-    "int_type": "should be a whole number",
-    "float_type": "should be a number",
-    "finite_number": "should be a finite number",
-    "bool_type": "should be true or false",
-    "tuple_type": "should be a list",
-    "list_type": "should be a list",
-    "dict_type": "should be an object",
-    "model_type": "should be an object",
-    "missing": "is missing",
-    "string_too_short": "is empty",
-    "string_too_long": "is longer than {max_length:,} characters",
-    "greater_than_equal": "should be {ge} or more",
-    "greater_than": "should be more than {gt}",
-    "less_than_equal": "should be {le} or less",
-    "less_than": "should be less than {lt}",
-    "literal_error": "should be {expected}",
-}
 
 
 class TooLarge(LoreError):
@@ -236,17 +217,6 @@ def telling(faults: Sequence[Any]) -> Any:
     place = place_of(faults[0]["loc"])
     tried = [one for one in faults if place_of(one["loc"]) == place or place_of(one["loc"]).startswith(f"{place}.")]
     return max(tried, key=lambda one: (not one["type"].endswith("_type"), len(place_of(one["loc"]).split("."))))
-
-
-def wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    if kind == "too_short":
-        least = context["min_length"]
-        return "is empty" if least == 1 else f"should have at least {least}, and has {context['actual_length']}"
-    if kind == "too_long":
-        return f"too many: {context['actual_length'] or 'more'} of at most {context['max_length']}"
-    if kind in SHOULD:
-        return SHOULD[kind].format(**context)
-    return message.removeprefix("Value error, ").removeprefix("Input ")
 
 
 def unreadable(why: str, body: bytes) -> str:

@@ -12,15 +12,19 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from orchestrator.errors import SettingsError
-from orchestrator.settings.model import Measure, Settings
+from orchestrator.errors import SettingsError, wording
+from orchestrator.settings.model import Measure, Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped
 PREFIX = "LORE_"
 SHORT = {"LORE_MODEL": "model.path", "LORE_SOCKET": "serve.socket", "LORE_TCP": "serve.tcp", "LORE_LOG": "log.level"}
 NOT_SETTINGS = {"LORE_CONFIG", "LORE_DEBUG"}  # read by the command line itself
@@ -142,8 +146,7 @@ def validated(values: Values, origins: Mapping[str, str]) -> Settings:
     try:
         return sigils_known(Settings.model_validate(nested(values, origins)), origins)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        raise refusal(first["type"], first["loc"], first["msg"], origins, first["input"]) from error
+        raise refusal(error.errors(include_url=False)[0], origins) from error
 
 
 def sigils_known(settings: Settings, origins: Mapping[str, str]) -> Settings:
@@ -170,26 +173,24 @@ def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
     return tree
 
 
-def refusal(
-    kind: str, place: tuple[int | str, ...], message: str, origins: Mapping[str, str], given: object
-) -> SettingsError:
-    key = key_at(place, origins)
+def refusal(fault: "ErrorDetails", origins: Mapping[str, str]) -> SettingsError:
+    kind, message, given, context = fault["type"], fault["msg"], fault["input"], fault.get("ctx") or {}
+    key = key_at(fault["loc"], origins)
     origin = origin_of(key, origins)
-    if kind == "extra_forbidden" and any(found.startswith(f"{key}.") for found in origins):
-        return SettingsError(f"{origin}: unknown section [{key}]", f"the nearest known one is [{nearest_section(key)}]")
     if kind == "extra_forbidden":
-        return SettingsError(f"{origin}: unknown setting {key}", f"the nearest known one is {nearest(key)}")
+        section = any(found.startswith(f"{key}.") for found in origins)
+        what, near = (f"section [{key}]", nearest_section(key)) if section else (f"setting {key}", nearest(key))
+        hint = f"the nearest known one is {near}" if near else "`lore config show` lists every setting"
+        return SettingsError(f"{origin}: unknown {what}", hint)
     if kind == "literal_error":
         choices = re.findall(r"'([^']+)'", message)
-        near = difflib.get_close_matches(str(given), choices, n=1, cutoff=0.0)
+        likely = difflib.get_close_matches(str(given), choices, n=1)
         return SettingsError(
             f"{origin}: {key} should be one of {', '.join(choices)}, not {str(given)[:40]!r}",
-            f"the nearest is {near[0]}",
+            f"the nearest is {likely[0]}" if likely else f"write one of them, or leave out {key}",
         )
-    return SettingsError(
-        f"{origin}: {key} {message.removeprefix('Value error, ').removeprefix('Input ')}",
-        f"{taken(key)}`lore config show` lists every range",
-    )
+    words = "should be a table" if kind in ("dict_type", "model_type") else wording(kind, message, context)
+    return SettingsError(f"{origin}: {key} {words}", f"{taken(key)}`lore config show` lists every range")
 
 
 def taken(key: str) -> str:
@@ -255,16 +256,22 @@ def leaves(part: BaseModel, prefix: str = "") -> Iterable[tuple[str, FieldInfo, 
 
 
 def nearest(key: str) -> str:
-    """The known key that looks most like this one; a right name in the wrong table counts most."""
-    known = [name for name, _, _ in leaves(Settings())]
-    leaf = key.rpartition(".")[2]
-    same = [name for name in known if name.rpartition(".")[2] == leaf]
-    close = same or difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-    return close[0]
+    """The known key that is most like this one: in its section, else with its name in another one. Empty: none is."""
+    section, _, wanted = key.rpartition(".")
+    tables: dict[str, type[BaseModel]] = {"sigils": SigilRule, "tokens": TokenRule}
+    rule = tables.get(section.partition(".")[0], BaseModel)
+    names = {f"{section}.{name}": name for name in rule.model_fields}
+    names |= {known: known.rpartition(".")[2] for known, _, _ in leaves(Settings())}
+    within = {known: name for known, name in names.items() if known.startswith(f"{section}.")} or names
+    close = difflib.get_close_matches(wanted, within.values(), cutoff=ALIKE)
+    like = [known for known, name in within.items() if name in close or wanted in name]
+    like = like or [known for known, name in names.items() if name == wanted]
+    return difflib.get_close_matches(key, like, n=1, cutoff=0.0)[0] if like else ""
 
 
 def nearest_section(name: str) -> str:
-    return difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.0)[0]
+    """As `[model]`; empty where none is like it."""
+    return next((f"[{near}]" for near in difflib.get_close_matches(name, Settings.model_fields, n=1)), "")
 
 
 def shown(value: Any) -> Any:

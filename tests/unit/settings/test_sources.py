@@ -66,8 +66,8 @@ def test_a_named_file_replaces_both_and_must_exist(files, tmp_path):
         ("[model]\nthread = 1", "unknown setting model.thread"),
         ("[modle]\nthreads = 1", "unknown section [modle]"),
         ("threads = 1", "unknown setting threads"),
-        ('[model]\nthreads = "many"', "model.threads should be a valid integer"),
-        ("[model]\nthreads = 5000", "less than or equal to 1024"),
+        ('[model]\nthreads = "many"', "model.threads should be a whole number"),
+        ("[model]\nthreads = 5000", "should be 1024 or less"),
         ("[model]\ncontext = 10", "below 512 tokens"),
         ('[model]\nkv_type_k = "q9"', "model.kv_type_k should be"),
         ("model = 3", "model should be"),
@@ -119,7 +119,19 @@ def test_a_file_that_is_not_utf8_is_refused_with_the_byte(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("typo", "known"), [("model.thread", "model.threads"), ("threads", "model.threads"), ("serve.level", "log.level")]
+    ("typo", "known"),
+    [
+        ("model.thread", "model.threads"),
+        ("threads", "model.threads"),
+        ("serve.level", "log.level"),
+        ("governor.ram", "governor.vram_limit"),
+        ("disk", "storage.checkpoint_disk"),
+        ("modle.path", "model.path"),
+        ("sigils.review.user", "sigils.review.users"),
+        ("port", ""),
+        ("max_tokens", ""),
+        ("model.temperature", ""),
+    ],
 )
 def test_the_nearest_known_key_is_named(typo, known):
     assert nearest(typo) == known
@@ -239,6 +251,9 @@ def test_a_folder_that_cannot_be_made_is_refused_with_its_name(tmp_path):
     ("text", "hint"),
     [
         ('[modle]\npath = "x"', "the nearest known one is [model]"),
+        ('[banana]\npath = "x"', "`lore config show` lists every setting"),
+        ("port = 3", "`lore config show` lists every setting"),
+        ('[strategy]\ntier = "banana"', "write one of them, or leave out strategy.tier"),
         ('[model]\ncontext = "abc"', "model.context takes ≥ 512 | auto; `lore config show` lists every range"),
         ("[model]\ncontext = 10", "model.context takes ≥ 512 | auto; `lore config show` lists every range"),
     ],
@@ -247,6 +262,23 @@ def test_a_wrong_section_is_answered_with_a_known_one_and_a_wrong_value_with_the
     with pytest.raises(SettingsError) as caught:
         load(files(user=text))
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('model = "x"', "model should be a table"),
+        ("sigils = 3", "sigils should be a table"),
+        ("[sigils.a]\nusers = 3", "sigils.a.users should be a list"),
+        ("[model]\npath = 3", "model.path should be text"),
+        ("[codex]\nwatch = 3", "codex.watch should be true or false"),
+        ("[serve]\nqueue = -5", "serve.queue should be 1 or more"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words_of_its_file(files, text, words):
+    with pytest.raises(SettingsError) as caught:
+        load(files(user=text))
+    assert caught.value.message.endswith(f"config.toml: {words}")
 
 
 def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, caplog):
